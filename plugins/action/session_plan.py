@@ -22,7 +22,16 @@ from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._planner.decision import Decision, decide
 from ..plugin_utils._planner.session_network import PlanningError
-from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING, QueueEntry, count_skips, starting, waiting
+from ..plugin_utils._queue.entry import (
+    CREATING,
+    PENDING,
+    TERMINATED,
+    TERMINATING,
+    QueueEntry,
+    count_skips,
+    starting,
+    waiting,
+)
 from ..plugin_utils._queue.folder import QueueFolder, me
 from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
 from ..plugin_utils._report.record import as_json, pending, unplanned_record
@@ -169,12 +178,12 @@ class ActionModule(ControlAction):
 
 def _noted(entries: Sequence[QueueEntry]) -> set[str]:
     """Return the ids of the sessions that the queue knows and no run has finished."""
-    return {one.id for one in entries if one.state != ENDED}
+    return {one.id for one in entries if one.state != TERMINATED}
 
 
 def _makes_room(entry: QueueEntry, since: float) -> bool:
     """Return whether a session ends now, or has ended since the agents were read."""
-    return entry.state == ENDING or (entry.state == ENDED and entry.updated_at >= since)
+    return entry.state == TERMINATING or (entry.state == TERMINATED and entry.updated_at >= since)
 
 
 def _entry_of(
@@ -186,7 +195,7 @@ def _entry_of(
     it and has claimed nothing yet: only what agents hold can be taken over.
     """
     for entry in entries:
-        if entry.name == spec.name and entry.state in (WAITING, STARTING):
+        if entry.name == spec.name and entry.state in (PENDING, CREATING):
             if entry.spec is not None:
                 before = fingerprint(spec_from_dict(entry.spec), entry.id)
                 check_same_request(spec, before, entry.id, "PENDING")
@@ -198,7 +207,7 @@ def _entry_of(
     return QueueEntry(
         id=session_id,
         name=spec.name,
-        state=STARTING,
+        state=CREATING,
         user=user,
         resource_group=spec.resource_group,
         priority=spec.priority,

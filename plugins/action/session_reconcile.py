@@ -13,7 +13,7 @@ from typing import Any
 from ..plugin_utils._lifecycle.due import reconcile
 from ..plugin_utils._lifecycle.routes import reachable, routes_of, told_by
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._queue.entry import ENDING, expired_history
+from ..plugin_utils._queue.entry import TERMINATING, expired_history
 from ..plugin_utils.control import AGENT_RESULT, ControlAction
 
 
@@ -37,7 +37,7 @@ class ActionModule(ControlAction):
             asked = [facts for name, facts in readings.facts.items() if hostvars[name].get(AGENT_RESULT)]
             self.cache(task_vars or {}).save(asked, float(args.get("started_at") or 0))
         self.forget(found.agents, task_vars or {})
-        told = {entry.id for entry in entries if entry.state == ENDING}
+        told = {entry.id for entry in entries if entry.state == TERMINATING}
         for entry in (one for one in found.entries_to_save if one.id not in told):
             self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
         return {

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..plugin_utils._lifecycle.due import reconcile, terminating
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
-from ..plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
+from ..plugin_utils._queue.entry import CREATING, PENDING, STATES, TERMINATING
 from ..plugin_utils._report import logs, verification_table
 from ..plugin_utils._report.record import as_json, session_record, session_table
 from ..plugin_utils._report.verification import (
@@ -47,12 +47,12 @@ class ActionModule(ControlAction):
         away = [name for name in args["agents"] if name not in readings.facts]
         actions = reconcile(entries, readings.sessions, away, False, now)
         # Nobody has noted it yet, but over it is.
-        over = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == ENDING}
+        over = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == TERMINATING}
         held = {session_id: parts for session_id, parts in readings.sessions.items() if session_id not in going}
         sessions = [
             (over.get(session_id) or _record(parts), plan_of(parts).created_at) for session_id, parts in held.items()
         ]
-        states = STATES if args.get("history") else (WAITING, STARTING)
+        states = STATES if args.get("history") else (PENDING, CREATING)
         sessions += [
             (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in held
         ]

@@ -17,7 +17,7 @@ from ..module_utils._model.session import MAIN1
 from ..plugin_utils._lifecycle.outcome import StartResult, requeue_or_end, start_result, summary
 from ..plugin_utils._lifecycle.routes import routes_of, told_by
 from ..plugin_utils._lifecycle.start_steps import Start, start_from
-from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
+from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING
 from ..plugin_utils._queue.folder import me
 from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import as_json, session_record
@@ -59,7 +59,7 @@ class ActionModule(ControlAction):
             "again": False,
             "sessions": sessions,
             "wait": wait,
-            "waiting": wait or (freed and any(entry.state != ENDED for entry in entries)),
+            "waiting": wait or (freed and any(entry.state != TERMINATED for entry in entries)),
             "routes": routes_of(plans, entries, float(args["started_at"]), told),
         }
 
@@ -72,7 +72,7 @@ class ActionModule(ControlAction):
         # One that had to wait may have been started meanwhile, and one that was waited for has ended.
         later = [other["record"] for other in args.get("later") or [] if other["record"]["id"] == record["id"]]
         entry = self.queue(variables).entry(record["id"]) if waited else None
-        later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
+        later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) else []
         if later:
             record = later[-1]
             self.write(args.get("path") or "", as_json(record))
@@ -123,14 +123,14 @@ class ActionModule(ControlAction):
         queue = self.queue(variables)
         with queue.lock():
             entry = queue.entry(session_id)
-            if entry is None or entry.state != STARTING or entry.owner != me():
+            if entry is None or entry.state != CREATING or entry.owner != me():
                 return record
             if outcome.status == "RUNNING":
                 queue.remove(entry.id)
                 return record
             kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)
-            return kept.record if kept.state == WAITING else record
+            return kept.record if kept.state == PENDING else record
 
 
 def _failure(record: Mapping[str, Any]) -> str | None:

@@ -18,7 +18,7 @@ from ..plugin_utils._lifecycle.outcome import summary
 from ..plugin_utils._lifecycle.routes import routes_of
 from ..plugin_utils._lifecycle.termination import end_session
 from ..plugin_utils._planner.session_network import PlanningError
-from ..plugin_utils._queue.entry import ENDED, ENDING, ended
+from ..plugin_utils._queue.entry import TERMINATED, TERMINATING, ended
 from ..plugin_utils._report.record import as_json
 from ..plugin_utils.control import ControlAction
 
@@ -62,7 +62,7 @@ class ActionModule(ControlAction):
         queue = self.queue(variables)
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None
-            if entry and entry.state == ENDING and not self._task.check_mode:
+            if entry and entry.state == TERMINATING and not self._task.check_mode:
                 left = dataclasses.replace(entry, agents=tuple(away))
                 queue.save(left if away else ended(entry, record, time.time()))
         self.write(args.get("path") or "", as_json(record))
@@ -74,6 +74,6 @@ class ActionModule(ControlAction):
         return {
             "changed": False,
             "record": record,
-            "waiting": any(entry.state != ENDED for entry in entries),
+            "waiting": any(entry.state != TERMINATED for entry in entries),
             "routes": routes_of([], entries, float(args["started_at"])),
         }

@@ -235,7 +235,7 @@ def queued(number: int = 1, **changes: Any) -> QueueEntry:
     ordinary: dict[str, Any] = {
         "id": f"{number:08x}-3c0e-4f5e-9d0a-0f3c1d2e4b6a",
         "name": f"session-{number}",
-        "state": "waiting",
+        "state": "PENDING",
         "user": "alice",
         "resource_group": "default",
         "priority": 10,

@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
 from .._planner.cluster_state import Parts, completed, containers_of, plan_of
-from .._queue.entry import ENDED, ENDING, STARTING, QueueEntry, ended, ending, timed_out
+from .._queue.entry import CREATING, TERMINATED, TERMINATING, QueueEntry, ended, ending, timed_out
 from .._report.record import ended_record, session_record
 
 
@@ -43,7 +43,7 @@ def reconcile(
     """Return what is due, from the queue and from what the agents hold (``sessions``, by id).
 
     ``away`` are the agents of the inventory that gave no facts. Entries of runs that died must come as such: state
-    ``starting`` and no owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
+    ``CREATING`` and no owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
     """
     listed = list(entries)
     drop = [entry.id for entry in listed if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))]
@@ -54,7 +54,10 @@ def reconcile(
         _next_state(entry, ending_parts.get(entry.id, sessions.get(entry.id, {})), away, given_up=given_up, now=now)
         for entry in by_id.values()
     ]
-    noted = {*(one.id for one in by_id.values() if one.state != ENDED), *(one for _entry, ids in going for one in ids)}
+    noted = {
+        *(one.id for one in by_id.values() if one.state != TERMINATED),
+        *(one for _entry, ids in going for one in ids),
+    }
     unnoted = [parts for session_id, parts in sessions.items() if session_id not in noted]
     committed = [parts for parts in unnoted if all(held.committed for held in parts.values())]
     save += [_termination_entry(parts, now) for parts in committed]
@@ -89,7 +92,7 @@ def terminating(entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]) ->
         plans = [plan_of(parts) for parts in sessions.values()]
         return [plan.id for plan in plans if plan.name == entry.name and plan.created_at <= entry.enqueued_at]
 
-    return [(entry, meant(entry)) for entry in entries if entry.state == ENDING]
+    return [(entry, meant(entry)) for entry in entries if entry.state == TERMINATING]
 
 
 def _merged(held: Iterable[Parts]) -> Parts:
@@ -135,7 +138,7 @@ def _next_state(
             return ending(entry, record, away, now) if away else ended(entry, record, now)
         plan = plan_of(parts)
         return ending(entry, {**session_record(plan, "ERROR"), **_times(record)}, plan.agents, now)
-    if entry.state == ENDING:
+    if entry.state == TERMINATING:
         left = [agent for agent in entry.agents if agent in parts or agent in away]
         if not left:
             return ended(entry, entry.record, now)
@@ -146,7 +149,7 @@ def _next_state(
 
 def _is_orphaned(entry: QueueEntry) -> bool:
     """Return whether the run is gone that was starting a session of its own."""
-    return entry.state == STARTING and entry.owner is None and entry.spec is None
+    return entry.state == CREATING and entry.owner is None and entry.spec is None
 
 
 def _is_complete(parts: Parts) -> bool:
@@ -175,7 +178,7 @@ def terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> 
     return QueueEntry(
         id=plan.id,
         name=plan.name,
-        state=ENDING,
+        state=TERMINATING,
         user=plan.user,
         resource_group=plan.resource_group,
         priority=0,

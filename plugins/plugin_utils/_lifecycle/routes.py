@@ -11,7 +11,7 @@ from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
 from .._planner.cluster_state import ClusterState, plan_of, status_of
-from .._queue.entry import ENDED, ENDING, QueueEntry
+from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
 from .._report.access import build_gateway_route
 
 
@@ -24,7 +24,7 @@ def routes_of(
     run has told of before. Nothing is taken from a gateway because it is not known here: another run may just have told
     it.
     """
-    over = {entry.id: entry.updated_at for entry in entries if entry.state in (ENDING, ENDED)}
+    over = {entry.id: entry.updated_at for entry in entries if entry.state in (TERMINATING, TERMINATED)}
     ended = sorted(session_id for session_id, at in over.items() if at >= since)
     # Of two sessions of one name, which an agent may bring back, the newer one has it.
     newest = sorted(plans, key=lambda plan: plan.created_at)

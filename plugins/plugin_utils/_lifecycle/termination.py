@@ -15,7 +15,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._planner.cluster_state import ClusterState, Parts, plan_of
 from .._planner.session_network import PlanningError
-from .._queue.entry import ENDED, ENDING, STARTING, WAITING, QueueEntry, ended, ending
+from .._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, QueueEntry, ended, ending
 from .._report.record import ended_record, session_record, unplanned_record
 from .due import terminating, terminating_entry
 
@@ -47,12 +47,12 @@ def end_session(
     parts, entry = _resolve_session(name, session_id, entries, readings)
     if parts:
         return _terminate_held(plan_of(parts), entry, readings, force=force, now=now)
-    if entry and entry.state == STARTING and entry.owner:
+    if entry and entry.state == CREATING and entry.owner:
         raise PlanningError(
             f"the session {entry.name!r} is being started by another run, process {entry.owner.pid}: end that run"
             " first, or wait for it"
         )
-    if entry and entry.state in (WAITING, STARTING):
+    if entry and entry.state in (PENDING, CREATING):
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
         return Termination(record, ended(entry, record, now))
     if entry:
@@ -71,7 +71,7 @@ def _resolve_session(
 ) -> tuple[Parts, QueueEntry | None]:
     """Return what agents hold of the session, nothing where they hold none, and what the queue has of it."""
     sessions = readings.sessions
-    live = [entry for entry in entries if entry.state != ENDED]
+    live = [entry for entry in entries if entry.state != TERMINATED]
     if session_id:
         parts = sessions.get(session_id, {})
         entry = next((one for one in entries if one.id == session_id), None)
@@ -86,7 +86,7 @@ def _resolve_session(
         ids = ", ".join(sorted(named))
         raise ValidationError(f"session_name: {len(named)} sessions are called {name!r}: give session_id ({ids}).")
     of_that_name = [one for one in live if one.name == name and (not named or one.id in named)]
-    return next(iter(named.values()), {}), min(of_that_name, key=lambda one: one.state == ENDING, default=None)
+    return next(iter(named.values()), {}), min(of_that_name, key=lambda one: one.state == TERMINATING, default=None)
 
 
 def _terminate_held(
@@ -99,7 +99,7 @@ def _terminate_held(
             f" {readings.why(away)}; with session_force it ends without them, and they are cleared when they return"
         )
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
-    live = entry if entry and entry.state != ENDED else None
+    live = entry if entry and entry.state != TERMINATED else None
     note = ending(live, record, plan.agents, now) if live else terminating_entry(plan, record, now)
     # An overlay goes when nobody uses it any more: who has to take it away is asked last.
     manager = plan.network.swarm_manager if plan.network else None
@@ -114,7 +114,7 @@ def _terminate_later(record: dict[str, Any], readings: ClusterState, now: float)
     note = QueueEntry(
         id=record["id"] or str(uuid.uuid4()),
         name=record["name"] or "",
-        state=ENDING,
+        state=TERMINATING,
         user="",
         resource_group="",
         priority=0,

@@ -28,7 +28,7 @@ from ...module_utils._model.plain_data import from_plain, to_plain
 from ...module_utils._model.plan import SessionPlan
 
 # PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
-WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
+PENDING, CREATING, TERMINATING, TERMINATED = STATES = ("PENDING", "CREATING", "TERMINATING", "TERMINATED")
 
 # How many times a waiting session may be passed.
 DEFAULT_MAX_SKIPS = 16
@@ -89,7 +89,7 @@ class QueueEntry:
     def __post_init__(self) -> None:
         if self.state not in STATES:
             raise ValueError(f"state is none of {', '.join(STATES)}")
-        wrong = self.state == WAITING if self.spec is None else self.state in (ENDING, ENDED)
+        wrong = self.state == PENDING if self.spec is None else self.state in (TERMINATING, TERMINATED)
         if wrong:
             raise ValueError(f"the state {self.state} does not go {'without' if self.spec is None else 'with'} a spec")
 
@@ -130,7 +130,7 @@ def sort_pending(
         share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
         return True, -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
 
-    return sorted((entry for entry in entries if entry.state == WAITING), key=place)
+    return sorted((entry for entry in entries if entry.state == PENDING), key=place)
 
 
 def blocked_by(
@@ -152,7 +152,7 @@ def blocked_by(
     ahead = [
         entry
         for entry in listed
-        if entry.state in (WAITING, STARTING)
+        if entry.state in (PENDING, CREATING)
         and entry.resource_group == resource_group
         and entry.skipped >= patience
         and entry.priority >= candidate_priority
@@ -171,7 +171,7 @@ def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[Queu
     return [
         dataclasses.replace(entry, skipped=entry.skipped + 1)
         for entry in entries
-        if entry.state == WAITING
+        if entry.state == PENDING
         and entry.resource_group == started.resource_group
         and entry.priority >= started.priority
         and entry.arrival_key < started.arrival_key
@@ -194,38 +194,38 @@ def waiting(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bo
     """Return the session as one that waits (again); ``failed`` says that a start of it has failed."""
     attempts = entry.attempts + failed
     return dataclasses.replace(
-        entry, state=WAITING, record=record, updated_at=now, attempts=attempts, owner=None, agents=(), plan=None
+        entry, state=PENDING, record=record, updated_at=now, attempts=attempts, owner=None, agents=(), plan=None
     )
 
 
 def starting(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
     """Return the session as one that ``owner`` starts as the ``plan`` says."""
-    return dataclasses.replace(entry, state=STARTING, owner=owner, updated_at=now, plan=plan)
+    return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan)
 
 
 def ending(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
     """Return the session as one that has to be taken away from ``agents``; its request and its owner are dropped."""
     return dataclasses.replace(
-        entry, state=ENDING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
+        entry, state=TERMINATING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
     )
 
 
 def ended(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
     """Return the session as history; its request and its owner are dropped."""
     return dataclasses.replace(
-        entry, state=ENDED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
+        entry, state=TERMINATED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
     )
 
 
 def reserved(entries: Iterable[QueueEntry], held: Collection[str], own_id: str = "") -> list[SessionPlan]:
     """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
     others = (entry for entry in entries if entry.id != own_id and entry.id not in held)
-    return [entry.plan for entry in others if entry.state == STARTING and entry.owner and entry.plan]
+    return [entry.plan for entry in others if entry.state == CREATING and entry.owner and entry.plan]
 
 
 def timed_out(entry: QueueEntry, now: float) -> bool:
     """Return whether a session has waited for as long as it may."""
-    return entry.state == WAITING and 0 < entry.pending_timeout <= now - entry.enqueued_at
+    return entry.state == PENDING and 0 < entry.pending_timeout <= now - entry.enqueued_at
 
 
 def abandoned(entry: QueueEntry, alive: bool) -> bool:
@@ -233,9 +233,9 @@ def abandoned(entry: QueueEntry, alive: bool) -> bool:
 
     What that run left on agents is a claim, which ends by itself or is taken over by the next start.
     """
-    return entry.state == STARTING and not alive
+    return entry.state == CREATING and not alive
 
 
 def expired_history(entries: Iterable[QueueEntry], now: float, days: float) -> list[QueueEntry]:
     """Return what ended more than so many days ago: what the caller has to remove."""
-    return [entry for entry in entries if entry.state == ENDED and now - entry.updated_at > days * _DAY]
+    return [entry for entry in entries if entry.state == TERMINATED and now - entry.updated_at > days * _DAY]

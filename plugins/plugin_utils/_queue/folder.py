@@ -19,7 +19,7 @@ from ansible.errors import AnsibleActionFail
 from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import locked, write_atomically
 from ...module_utils._model.session import is_session_id
-from .entry import ENDED, CorruptEntryError, Owner, QueueEntry
+from .entry import TERMINATED, CorruptEntryError, Owner, QueueEntry
 
 # How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs.
 LOCK_SECONDS = 30.0
@@ -54,7 +54,7 @@ class QueueFolder:
 
     def by_name(self, name: str) -> list[QueueEntry]:
         """Return the sessions of that name that have not ended."""
-        return [entry for entry in self.entries() if entry.name == name and entry.state != ENDED]
+        return [entry for entry in self.entries() if entry.name == name and entry.state != TERMINATED]
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

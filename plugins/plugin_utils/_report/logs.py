@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import Kernel, SessionPlan
-from .._queue.entry import ENDED, QueueEntry
+from .._queue.entry import TERMINATED, QueueEntry
 from .verification import AgentReports, SessionNotFoundError, select_session
 
 # All that a terminal obeys but the tab.
@@ -23,7 +23,7 @@ def select_logs(
 ) -> dict[str, Mapping[str, Any]]:
     """Return what each agent holds of the one session that is meant. Raises :class:`SessionNotFoundError`, also where it ended."""
     meant = [one for one in entries if (one.id == session_id if session_id else one.name == name)]
-    if any(answers.parts.values()) or any(one.state != ENDED for one in meant) or not meant:
+    if any(answers.parts.values()) or any(one.state != TERMINATED for one in meant) or not meant:
         return select_session(name, session_id, answers, entries)
     last = max(meant, key=lambda one: one.updated_at)
     why = f": {last.record['reason']}" if last.record.get("reason") else ""

@@ -16,7 +16,7 @@ from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import Mount
 from .._planner.cluster_state import plan_of, status_of
-from .._queue.entry import ENDED, QueueEntry
+from .._queue.entry import TERMINATED, QueueEntry
 
 # What is asked of every pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
@@ -62,7 +62,7 @@ def select_session(
         if name and name != called:
             raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}")
         return parts_of_one
-    live = (one for one in entries if one.state != ENDED)
+    live = (one for one in entries if one.state != TERMINATED)
     noted = next((one for one in live if (one.id == session_id if session_id else one.name == name)), None)
     if noted:
         raise SessionNotFoundError(

@@ -75,6 +75,6 @@ def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: A
 
 def starts(queue: QueueFolder, **changes: Any) -> QueueEntry:
     """Save that this run is starting the session, which has waited."""
-    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "starting", "owner": me(), **changes})
+    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "CREATING", "owner": me(), **changes})
     queue.save(entry)
     return entry

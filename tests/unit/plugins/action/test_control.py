@@ -77,12 +77,12 @@ def test_check_mode_reads_the_queue_and_makes_no_folder(run: Run, queue: QueueFo
 def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_kept(
     run: Run, queue: QueueFolder
 ) -> None:
-    kept = requested(1, state="starting", owner=DEAD, agents=("agent1",), attempts=1)
-    own = requested(2, state="starting", owner=DEAD, spec=None)
+    kept = requested(1, state="CREATING", owner=DEAD, agents=("agent1",), attempts=1)
+    own = requested(2, state="CREATING", owner=DEAD, spec=None)
     queue.save(kept)
     queue.save(own)
     waits, gone = run(Probe, {}, {})["entries"]
-    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("waiting", None, queue.entries()[0].spec, 1)
+    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("PENDING", None, queue.entries()[0].spec, 1)
     assert waits.updated_at == kept.updated_at
     assert gone == dataclasses.replace(own, owner=None)
     assert [entry.owner for entry in queue.entries()] == [DEAD, DEAD]
@@ -92,18 +92,18 @@ def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_
 def test_a_run_on_another_manager_counts_as_gone_after_a_while(
     run: Run, queue: QueueFolder, age: float, alive: bool
 ) -> None:
-    queue.save(requested(1, state="starting", owner=ELSEWHERE, updated_at=time.time() - age))
+    queue.save(requested(1, state="CREATING", owner=ELSEWHERE, updated_at=time.time() - age))
     (entry,) = run(Probe, {}, {})["entries"]
-    assert entry.state == ("starting" if alive else "waiting")
+    assert entry.state == ("CREATING" if alive else "PENDING")
 
 
-@pytest.mark.parametrize("entry", [requested(1), requested(1, state="ending", spec=None, agents=("agent1",))])
+@pytest.mark.parametrize("entry", [requested(1), requested(1, state="TERMINATING", spec=None, agents=("agent1",))])
 def test_what_nobody_starts_is_nobodys(run: Run, queue: QueueFolder, entry: Any) -> None:
-    running = requested(2, state="starting", owner=me())
+    running = requested(2, state="CREATING", owner=me())
     queue.save(entry)
     queue.save(running)
     found = run(Probe, {}, {})["entries"]
-    assert [one.state for one in found] == [entry.state, "starting"]
+    assert [one.state for one in found] == [entry.state, "CREATING"]
     assert found == queue.entries()
 
 

@@ -187,7 +187,7 @@ def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept
     assert (entry.id, entry.name, entry.state, entry.owner, entry.spec) == (
         result["id"],
         "train-llm",
-        "starting",
+        "CREATING",
         me(),
         None,
     )
@@ -199,7 +199,7 @@ def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept
 def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: QueueFolder) -> None:
     result = run(ActionModule, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.owner) == (result["id"], "waiting", None)
+    assert (entry.id, entry.state, entry.owner) == (result["id"], "PENDING", None)
     assert spec_from_dict(entry.spec or {}) == spec(**ASKED, priority=7, pending_timeout=60)
     assert (entry.user, entry.priority, entry.pending_timeout, entry.resource_group) == ("bob", 7, 60, "default")
     assert (entry.record["status"], entry.record["pending"]) == ("PENDING", result["pending"])
@@ -221,7 +221,7 @@ def test_the_same_request_again_is_the_same_session_in_its_old_place(
     assert result["id"] == entry.id == waits.id
     kept = [entry.enqueued_at, entry.skipped, entry.attempts, entry.user]
     assert kept == [waits.enqueued_at, waits.skipped, waits.attempts, waits.user]
-    assert entry.state == ("starting" if there is ROOM else "waiting")
+    assert entry.state == ("CREATING" if there is ROOM else "PENDING")
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
 
@@ -233,11 +233,11 @@ def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue
         "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested"
         " 5); choose another name, or terminate that session with backendai.cluster.terminate_session."
     )
-    assert [entry.state for entry in queue.entries()] == ["waiting"]
+    assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
 def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Run, queue: QueueFolder) -> None:
-    starts = of_entry(id=SESSION_ID, state="starting", spec=None, owner=ANOTHER, updated_at=time.time())
+    starts = of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=ANOTHER, updated_at=time.time())
     queue.save(starts)
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(), ROOM)
@@ -252,7 +252,7 @@ def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Ru
 def test_what_agents_hold_of_another_runs_session_is_taken_over(
     run: Run, queue: QueueFolder, owner: Any, state: dict[str, Any]
 ) -> None:
-    queue.save(of_entry(id=SESSION_ID, state="starting", spec=None, owner=owner, updated_at=time.time()))
+    queue.save(of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
     assert (result["id"], result["known"], result["never_completed"]) == (SESSION_ID, True, True)
     assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, me())]
@@ -261,10 +261,10 @@ def test_what_agents_hold_of_another_runs_session_is_taken_over(
 @pytest.mark.parametrize("history", [True, False])
 def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue: QueueFolder, history: bool) -> None:
     if history:
-        queue.save(of_entry(id=SESSION_ID, state="ended", spec=None))
+        queue.save(of_entry(id=SESSION_ID, state="TERMINATED", spec=None))
     result = run(ActionModule, arguments(), holding())
     assert (result["known"], result["never_completed"]) == (True, False)
-    assert [entry.state for entry in queue.entries()] == ["ended"] * history
+    assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * history
 
 
 def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(run: Run, queue: QueueFolder) -> None:
@@ -272,7 +272,7 @@ def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(
     queue.save(terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
     assert (result["known"], result["stale_sessions"]) == (False, [SESSION_ID])
-    assert sorted(entry.state for entry in queue.entries()) == ["ending", "starting"]
+    assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
 
 
 def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueFolder) -> None:
@@ -302,13 +302,13 @@ def test_when_other_runs_were_faster_often_enough_the_session_waits(
     result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **said}, ROOM)
     reason = "other runs were faster, 5 times in a row; at last: agent1 is full; agent2 is full"
     assert result["pending"] == ({"reason": reason, "shortfall": {}} if waits else None)
-    assert [entry.state for entry in queue.entries()] == ["waiting" if waits else "starting"]
+    assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
 
 
 def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: QueueFolder) -> None:
     result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
-    assert [entry.state for entry in queue.entries()] == ["waiting"]
+    assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
@@ -358,9 +358,9 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
     [
         (NO_ROOM, None, False),
         (answers(agent1=fit("agent1", 3, sessions=[CLAIM])), None, True),
-        (NO_ROOM, requested(2, state="ending", spec=None), True),
-        (NO_ROOM, requested(2, state="ended", spec=None, updated_at=NOW), True),
-        (NO_ROOM, requested(2, state="ended", spec=None, updated_at=NOW - 1), False),
+        (NO_ROOM, requested(2, state="TERMINATING", spec=None), True),
+        (NO_ROOM, requested(2, state="TERMINATED", spec=None, updated_at=NOW), True),
+        (NO_ROOM, requested(2, state="TERMINATED", spec=None, updated_at=NOW - 1), False),
         (NO_ROOM, requested(2, spec(name="session-2", cluster_size=9)), False),
     ],
     ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],

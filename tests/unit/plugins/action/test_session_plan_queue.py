@@ -61,9 +61,9 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) ->
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1", "session-2"]
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
-    assert [(one.state, one.owner) for one in (first, second)] == [("starting", me())] * 2
+    assert [(one.state, one.owner) for one in (first, second)] == [("CREATING", me())] * 2
     assert [one.plan for one in (first, second)] == [SessionPlan.from_dict(start["plan"]) for start in result["starts"]]
-    assert (third.state, third.owner, third.updated_at) == ("waiting", None, NOW + 3)
+    assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
     assert third.record["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; room comes when these end: session-1",
         "shortfall": {"cpu": 1},
@@ -87,7 +87,7 @@ def test_those_that_are_passed_are_counted(run: Run, queue: QueueFolder) -> None
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
     run(ActionModule, ARGUMENTS, answers())
-    assert [(entry.state, entry.skipped) for entry in queue.entries()] == [("waiting", 1), ("starting", 0)]
+    assert [(entry.state, entry.skipped) for entry in queue.entries()] == [("PENDING", 1), ("CREATING", 0)]
 
 
 @pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
@@ -110,8 +110,8 @@ def test_the_policy_says_who_goes_first(run: Run, queue: QueueFolder, policy: st
 
 
 def test_what_was_started_by_a_run_that_was_killed_is_started_again(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="starting", owner=dataclasses.replace(me(), started="0")))
-    queue.save(requested(2, state="starting", owner=me()))
+    queue.save(requested(1, state="CREATING", owner=dataclasses.replace(me(), started="0")))
+    queue.save(requested(2, state="CREATING", owner=me()))
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1"]
     assert [entry.owner for entry in queue.entries()] == [me(), me()]
@@ -144,7 +144,7 @@ def test_what_others_have_changed_meanwhile_is_theirs(
 ) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
-    taken = requested(1, state="starting", owner=dataclasses.replace(me(), host="manager2 - boot pid:[1]"))
+    taken = requested(1, state="CREATING", owner=dataclasses.replace(me(), host="manager2 - boot pid:[1]"))
     taken = dataclasses.replace(taken, updated_at=time.time())
 
     def meanwhile(*given: Any) -> Any:

@@ -25,7 +25,7 @@ SIZE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node"}
 def planned_by(owner: Owner, made: SessionPlan = OTHER, **changes: Any) -> QueueEntry:
     """Return the entry of a session of four containers that another run has planned."""
     asked = spec(name="other", cluster_size=4)
-    entry = requested(9, asked, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
+    entry = requested(9, asked, id=OTHER_ID, state="CREATING", owner=owner, updated_at=time.time(), **changes)
     return dataclasses.replace(entry, plan=made)
 
 

@@ -42,7 +42,7 @@ def over() -> dict[str, AgentFacts]:
 def own_start(queue: QueueFolder) -> QueueEntry:
     """Save the entry of a session that a user's own run was making when it was killed."""
     record = session_record(plan(), "CREATING")
-    entry = requested(id=SESSION_ID, name="train-llm", state="starting", spec=None, owner=KILLED, record=record)
+    entry = requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None, owner=KILLED, record=record)
     queue.save(entry)
     return entry
 
@@ -59,7 +59,7 @@ def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueFolder, sa
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "ending", 3)
+    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "TERMINATING", 3)
     assert said == [ENDED_LINE]
 
 
@@ -69,7 +69,7 @@ def test_when_the_agents_are_cleared_the_end_is_history_and_is_not_told_again(
     run(ActionModule, ARGUMENTS, answers(**over()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
     (entry,) = queue.entries()
-    assert (entry.state, entry.record["exit_code"], said) == ("ended", 3, [ENDED_LINE])
+    assert (entry.state, entry.record["exit_code"], said) == ("TERMINATED", 3, [ENDED_LINE])
 
 
 @pytest.mark.usefixtures("said")
@@ -77,10 +77,10 @@ def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: Queue
     held = over()
     run(ActionModule, ARGUMENTS, answers("agent2", **held))
     run(ActionModule, ARGUMENTS, answers("agent2"))
-    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent2",))]
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
     assert run(ActionModule, ARGUMENTS, answers(agent2=held["agent2"]))["end"] == {"agent2": [SESSION_ID]}
     run(ActionModule, ARGUMENTS, answers())
-    assert [entry.state for entry in queue.entries()] == ["ended"]
+    assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
 
 
 @pytest.mark.usefixtures("said")
@@ -100,7 +100,7 @@ def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == []
     assert queue.entries() == [entry]
     assert run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**held))["agents"] == ["agent1", "agent2"]
-    assert [one.state for one in queue.entries()] == ["ending"]
+    assert [one.state for one in queue.entries()] == ["TERMINATING"]
 
 
 def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue: QueueFolder, said: list[str]) -> None:
@@ -114,13 +114,13 @@ def test_a_session_whose_note_is_dropped_and_that_is_over_is_noted_anew(run: Run
     own_start(queue)
     held = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == ["agent1", "agent2"]
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "ending")]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
 
 
 def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
     run(ActionModule, ARGUMENTS, answers())
-    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("ended", "CANCELLED")]
+    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "CANCELLED")]
     assert said == ["Session session-1 is CANCELLED: it waited longer than session_pending_timeout, 60 seconds."]
 
 
@@ -131,10 +131,10 @@ def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueFolder, sa
 def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
     run: Run, queue: QueueFolder, days: int | None, age: float, kept: bool
 ) -> None:
-    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - age * DAY))
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - age * DAY))
     queue.save(requested(2, updated_at=0.0))
     run(ActionModule, {**ARGUMENTS, **({} if days is None else {"history_days": days})}, answers())
-    assert [entry.state for entry in queue.entries()] == ["ended"] * kept + ["waiting"]
+    assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * kept + ["PENDING"]
 
 
 @pytest.mark.usefixtures("said")
@@ -169,7 +169,7 @@ def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run,
 @pytest.mark.usefixtures("said")
 def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
-    queue.save(requested(2, state="ended", spec=None, updated_at=1.0))
+    queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
     keep(queue, "agent1")
     before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
     args = {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}
@@ -197,7 +197,7 @@ def routed() -> dict[str, AgentFacts]:
 
 @pytest.mark.usefixtures("said")
 def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
@@ -208,7 +208,7 @@ def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: 
 @pytest.mark.usefixtures("said")
 def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
     began = time.time()
-    queue.save(requested(1, state="ended", spec=None, updated_at=began - 1))
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
     assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "changed": False}
     ending = run(ActionModule, args, answers(**over()))["routes"]
@@ -226,7 +226,7 @@ def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run, che
 
 @pytest.mark.usefixtures("said")
 def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     before = {"routes": {"ended": [requested(1).id]}}
     there = answers()
     there["hostvars"]["localhost"] = {"__session_result": before}
@@ -238,7 +238,7 @@ def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue:
 
 @pytest.mark.usefixtures("said")
 def test_what_is_over_is_not_routed_although_agents_still_hold_it(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="ending", spec=None, agents=("agent1",)))
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     told = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
     assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
 

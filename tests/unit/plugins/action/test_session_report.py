@@ -85,8 +85,8 @@ def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
     run: Run, queue: QueueFolder, said: list[str], history: bool, listed: dict[str, str]
 ) -> None:
     queue.save(requested(1))
-    queue.save(requested(2, state="starting", owner=me()))
-    over = requested(3, state="ended", spec=None)
+    queue.save(requested(2, state="CREATING", owner=me()))
+    over = requested(3, state="TERMINATED", spec=None)
     queue.save(dataclasses.replace(over, record={**over.record, "status": "CANCELLED"}))
     away = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     queue.save(terminating_entry(away, session_record(away, "TERMINATED"), NOW))
@@ -96,7 +96,7 @@ def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
 
 
 @pytest.mark.usefixtures("said")
-@pytest.mark.parametrize("state", [{"state": "starting", "owner": me()}, {"state": "waiting"}])
+@pytest.mark.parametrize("state", [{"state": "CREATING", "owner": me()}, {"state": "PENDING"}])
 def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", **state))
     result = run(ActionModule, LIST, THERE)
@@ -117,7 +117,7 @@ def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> 
 @pytest.mark.usefixtures("said")
 def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: QueueFolder) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
-    queue.save(requested(id=SESSION_ID, name="", state="ending", spec=None, record=record, agents=("agent3",)))
+    queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
         f"session {SESSION_ID} has ended, and agent3 may still have a part of it.",
         DUE_HERE,
@@ -178,10 +178,10 @@ def test_where_nothing_is_due_nothing_is_warned_of(run: Run) -> None:
 def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueFolder, history: bool, check_mode: bool) -> None:
     killed = dataclasses.replace(me(), started="0")
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
-    queue.save(requested(2, state="starting", owner=killed))
-    queue.save(requested(3, state="starting", owner=killed, spec=None))
-    queue.save(requested(4, state="ended", spec=None, updated_at=1.0))
-    queue.save(requested(5, state="ending", spec=None, agents=("agent1",)))
+    queue.save(requested(2, state="CREATING", owner=killed))
+    queue.save(requested(3, state="CREATING", owner=killed, spec=None))
+    queue.save(requested(4, state="TERMINATED", spec=None, updated_at=1.0))
+    queue.save(requested(5, state="TERMINATING", spec=None, agents=("agent1",)))
     cache = keep(queue, *AGENTS)
     before = content(queue)
     there = holding(plan(command="python train.py"), stopped={"main1": ("exited", 3)})

@@ -95,7 +95,9 @@ def test_a_session_that_no_agent_holds_fails_with_one_sentence(
     run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
 ) -> None:
     queue.save(queued(1))
-    queue.save(queued(2, state="ended", spec=None, record={"status": "TERMINATED", "reason": "it was ended by alice"}))
+    queue.save(
+        queued(2, state="TERMINATED", spec=None, record={"status": "TERMINATED", "reason": "it was ended by alice"})
+    )
     path = tmp_path / "logs.json"
     with pytest.raises(AnsibleActionFail) as refused:
         run(

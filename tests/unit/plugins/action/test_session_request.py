@@ -37,7 +37,7 @@ def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> No
 def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: QueueFolder) -> None:
     waits = spec(name="session-1", env={"TOKEN": "hunter3"})
     queue.save(requested(1, waits))
-    queue.save(requested(2, state="ended", spec=None))
+    queue.save(requested(2, state="TERMINATED", spec=None))
     checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
     assert sorted(checked["specs"]) == ["session-1", "train-llm"]
     assert checked["specs"]["train-llm"] == checked["spec"]
@@ -70,7 +70,7 @@ def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
 def test_agents_are_asked_about_the_sessions_that_wait_too(run: Run, queue: QueueFolder, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
-    queue.save(requested(2, state="ended", spec=None))
+    queue.save(requested(2, state="TERMINATED", spec=None))
     result = run(ActionModule, {"purpose": purpose}, variables())
     assert (result["images"], result["paths"]) == ([IMAGE, "other:1"][purpose != "create" :], ["/mnt/a"])
 

@@ -99,7 +99,7 @@ def test_a_start_that_failed_is_tried_again_and_the_record_says_so(
     starts(queue)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts, entry.record) == ("waiting", 1, session["record"])
+    assert (entry.state, entry.attempts, entry.record) == ("PENDING", 1, session["record"])
     assert (session["record"]["status"], session["record"]["kernels"], session["error"]) == ("PENDING", [], WHY)
     assert said == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
 
@@ -110,7 +110,7 @@ def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
     starts(queue)
     (session,) = settle(run, REFUSED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("waiting", 0, None, session["record"])
+    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("PENDING", 0, None, session["record"])
     assert said == ["Session train-llm is PENDING.", "  it is tried again: no room"]
 
 
@@ -120,7 +120,7 @@ def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueFolder, c
     starts(queue, **changes)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.record["status"], entry.record["reason"]) == ("ended", "ERROR", WHY)
+    assert (entry.state, entry.record["status"], entry.record["reason"]) == ("TERMINATED", "ERROR", WHY)
     assert (session["record"]["status"], session["error"]) == ("ERROR", WHY)
 
 
@@ -129,8 +129,8 @@ def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueFolder, c
     "changes",
     [
         {"owner": dataclasses.replace(me(), pid=1)},
-        {"state": "ending", "spec": None, "owner": None, "agents": ("agent1",)},
-        {"state": "waiting", "owner": None},
+        {"state": "TERMINATING", "spec": None, "owner": None, "agents": ("agent1",)},
+        {"state": "PENDING", "owner": None},
     ],
     ids=["another run starts it", "it was ended", "it waits again"],
 )
@@ -197,7 +197,7 @@ def test_only_the_end_of_what_runs_is_waited_for(
 def test_the_queue_is_looked_after_where_room_may_have_become_free_and_someone_waits(
     run: Run, queue: QueueFolder, freed: bool, outcome: Steps | None, looks: bool, queued: bool
 ) -> None:
-    queue.save(requested(2, state="ended", spec=None))
+    queue.save(requested(2, state="TERMINATED", spec=None))
     if queued:
         queue.save(requested(3))
     assert settle(run, outcome, capacity_released=freed)["waiting"] is (looks and queued)

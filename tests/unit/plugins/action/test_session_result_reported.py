@@ -37,7 +37,7 @@ def over(exit_code: int | None) -> dict[str, Any]:
     return ended_record(RUNS, "TERMINATED", f"the command ended with exit code {exit_code}", exit_code, NOW, NOW)
 
 
-def history(queue: QueueFolder, record: dict[str, Any], state: str = "ended") -> None:
+def history(queue: QueueFolder, record: dict[str, Any], state: str = "TERMINATED") -> None:
     """Save that the session has ended with this record."""
     queue.save(requested(id=SESSION_ID, name="train-llm", state=state, spec=None, record=record))
 
@@ -121,7 +121,7 @@ def test_a_session_that_failed_is_said_and_fails(
     assert (str(refused.value), said) == ("agent1: no image.", ["Session train-llm is ERROR."])
 
 
-@pytest.mark.parametrize("state", ["ending", "ended"])
+@pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
     run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, state: str
 ) -> None:
@@ -153,7 +153,7 @@ def test_only_an_end_that_was_waited_for_is_looked_up(
 
 
 def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue: QueueFolder, said: list[str]) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
     assert str(refused.value) == "the session 'train-llm' runs on: its agent could not be asked any more."

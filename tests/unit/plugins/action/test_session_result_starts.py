@@ -64,7 +64,7 @@ def test_what_came_of_each_start_is_said_and_noted(
     assert [record["status"] for record in records] == statuses
     assert [session["error"] for session in settled["sessions"]] == errors
     waits = [SESSION_ID] if "PENDING" in statuses else []
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "waiting") for session_id in waits]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "PENDING") for session_id in waits]
     lines = [line for line in said if line.startswith("Session")]
     names = zip(("train-llm", "other"), statuses, strict=True)
     assert lines == [f"Session {name} is {status}." for name, status in names]
@@ -173,8 +173,8 @@ def test_a_session_that_waits_or_publishes_nothing_is_no_news(run: Run) -> None:
 @pytest.mark.usefixtures("said")
 def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
     began = time.time() - 60
-    queue.save(requested(2, state="ended", spec=None, updated_at=began + 1))
-    queue.save(requested(3, state="ended", spec=None, updated_at=began - 1))
+    queue.save(requested(2, state="TERMINATED", spec=None, updated_at=began + 1))
+    queue.save(requested(3, state="TERMINATED", spec=None, updated_at=began - 1))
     ended = [requested(2).id]
     args = {
         "state": "settled",
@@ -186,7 +186,7 @@ def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, que
     assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
     later = replies((MADE, PROVEN), __session_reconcile=first, __other={"again": True})
     assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
-    queue.save(requested(4, state="ended", spec=None, updated_at=began + 2))
+    queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True
 
 
@@ -199,6 +199,6 @@ def test_a_start_that_failed_for_good_has_ended_for_gateways(run: Run, queue: Qu
 
 @pytest.mark.usefixtures("said")
 def test_a_session_that_was_ended_meanwhile_is_not_routed(run: Run, queue: QueueFolder) -> None:
-    starts(queue, state="ending", spec=None, owner=None, agents=("agent1",))
+    starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
     told = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
     assert (told["routes"], told["ended"]) == ([], [SESSION_ID])

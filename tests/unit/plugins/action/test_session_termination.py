@@ -58,7 +58,7 @@ def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
     )
     assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "ending", ("agent1", "agent2"))
+    assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"))
 
 
 @pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
@@ -104,14 +104,14 @@ def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: R
     )
     result = run(ActionModule, {**args, "force": True}, hidden)
     assert (result["unreachable_agents"], result["changed"]) == (["agent3"], True)
-    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent3",))]
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent3",))]
 
 
 def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1))
     result = run(ActionModule, {**BEGUN, "name": "session-1"}, answers())
     assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
-    assert [(entry.state, entry.spec) for entry in queue.entries()] == [("ended", None)]
+    assert [(entry.state, entry.spec) for entry in queue.entries()] == [("TERMINATED", None)]
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -139,7 +139,7 @@ def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: Que
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": []}, {})
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "ended", RECORD, ())
+    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "TERMINATED", RECORD, ())
     assert said == ["Session train-llm is TERMINATED."]
     assert (result["record"], result["changed"], result["waiting"]) == (RECORD, False, False)
 
@@ -148,7 +148,7 @@ def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueFold
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"]}, {})
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents, result["waiting"]) == ("ending", ("agent2",), True)
+    assert (entry.state, entry.agents, result["waiting"]) == ("TERMINATING", ("agent2",), True)
     assert said == [
         "Session train-llm is TERMINATED.",
         "  agent2 will be cleared by the next run that can use it.",
@@ -167,7 +167,7 @@ def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
         is True
     )
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
+    assert (entry.state, entry.agents) == ("TERMINATING", ("agent4", "agent2", "agent3"))
     assert said[1] == "  agent4, agent2, agent3 will be cleared by the next run that can use it."
 
 
@@ -192,9 +192,9 @@ def test_a_session_that_was_never_there_leaves_no_note(
 @pytest.mark.parametrize(
     "entry",
     [
-        dataclasses.replace(NOTE, state="ended", agents=()),
-        requested(id=MADE.id, state="waiting"),
-        requested(id=MADE.id, state="starting", spec=None),
+        dataclasses.replace(NOTE, state="TERMINATED", agents=()),
+        requested(id=MADE.id, state="PENDING"),
+        requested(id=MADE.id, state="CREATING", spec=None),
     ],
     ids=["history", "waits", "starts"],
 )
@@ -207,7 +207,7 @@ def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueFolder
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize(
-    ("changes", "waiting"), [({}, True), ({"state": "ended", "spec": None}, False)], ids=["waits", "history"]
+    ("changes", "waiting"), [({}, True), ({"state": "TERMINATED", "spec": None}, False)], ids=["waits", "history"]
 )
 def test_who_waits_is_told_that_room_is_free(
     run: Run, queue: QueueFolder, changes: dict[str, Any], waiting: bool
@@ -220,7 +220,7 @@ def test_who_waits_is_told_that_room_is_free(
 @pytest.mark.usefixtures("said")
 def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueFolder) -> None:
     began = time.time()
-    queue.save(requested(1, state="ended", spec=None, updated_at=began - 1))
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     queue.save(NOTE)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "started_at": began}, {})["routes"]
     assert ended == {"routes": [], "ended": [MADE.id], "changed": True}
@@ -234,7 +234,7 @@ def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, 
         "routes"
     ]
     assert ([entry.state for entry in queue.entries()], ended["ended"], ended["changed"]) == (
-        ["ending"],
+        ["TERMINATING"],
         [MADE.id],
         True,
     )

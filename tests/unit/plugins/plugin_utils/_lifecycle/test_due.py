@@ -65,7 +65,7 @@ def is_due(
 def own_start(**changes: Any) -> QueueEntry:
     """Return the entry of a session that a user's own run was starting; that run is gone."""
     record = session_record(plan(), "CREATING")
-    return requested(state="starting", spec=None, id=SESSION_ID, name="train-llm", record=record, **changes)
+    return requested(state="CREATING", spec=None, id=SESSION_ID, name="train-llm", record=record, **changes)
 
 
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
@@ -80,7 +80,7 @@ def by_name(*agents: str) -> QueueEntry:
     record = ended_record(
         unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, None, NOW
     )
-    return requested(7, name="train-llm", state="ending", spec=None, record=record, enqueued_at=NOW, agents=agents)
+    return requested(7, name="train-llm", state="TERMINATING", spec=None, record=record, enqueued_at=NOW, agents=agents)
 
 
 # ---- what waits too long
@@ -89,7 +89,7 @@ def by_name(*agents: str) -> QueueEntry:
 def test_a_session_that_waited_too_long_is_cancelled() -> None:
     entry = requested(pending_timeout=60, enqueued_at=LATER - 60)
     (saved,) = is_due([entry], {}).entries_to_save
-    assert (saved.state, saved.spec, saved.updated_at) == ("ended", None, LATER)
+    assert (saved.state, saved.spec, saved.updated_at) == ("TERMINATED", None, LATER)
     assert saved.record == {
         **entry.record,
         "status": "CANCELLED",
@@ -126,7 +126,7 @@ def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, polic
     assert told.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert (told.restart, told.agents_with_expired_claims, told.agents) == ({}, (), ["agent1", "agent2"])
     (note,) = told.entries_to_save
-    assert (note.id, note.state, note.agents, note.user) == (SESSION_ID, "ending", ("agent1", "agent2"), "alice")
+    assert (note.id, note.state, note.agents, note.user) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"), "alice")
     reason = f"the command ended with exit code {exit_code}"
     assert [note.record[key] for key in ("status", "reason", "exit_code", "ended_at")] == [
         "TERMINATED",
@@ -229,9 +229,9 @@ def test_what_lives_on_has_no_end() -> None:
 
 
 def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() -> None:
-    over = requested(id=SESSION_ID, state="ended", spec=None)
+    over = requested(id=SESSION_ID, state="TERMINATED", spec=None)
     told = is_due([over], found(plan(**BATCH), stopped={"main1": ("exited", 3)}))
-    assert [(one.state, one.record["exit_code"]) for one in told.entries_to_save] == [("ending", 3)]
+    assert [(one.state, one.record["exit_code"]) for one in told.entries_to_save] == [("TERMINATING", 3)]
     stopped = found(plan(failure_policy="restart"), stopped={"sub1": ("exited", 3)})
     assert is_due([over], stopped).restart == {"agent1": [SESSION_ID]}
 
@@ -248,7 +248,9 @@ def test_a_note_of_an_end_stays_until_every_agent_is_cleared() -> None:
 def test_an_agent_that_was_cleared_is_taken_off_the_note() -> None:
     told = is_due([ending("agent1", "agent2")], found(plan(), "agent1"))
     assert told.end == {"agent2": [SESSION_ID]}
-    assert [(one.state, one.agents, one.updated_at) for one in told.entries_to_save] == [("ending", ("agent2",), LATER)]
+    assert [(one.state, one.agents, one.updated_at) for one in told.entries_to_save] == [
+        ("TERMINATING", ("agent2",), LATER)
+    ]
 
 
 def test_an_agent_that_cannot_be_asked_stays_on_the_note() -> None:
@@ -259,14 +261,14 @@ def test_an_agent_that_cannot_be_asked_stays_on_the_note() -> None:
 
 def test_an_agent_that_left_the_inventory_is_not_waited_for() -> None:
     told = is_due([ending("agent1", "agent9")], {}, ["agent1"])
-    assert [(one.state, one.agents) for one in told.entries_to_save] == [("ending", ("agent1",))]
+    assert [(one.state, one.agents) for one in told.entries_to_save] == [("TERMINATING", ("agent1",))]
 
 
 def test_when_all_agents_are_cleared_the_end_is_history() -> None:
     note = ending("agent1", "agent2")
     told = is_due([note], {})
     assert told == dataclasses.replace(
-        NOTHING, entries_to_save=(dataclasses.replace(note, state="ended", agents=(), updated_at=LATER),)
+        NOTHING, entries_to_save=(dataclasses.replace(note, state="TERMINATED", agents=(), updated_at=LATER),)
     )
 
 
@@ -292,7 +294,7 @@ def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: f
     assert terminating([note], held) == [(note, [SESSION_ID] if meant else [])]
     told = is_due([note], held)
     assert told.end == ({"agent2": [SESSION_ID]} if meant else {})
-    assert [one.state for one in told.entries_to_save] == ([] if meant else ["ended"])
+    assert [one.state for one in told.entries_to_save] == ([] if meant else ["TERMINATED"])
 
 
 def test_a_note_by_name_may_mean_several_sessions() -> None:
@@ -303,9 +305,9 @@ def test_a_note_by_name_may_mean_several_sessions() -> None:
 
 
 def test_only_ends_are_doomed() -> None:
-    states = ["waiting", "starting", "ended"]
+    states = ["PENDING", "CREATING", "TERMINATED"]
     entries = [requested(number, state=state) for number, state in enumerate(states[:2], 1)]
-    assert terminating([*entries, requested(3, state="ended", spec=None)], found(plan())) == []
+    assert terminating([*entries, requested(3, state="TERMINATED", spec=None)], found(plan())) == []
 
 
 # ---- runs that were killed
@@ -319,7 +321,7 @@ def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(held: d
 def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> None:
     (saved,) = is_due([own_start()], {}, given_up=True).entries_to_save
     assert (saved.state, saved.record["status"], saved.record["error"]) == (
-        "ended",
+        "TERMINATED",
         "ERROR",
         "the run that made it was killed",
     )
@@ -327,7 +329,7 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
 
 def test_agents_that_are_away_are_cleared_of_what_a_killed_run_may_have_claimed_there() -> None:
     (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).entries_to_save
-    assert (saved.state, saved.agents, saved.record["status"]) == ("ending", ("agent2", "agent3"), "ERROR")
+    assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2", "agent3"), "ERROR")
     told = is_due([saved], found(plan(), "agent1", **CLAIM), ["agent3"])
     assert (told.end, told.entries_to_save) == ({"agent2": [SESSION_ID]}, ())
 
@@ -338,7 +340,7 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
     assert told.end == {"agent1": [SESSION_ID]}
     (saved,) = told.entries_to_save
     assert (saved.state, saved.agents, saved.record["status"], saved.record["reason"]) == (
-        "ending",
+        "TERMINATING",
         ("agent1", "agent2"),
         "ERROR",
         "the run that made it was killed",
@@ -350,7 +352,7 @@ def test_a_batch_session_whose_run_was_killed_may_never_have_begun_and_is_taken_
     told = is_due([own_start()], found(plan(**BATCH)), given_up=True)
     assert (sorted(told.end), [one.state for one in told.entries_to_save], told.entries_to_remove) == (
         ["agent1", "agent2"],
-        ["ending"],
+        ["TERMINATING"],
         (),
     )
 
@@ -371,7 +373,7 @@ def test_a_dropped_session_is_looked_after_like_any_other() -> None:
     told = is_due([own_start()], held)
     assert (told.entries_to_remove, [(one.id, one.state) for one in told.entries_to_save]) == (
         (SESSION_ID,),
-        [(SESSION_ID, "ending")],
+        [(SESSION_ID, "TERMINATING")],
     )
 
 
@@ -400,10 +402,10 @@ def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"state": "ended", "spec": None},
-        {"state": "waiting"},
-        {"state": "starting", "owner": OWNER},
-        {"state": "starting", "spec": None},
+        {"state": "TERMINATED", "spec": None},
+        {"state": "PENDING"},
+        {"state": "CREATING", "owner": OWNER},
+        {"state": "CREATING", "spec": None},
     ],
     ids=["ended", "waits again", "at work", "killed"],
 )
@@ -423,7 +425,7 @@ some_sessions: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
         size=st.integers(1, 3),
         committed=st.booleans(),
         away=st.sampled_from([(), ("agent1",), ("agent2",)]),
-        noted=st.sampled_from([None, "waiting", "ended"]),
+        noted=st.sampled_from([None, "PENDING", "TERMINATED"]),
     ),
     max_size=4,
 )
@@ -431,11 +433,11 @@ some_sessions: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
 
 def noted(number: int, state: str, **changes: Any) -> QueueEntry:
     """Return an entry of that state about which there is nothing to do."""
-    owner = OWNER if state == "starting" else None
-    return requested(number, state=state, owner=owner, **({"spec": None} if state == "ended" else {}), **changes)
+    owner = OWNER if state == "CREATING" else None
+    return requested(number, state=state, owner=owner, **({"spec": None} if state == "TERMINATED" else {}), **changes)
 
 
-@given(some_sessions, st.lists(st.sampled_from(["waiting", "starting", "ended"]), max_size=4), st.booleans())
+@given(some_sessions, st.lists(st.sampled_from(["PENDING", "CREATING", "TERMINATED"]), max_size=4), st.booleans())
 def test_nothing_is_due_in_a_healthy_cluster(sessions: list[dict[str, Any]], states: list[str], given_up: bool) -> None:
     held: dict[str, Parts] = {}
     entries = []

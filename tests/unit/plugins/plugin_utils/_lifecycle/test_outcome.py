@@ -106,12 +106,12 @@ def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
 
 @pytest.mark.parametrize("attempts", [0, MAX_STARTS - 1, MAX_STARTS])
 def test_a_refused_start_is_no_attempt(attempts: int) -> None:
-    entry = requested(state="starting", owner=OWNER, attempts=attempts)
+    entry = requested(state="CREATING", owner=OWNER, attempts=attempts)
     reason = "it is tried again: agent2 has no room"
     outcome = StartResult("PENDING", {}, refused="agent2 has no room")
     assert requeue_or_end(entry, session_record(MADE, "PENDING"), outcome, NOW + 9) == dataclasses.replace(
         entry,
-        state="waiting",
+        state="PENDING",
         owner=None,
         updated_at=NOW + 9,
         record={**entry.record, "pending": {"reason": reason, "shortfall": {}}},
@@ -119,9 +119,9 @@ def test_a_refused_start_is_no_attempt(attempts: int) -> None:
 
 
 def test_what_has_waited_waits_on_after_a_start_that_failed_and_says_why() -> None:
-    entry = requested(state="starting", owner=OWNER)
+    entry = requested(state="CREATING", owner=OWNER)
     kept = requeue_or_end(entry, session_record(MADE, "ERROR"), StartResult("ERROR", {}, "agent1: no image."), NOW + 9)
-    assert (kept.state, kept.attempts, kept.owner, kept.spec) == ("waiting", 1, None, entry.spec)
+    assert (kept.state, kept.attempts, kept.owner, kept.spec) == ("PENDING", 1, None, entry.spec)
     assert (kept.record["status"], kept.record["error"], kept.record["kernels"]) == ("PENDING", None, [])
     assert kept.record["pending"] == {"reason": "start 1 of 3 failed: agent1: no image", "shortfall": {}}
 
@@ -131,18 +131,18 @@ def test_a_session_is_given_up_after_three_starts() -> None:
     outcome = StartResult("ERROR", {}, "agent1: no image.")
     states = []
     for _start in range(MAX_STARTS):
-        entry = requeue_or_end(dataclasses.replace(entry, state="starting", owner=OWNER), record, outcome, NOW + 9)
+        entry = requeue_or_end(dataclasses.replace(entry, state="CREATING", owner=OWNER), record, outcome, NOW + 9)
         states.append(entry.state)
-    assert states == ["waiting", "waiting", "ended"]
+    assert states == ["PENDING", "PENDING", "TERMINATED"]
     times = {"created_at": entry.enqueued_at, "ended_at": NOW + 9}
     over = {"reason": "agent1: no image.", "exit_code": None, **times}
     assert (entry.record, entry.spec, entry.owner) == ({**record, **over}, None, None)
 
 
 def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
-    entry = requested(state="starting", spec=None, owner=OWNER)
+    entry = requested(state="CREATING", spec=None, owner=OWNER)
     kept = requeue_or_end(entry, session_record(MADE, "ERROR"), StartResult("ERROR", {}, "no image."), NOW)
-    assert (kept.state, kept.record["status"], kept.record["error"]) == ("ended", "ERROR", "no image.")
+    assert (kept.state, kept.record["status"], kept.record["error"]) == ("TERMINATED", "ERROR", "no image.")
 
 
 # ---- what people are told

@@ -23,7 +23,7 @@ def published(session_id: str = SESSION_ID, **changes: Any) -> SessionPlan:
     return dataclasses.replace(plan({"agent1": 1}), **{"id": session_id, "published": SSH, **changes})
 
 
-def over(session_id: str = SESSION_ID, state: str = "ended", at: float = NOW) -> QueueEntry:
+def over(session_id: str = SESSION_ID, state: str = "TERMINATED", at: float = NOW) -> QueueEntry:
     """Return the entry of a session that is over since then."""
     return requested(id=session_id, name="train-llm", state=state, spec=None, updated_at=at)
 
@@ -70,13 +70,13 @@ def test_sessions_of_other_names_are_all_routed() -> None:
 # ---- what is over
 
 
-@pytest.mark.parametrize("state", ["ending", "ended"])
+@pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_a_session_that_is_over_is_not_routed(state: str) -> None:
     told = routes_of([published(), published(OTHER_ID, name="other")], [over(state=state)], NOW)
     assert ids(told) == ([OTHER_ID], [SESSION_ID])
 
 
-@pytest.mark.parametrize("state", ["waiting", "starting"])
+@pytest.mark.parametrize("state", ["PENDING", "CREATING"])
 def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
     assert ids(routes_of([published()], [requested(id=SESSION_ID, state=state)], 0.0)) == ([SESSION_ID], [])
 
@@ -155,4 +155,4 @@ def test_where_agents_hold_nothing_nobody_is_reached() -> None:
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     there = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    assert ids(routes_of(reachable(readings(agent1=there)), [over(state="ending")], 0.0)) == ([], [SESSION_ID])
+    assert ids(routes_of(reachable(readings(agent1=there)), [over(state="TERMINATING")], 0.0)) == ([], [SESSION_ID])

@@ -31,8 +31,8 @@ NOBODY = readings("agent1", "agent2", "agent3")
 AWAY = {"agent2": "unreachable"}
 BY_NAME = ("train-llm", "")
 BY_ID = ("", SESSION_ID)
-ENDED: dict[str, Any] = {"state": "ended", "spec": None}
-ENDING: dict[str, Any] = {"state": "ending", "spec": None}
+ENDED: dict[str, Any] = {"state": "TERMINATED", "spec": None}
+ENDING: dict[str, Any] = {"state": "TERMINATING", "spec": None}
 
 
 def end(
@@ -83,7 +83,7 @@ def test_a_session_goes_from_all_its_agents_and_is_noted_before(named: tuple[str
     assert ends.note == QueueEntry(
         id=SESSION_ID,
         name="train-llm",
-        state="ending",
+        state="TERMINATING",
         user="alice",
         resource_group="default",
         priority=0,
@@ -111,11 +111,11 @@ def test_with_force_it_goes_from_the_agents_that_can_be_asked_and_the_others_are
     ends = end(BY_NAME, readings(left_out=AWAY, agent1=holders(MADE)["agent1"]), force=True)
     assert (ends.agents, ends.unreachable) == (("agent1",), ("agent2",))
     assert ends.note is not None
-    assert (ends.note.state, ends.note.agents) == ("ending", ("agent1", "agent2"))
+    assert (ends.note.state, ends.note.agents) == ("TERMINATING", ("agent1", "agent2"))
 
 
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["killed", "at work"])
-@pytest.mark.parametrize("state", [{"state": "starting"}, {"state": "starting", "spec": None}, {"state": "waiting"}])
+@pytest.mark.parametrize("state", [{"state": "CREATING"}, {"state": "CREATING", "spec": None}, {"state": "PENDING"}])
 def test_what_agents_hold_is_taken_away_whoever_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
     entry = noted(**state, owner=owner, skipped=3)
     ends = end(BY_NAME, EVERYWHERE, [entry])
@@ -128,7 +128,7 @@ def test_what_agents_hold_is_taken_away_whoever_starts_it(state: dict[str, Any],
 def test_a_session_whose_history_says_that_it_has_ended_is_noted_anew() -> None:
     ends = end(BY_ID, EVERYWHERE, [noted(**ENDED)])
     assert ends.note is not None
-    assert (ends.note.state, ends.note.enqueued_at) == ("ending", NOW)
+    assert (ends.note.state, ends.note.enqueued_at) == ("TERMINATING", NOW)
 
 
 # ---- which one is meant
@@ -176,7 +176,7 @@ def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
 
 
 @pytest.mark.parametrize("named", [BY_NAME, BY_ID], ids=["name", "id"])
-@pytest.mark.parametrize("state", [{"state": "waiting"}, {"state": "starting", "spec": None}], ids=["waits", "killed"])
+@pytest.mark.parametrize("state", [{"state": "PENDING"}, {"state": "CREATING", "spec": None}], ids=["waits", "killed"])
 def test_a_session_that_no_agent_holds_is_cancelled(named: tuple[str, str], state: dict[str, Any]) -> None:
     entry = noted(**state)
     ends = end(named, dataclasses.replace(NOBODY, unavailable={"agent4": "unreachable"}), [entry])
@@ -187,7 +187,7 @@ def test_a_session_that_no_agent_holds_is_cancelled(named: tuple[str, str], stat
 
 
 def test_a_session_that_another_run_is_starting_is_not_cancelled_under_its_hands() -> None:
-    assert refusal(PlanningError, BY_NAME, NOBODY, [noted(state="starting", owner=OWNER)], force=True) == (
+    assert refusal(PlanningError, BY_NAME, NOBODY, [noted(state="CREATING", owner=OWNER)], force=True) == (
         "the session 'train-llm' is being started by another run, process 4711: end that run first, or wait for it"
     )
 
@@ -240,7 +240,7 @@ def test_with_force_agents_are_cleared_of_a_name_when_they_return() -> None:
     assert ends.note is not None
     assert str(uuid.UUID(ends.note.id)) == ends.note.id
     kept = (ends.note.state, ends.note.name, ends.note.agents, ends.note.enqueued_at, ends.note.record)
-    assert kept == ("ending", "ghost", ("agent2", "agent3"), LATER, ends.record)
+    assert kept == ("TERMINATING", "ghost", ("agent2", "agent3"), LATER, ends.record)
 
 
 def test_with_force_agents_are_cleared_of_an_id_when_they_return() -> None:

@@ -52,7 +52,7 @@ described: st.SearchStrategy[dict[str, Any]] = st.builds(
     priority=st.integers(0, 2),
     skipped=st.integers(0, 3),
     enqueued_at=st.integers(0, 3).map(float),
-    state=st.sampled_from(["waiting", "waiting", "starting"]),
+    state=st.sampled_from(["PENDING", "PENDING", "CREATING"]),
 )
 some_entries = st.lists(described, max_size=8).map(
     lambda listed: [queued(number, **one) for number, one in enumerate(listed)]
@@ -76,7 +76,7 @@ def test_the_order_does_not_depend_on_how_the_entries_are_listed(
 @given(some_entries, some_shares)
 def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[QueueEntry], shares: dict[str, float]) -> None:
     ordered = sort_pending(entries, policy, shares)
-    assert sorted(numbers(ordered)) == numbers([entry for entry in entries if entry.state == "waiting"])
+    assert sorted(numbers(ordered)) == numbers([entry for entry in entries if entry.state == "PENDING"])
 
 
 @ALL_POLICIES
@@ -126,13 +126,13 @@ def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
     [
         ({}, True),
         ({"skipped": 3}, True),
-        ({"state": "starting"}, True),
+        ({"state": "CREATING"}, True),
         ({"priority": 11}, True),
         ({"priority": 9}, False),
         ({"skipped": 1}, False),
         ({"resource_group": "other"}, False),
-        ({"state": "ending", "spec": None}, False),
-        ({"state": "ended", "spec": None}, False),
+        ({"state": "TERMINATING", "spec": None}, False),
+        ({"state": "TERMINATED", "spec": None}, False),
     ],
     ids=[
         "just due",
@@ -166,7 +166,7 @@ def test_the_earliest_of_those_ahead_is_named() -> None:
 
 @given(some_entries, st.integers(0, 4))
 def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry], patience: int) -> None:
-    at_rest = [entry for entry in entries if entry.state == "waiting"]
+    at_rest = [entry for entry in entries if entry.state == "PENDING"]
     for first in sort_pending(at_rest, "fifo", {}, patience)[:1]:
         assert blocked_by(at_rest, first.priority, first.resource_group, patience, first.id) is None
 
@@ -179,9 +179,9 @@ def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry]
         ({"priority": 9}, False),
         ({"resource_group": "other"}, False),
         ({"enqueued_at": NOW + 6}, False),
-        ({"state": "starting"}, False),
-        ({"state": "ending", "spec": None}, False),
-        ({"state": "ended", "spec": None}, False),
+        ({"state": "CREATING"}, False),
+        ({"state": "TERMINATING", "spec": None}, False),
+        ({"state": "TERMINATED", "spec": None}, False),
     ],
     ids=["the same", "higher", "lower", "another group", "later", "starting", "ending", "ended"],
 )
@@ -391,7 +391,7 @@ def test_the_dominant_share_is_the_largest_of_all_slots(
 def test_a_session_waits_starts_and_waits_again() -> None:
     first = queued(1, skipped=3)
     begun = starting(first, OWNER, NOW + 5)
-    assert begun == dataclasses.replace(first, state="starting", owner=OWNER, updated_at=NOW + 5)
+    assert begun == dataclasses.replace(first, state="CREATING", owner=OWNER, updated_at=NOW + 5)
     refused = waiting(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
     assert refused == dataclasses.replace(first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6)
     assert waiting(begun, begun.record, NOW + 6, failed=True).attempts == 1
@@ -401,25 +401,25 @@ def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
     begun = starting(queued(1, spec={"env": {"TOKEN": "hunter2"}}), OWNER, NOW + 5)
     going = ending(begun, {"status": "RUNNING"}, ["agent1", "agent2"], NOW + 6)
     changes: dict[str, Any] = {"record": {"status": "RUNNING"}, "agents": ("agent1", "agent2"), "updated_at": NOW + 6}
-    assert going == dataclasses.replace(begun, state="ending", **changes, **DROPPED)
+    assert going == dataclasses.replace(begun, state="TERMINATING", **changes, **DROPPED)
     gone = ended(going, {"status": "TERMINATED"}, NOW + 7)
     changes = {"record": {"status": "TERMINATED"}, "agents": (), "updated_at": NOW + 7}
-    assert gone == dataclasses.replace(going, state="ended", **changes, **DROPPED)
+    assert gone == dataclasses.replace(going, state="TERMINATED", **changes, **DROPPED)
     assert "hunter2" not in going.to_json() + gone.to_json()
 
 
 def test_what_has_ended_does_not_wait_again() -> None:
     gone = ended(queued(1), {"status": "CANCELLED"}, NOW)
-    with pytest.raises(ValueError, match=r"^the state waiting does not go without a spec$"):
+    with pytest.raises(ValueError, match=r"^the state PENDING does not go without a spec$"):
         waiting(gone, {}, NOW)
 
 
 def test_a_run_that_starts_its_own_session_keeps_the_request_to_itself() -> None:
-    begun = starting(queued(1, state="starting", spec=None), OWNER, NOW)
+    begun = starting(queued(1, state="CREATING", spec=None), OWNER, NOW)
     assert QueueEntry.from_json(begun.to_json(), "x.json").spec is None
 
 
-@pytest.mark.parametrize("state", ["ending", "ended"])
+@pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_what_has_ended_keeps_no_request(state: str) -> None:
     with pytest.raises(ValueError, match=rf"^the state {state} does not go with a spec$"):
         queued(1, state=state)
@@ -431,8 +431,8 @@ def test_what_has_ended_keeps_no_request(state: str) -> None:
         ({"pending_timeout": 60}, 59.9, False),
         ({"pending_timeout": 60}, 60.0, True),
         ({"pending_timeout": 0}, 1e9, False),
-        ({"pending_timeout": 60, "state": "starting"}, 61.0, False),
-        ({"pending_timeout": 60, "state": "ended", "spec": None}, 61.0, False),
+        ({"pending_timeout": 60, "state": "CREATING"}, 61.0, False),
+        ({"pending_timeout": 60, "state": "TERMINATED", "spec": None}, 61.0, False),
     ],
     ids=["waits still", "over", "no limit", "starts just now", "history"],
 )
@@ -443,14 +443,21 @@ def test_a_session_waits_for_as_long_as_it_may(changes: dict[str, Any], waited: 
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
 @pytest.mark.parametrize("state", STATES)
 def test_only_a_start_whose_run_is_gone_is_abandoned(state: str, alive: bool) -> None:
-    entry = queued(1, state=state, spec={} if state in ("waiting", "starting") else None)
-    assert abandoned(entry, alive) == (state == "starting" and not alive)
+    entry = queued(1, state=state, spec={} if state in ("PENDING", "CREATING") else None)
+    assert abandoned(entry, alive) == (state == "CREATING" and not alive)
 
 
 def test_history_is_removed_after_some_days() -> None:
     day = 86400
-    old, older = (queued(n, state="ended", spec=None, updated_at=NOW - age * day) for n, age in ((1, 2), (2, 2.01)))
-    entries = [old, older, queued(3, updated_at=NOW - 9 * day), queued(4, state="ending", spec=None, updated_at=0.0)]
+    old, older = (
+        queued(n, state="TERMINATED", spec=None, updated_at=NOW - age * day) for n, age in ((1, 2), (2, 2.01))
+    )
+    entries = [
+        old,
+        older,
+        queued(3, updated_at=NOW - 9 * day),
+        queued(4, state="TERMINATING", spec=None, updated_at=0.0),
+    ]
     assert expired_history(entries, NOW, 2) == [older]
 
 
@@ -474,7 +481,7 @@ def any_entry(draw: st.DrawFn) -> QueueEntry:
     times = st.floats(0, 1e10)
     return QueueEntry(
         *(draw(texts), draw(texts), state, draw(texts), draw(texts), draw(st.integers(0, 100))),
-        spec=draw({"waiting": json_data, "starting": json_data | st.none()}.get(state, st.none())),
+        spec=draw({"PENDING": json_data, "CREATING": json_data | st.none()}.get(state, st.none())),
         record=draw(json_data),
         enqueued_at=draw(times),
         updated_at=draw(times),
@@ -504,9 +511,9 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
         ([], "the content is not a mapping"),
         ({**WHOLE, "hunter2": 1}, "the entry: hunter2 is not known"),
-        ({**WHOLE, "state": "resting"}, "state is none of waiting, starting, ending, ended"),
-        ({**WHOLE, "spec": None}, "the state waiting does not go without a spec"),
-        ({**WHOLE, "state": "ended"}, "the state ended does not go with a spec"),
+        ({**WHOLE, "state": "waiting"}, "state is none of PENDING, CREATING, TERMINATING, TERMINATED"),
+        ({**WHOLE, "spec": None}, "the state PENDING does not go without a spec"),
+        ({**WHOLE, "state": "TERMINATED"}, "the state TERMINATED does not go with a spec"),
         ({**WHOLE, "priority": "high"}, "the entry: priority must be a whole number"),
         ({**WHOLE, "agents": "agent1"}, "the entry: agents must be a list"),
         ({**WHOLE, "owner": {}}, None),

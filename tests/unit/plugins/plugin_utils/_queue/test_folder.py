@@ -69,7 +69,7 @@ def lock(queue: QueueFolder) -> None:
 
 
 def test_sessions_come_back_as_they_were_saved(queue: QueueFolder) -> None:
-    entries = [queued(1, owner=Owner("here", 1, "2"), agents=("agent1",)), queued(2, state="ended", spec=None)]
+    entries = [queued(1, owner=Owner("here", 1, "2"), agents=("agent1",)), queued(2, state="TERMINATED", spec=None)]
     for entry in reversed(entries):
         queue.save(entry)
     assert queue.entries() == entries
@@ -93,8 +93,8 @@ def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_err
 def test_live_sessions_are_found_by_name(queue: QueueFolder) -> None:
     same = [
         queued(1, name="a"),
-        queued(2, name="a", state="ending", spec=None),
-        queued(3, name="a", state="ended", spec=None),
+        queued(2, name="a", state="TERMINATING", spec=None),
+        queued(3, name="a", state="TERMINATED", spec=None),
     ]
     for entry in [*same, queued(4, name="b")]:
         queue.save(entry)
@@ -362,7 +362,7 @@ def _say_me(answers: Any) -> None:
 
 
 def started_by(owner: Owner | None, **changes: Any) -> QueueEntry:
-    return dataclasses.replace(queued(1, updated_at=time.time(), state="starting"), owner=owner, **changes)
+    return dataclasses.replace(queued(1, updated_at=time.time(), state="CREATING"), owner=owner, **changes)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.unit.builders import plan, queued
 
 OWNER = Owner("manager1 boot", 4711, "123456")
 PLAN = plan({"agent1": 2})
-NOTED: dict[str, Any] = {"state": "starting", "owner": OWNER, "plan": PLAN}
+NOTED: dict[str, Any] = {"state": "CREATING", "owner": OWNER, "plan": PLAN}
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ NOTED: dict[str, Any] = {"state": "starting", "owner": OWNER, "plan": PLAN}
         ({}, False, True, False),
         ({"owner": None}, False, False, False),
         ({"plan": None}, False, False, False),
-        ({"state": "waiting"}, False, False, False),
-        ({"state": "ending", "spec": None}, False, False, False),
-        ({"state": "ended", "spec": None}, False, False, False),
+        ({"state": "PENDING"}, False, False, False),
+        ({"state": "TERMINATING", "spec": None}, False, False, False),
+        ({"state": "TERMINATED", "spec": None}, False, False, False),
     ],
     ids=[
         "a run starts it",

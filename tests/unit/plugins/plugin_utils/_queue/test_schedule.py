@@ -136,8 +136,8 @@ def test_shares_follow_the_starts_so_that_users_take_turns() -> None:
 
 
 def test_sessions_of_other_states_are_not_started() -> None:
-    owned = requested(2, state="starting", owner=OWNER)
-    gone = [requested(number, state=state, spec=None) for number, state in ((3, "ending"), (4, "ended"))]
+    owned = requested(2, state="CREATING", owner=OWNER)
+    gone = [requested(number, state=state, spec=None) for number, state in ((3, "TERMINATING"), (4, "TERMINATED"))]
     assert told([waits(1), owned, *gone], cluster(8)) == [("session-1", "agent1")]
 
 
@@ -192,7 +192,7 @@ def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(asked:
 
 
 def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_claim() -> None:
-    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="starting", owner=OWNER, skipped=2)
+    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="CREATING", owner=OWNER, skipped=2)
     seen = cluster(4)
     assert told([starts, waits(2)], seen) == [
         ("session-2", "it waits behind session-1, which 2 later sessions have passed")
@@ -202,7 +202,7 @@ def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_cla
 
 
 def test_one_whose_request_is_not_kept_is_waited_for_too() -> None:
-    starts = requested(1, state="starting", spec=None, owner=OWNER, skipped=2)
+    starts = requested(1, state="CREATING", spec=None, owner=OWNER, skipped=2)
     assert [name for name, _answer in told([starts, waits(2)], cluster(4))] == ["session-2"]
     assert waits_behind([starts], waits(2), cluster(4), FIFO) == Unschedulable(
         "it waits behind session-1, which 2 later sessions have passed", {}

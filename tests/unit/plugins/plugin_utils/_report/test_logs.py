@@ -41,7 +41,7 @@ def all_parts(of: SessionPlan = MADE) -> dict[str, dict[str, Any]]:
 
 
 def over(number: int, **changes: Any) -> QueueEntry:
-    return queued(number, **{"state": "ended", "spec": None, "name": "train-llm", "record": OVER, **changes})
+    return queued(number, **{"state": "TERMINATED", "spec": None, "name": "train-llm", "record": OVER, **changes})
 
 
 def refusal(name: str, session_id: str, answers: AgentReports, *entries: QueueEntry) -> str:

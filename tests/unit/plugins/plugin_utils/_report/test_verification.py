@@ -197,7 +197,7 @@ def test_a_session_that_is_not_there_is_told_with_the_agents_that_cannot_be_aske
 
 
 def test_a_session_that_waits_is_told_and_one_that_has_ended_is_not() -> None:
-    waits, ended = queued(1), queued(2, state="ended", spec=None, record={})
+    waits, ended = queued(1), queued(2, state="TERMINATED", spec=None, record={})
     assert (
         refusal("session-1", "", AgentReports({}), waits, ended)
         == "the session 'session-1' is PENDING: no agent holds it"
