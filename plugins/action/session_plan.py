@@ -63,7 +63,7 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
-                    starts.append(start_of(decision, spec_from_dict(specs[entry.name]), gone, unproven=True))
+                    starts.append(start_of(decision, spec_from_dict(specs[entry.name]), gone, never_completed=True))
                     changed = starting(entry, me(), now, decision.plan)
                 else:
                     changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
@@ -114,7 +114,7 @@ class ActionModule(ControlAction):
             return {**result, **waits, "record": record, "pending": pending(decision), "no_room": details}
         self.forget(decision.plan.agents, variables)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
-        start = start_of(decision, spec, gone, unproven=decision.plan.id in _noted(entries))
+        start = start_of(decision, spec, gone, never_completed=decision.plan.id in _noted(entries))
         return {
             **result,
             **start,

@@ -107,7 +107,7 @@ class ActionModule(ControlAction):
         """Return the record of a session that was started, and what went wrong; the queue is up to date then."""
         plan = SessionPlan.from_dict(start.decided["plan"])
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
-        outcome = start_result(plan, replies, known=start.committed)
+        outcome = start_result(plan, replies, committed_before=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
         return {"record": self._settled(variables, plan.id, record, outcome), "error": outcome.error}
 

@@ -100,8 +100,8 @@ class AgentConnection:
 
 def _plugin_class(kind: str, name: str) -> Any:
     loader = connection_loader if kind == "connection" else become_loader
-    found = loader.get(name, class_only=True)
-    if found is None:
+    plugin = loader.get(name, class_only=True)
+    if plugin is None:
         option = "ansible_connection" if kind == "connection" else "ansible_become_method"
         raise AnsibleError(f"{option}: there is no {kind} plugin {name!r}")
-    return found
+    return plugin

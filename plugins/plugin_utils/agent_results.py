@@ -15,20 +15,20 @@ HIDDEN = "hidden by --limit"
 
 
 def parts_said(
-    said: Mapping[str, Mapping[str, Any]], variable: str
+    hostvars: Mapping[str, Mapping[str, Any]], variable: str
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
     """Return what each agent holds of the session, and why the others could not be asked.
 
     ``variable`` names the result of a module that gives ``parts`` and ``unfit``; ``said`` has the variables of agents.
     """
-    parts, unfit = {}, {}
-    for agent, variables in said.items():
+    parts, errors = {}, {}
+    for agent, variables in hostvars.items():
         result = variables.get(variable) or {}
         if "parts" in result and not result["error"]:
             parts[agent] = result["parts"]
         else:
-            unfit[agent] = why_silent(result)
-    return parts, unfit
+            errors[agent] = why_silent(result)
+    return parts, errors
 
 
 def why_silent(result: Mapping[str, Any]) -> str:

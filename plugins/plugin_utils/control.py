@@ -36,7 +36,9 @@ OWNER_TIMEOUT = 7200.0
 """Seconds after which a run on another machine that shares the queue counts as gone."""
 
 
-def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unproven: bool) -> dict[str, Any]:
+def start_of(
+    decision: Decision, spec: SessionSpec, stale_sessions: Iterable[str], *, never_completed: bool
+) -> dict[str, Any]:
     """Return all that the agents need to carry out a decision; it holds no secret.
 
     ``unproven`` is a session that the queue knows: no run has finished it yet.
@@ -48,7 +50,7 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unpr
         "plan": plan.to_dict(),
         "id": plan.id,
         "known": decision.known,
-        "never_completed": unproven,
+        "never_completed": never_completed,
         "request": fingerprint(spec, plan.id),
         "agents": plan.agents,
         "missing_images": decision.missing_images,
@@ -57,14 +59,14 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unpr
         "public_keys": decision.public_keys,
         "min_agents": decision.min_agents,
         "nonce": uuid.uuid4().hex,
-        "stale_sessions": list(gone),
+        "stale_sessions": list(stale_sessions),
     }
 
 
 def _orphaned(entry: QueueEntry) -> QueueEntry:
     """Return an entry whose run is gone: what was asked for waits again, if it was kept."""
-    gone = dataclasses.replace(entry, owner=None)
-    return gone if entry.spec is None else waiting(gone, entry.record, entry.updated_at)
+    ownerless = dataclasses.replace(entry, owner=None)
+    return ownerless if entry.spec is None else waiting(ownerless, entry.record, entry.updated_at)
 
 
 _NOT_RESTORED = "{name}: nothing restores its sessions after a reboot; run backendai.cluster.provision_agents."
@@ -101,7 +103,9 @@ class ControlAction(ActionBase):
 
     def entries(self, queue: QueueFolder) -> list[QueueEntry]:
         """Return all entries; those that a run was starting that is gone wait again, or have no owner any more."""
-        return [_orphaned(one) if abandoned(one, alive(one, OWNER_TIMEOUT)) else one for one in queue.entries()]
+        return [
+            _orphaned(entry) if abandoned(entry, alive(entry, OWNER_TIMEOUT)) else entry for entry in queue.entries()
+        ]
 
     def readings(self, agents: list[str], task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither.
@@ -111,7 +115,7 @@ class ControlAction(ActionBase):
         With ``facts_max_age``, what an agent said that many seconds ago is as good as asking it.
         """
         facts: dict[str, AgentFacts] = {}
-        left_out: dict[str, str] = {}
+        unavailable: dict[str, str] = {}
         max_age = int(self._task.args.get("facts_max_age") or 0)
         for name in agents:
             result = task_vars["hostvars"][name].get(AGENT_RESULT)
@@ -123,24 +127,22 @@ class ControlAction(ActionBase):
                 try:
                     facts[name] = AgentFacts.from_dict(name, result["agent"])
                 except DataError as error:
-                    left_out[name] = str(error)
+                    unavailable[name] = str(error)
             else:
-                left_out[name] = str(result.get("error") or result.get("msg", "it gave no facts"))
-        return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in left_out.items()})
+                unavailable[name] = str(result.get("error") or result.get("msg", "it gave no facts"))
+        return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()})
 
-    def with_reservations(
-        self, readings: ClusterState, entries: Iterable[QueueEntry], own_id: str = ""
-    ) -> ClusterState:
+    def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
         """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
-        for plan in reserved(entries, readings.sessions, own_id):
-            readings = readings.with_plan(plan)
-        return readings
+        for plan in reserved(entries, cluster.sessions, own_id):
+            cluster = cluster.with_plan(plan)
+        return cluster
 
-    def warnings(self, readings: ClusterState) -> list[str]:
+    def warnings(self, cluster: ClusterState) -> list[str]:
         """Return a warning for each agent that is left out, and what the others warn of themselves."""
-        left_out = [f"{name} is left out: {reason}." for name, reason in readings.unavailable.items()]
-        left_out += [_NOT_RESTORED.format(name=name) for name, facts in readings.facts.items() if not facts.program]
-        return left_out + [f"{name}: {text}" for name, facts in readings.facts.items() for text in facts.warnings]
+        messages = [f"{name} is left out: {reason}." for name, reason in cluster.unavailable.items()]
+        messages += [_NOT_RESTORED.format(name=name) for name, facts in cluster.facts.items() if not facts.program]
+        return messages + [f"{name}: {text}" for name, facts in cluster.facts.items() for text in facts.warnings]
 
     def write(self, path: str, content: str) -> None:
         """Write a report on the control node, atomically; nothing in check mode, and for an empty path.

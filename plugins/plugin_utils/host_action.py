@@ -73,8 +73,8 @@ class HostAction(ActionBase):
 
     def variables(self, spec: Mapping[str, Any], prefix: str, task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Return the host's variables of an argument specification, whose names begin with ``prefix``, coerced."""
-        given = {name: task_vars[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in task_vars}
-        return self.options(spec, {name: self._templar.template(value) for name, value in given.items()}, prefix)
+        values = {name: task_vars[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in task_vars}
+        return self.options(spec, {name: self._templar.template(value) for name, value in values.items()}, prefix)
 
     def _converse(self, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
         """Send a request, with the program where that is missing, and return the reply.
@@ -98,14 +98,14 @@ class HostAction(ActionBase):
         command = f"{self._compute_environment_string()} {interpreter} -c {shlex.quote(COMMAND)}".strip()
         with self._quietly():
             if self._takes_input():
-                done = self._low_level_execute_command(command, in_data=payload)
+                completed = self._low_level_execute_command(command, in_data=payload)
             else:
-                done = self._by_file(command, payload)
-        replies = [line for line in done["stdout"].splitlines() if line.startswith(MARK)]
+                completed = self._by_file(command, payload)
+        replies = [line for line in completed["stdout"].splitlines() if line.startswith(MARK)]
         try:
             reply = json.loads(replies[-1][len(MARK) :])
         except (IndexError, ValueError):
-            raise AnsibleActionFail(_why_silent(interpreter, done)) from None
+            raise AnsibleActionFail(_why_silent(interpreter, completed)) from None
         if not isinstance(reply, dict):
             raise AnsibleActionFail("the program on this host gave a reply that is no mapping.")
         return reply
@@ -120,8 +120,8 @@ class HostAction(ActionBase):
                 self._fixup_perms2([folder, path], execute=False)
             else:
                 self._remote_chmod([path], "0600")
-            done: dict[str, Any] = self._low_level_execute_command(f"{command} < {shlex.quote(path)}")
-            return done
+            completed: dict[str, Any] = self._low_level_execute_command(f"{command} < {shlex.quote(path)}")
+            return completed
         finally:
             self._remove_tmp_path(folder, force=True)
 
@@ -173,25 +173,25 @@ class HostAction(ActionBase):
         chosen = str(self._templar.template(chosen) or "")
         if chosen not in DISCOVER:
             return chosen
-        known = (task_vars.get("ansible_facts") or {}).get(DISCOVERED)
-        if not known:
-            known = discover_interpreter(self, "python", chosen or "auto", task_vars)
-            self._discovered_interpreter = known
-        return str(known)
+        interpreter = (task_vars.get("ansible_facts") or {}).get(DISCOVERED)
+        if not interpreter:
+            interpreter = discover_interpreter(self, "python", chosen or "auto", task_vars)
+            self._discovered_interpreter = interpreter
+        return str(interpreter)
 
     def _found_interpreter(self) -> dict[str, Any]:
         """Return the fact that spares the next task to look for the interpreter, where this one has."""
-        found = getattr(self, "_discovered_interpreter", None)
-        return {"ansible_facts": {DISCOVERED: found}} if found else {}
+        interpreter = getattr(self, "_discovered_interpreter", None)
+        return {"ansible_facts": {DISCOVERED: interpreter}} if interpreter else {}
 
 
-def _why_silent(interpreter: str, done: Mapping[str, Any]) -> str:
+def _why_silent(interpreter: str, completed: Mapping[str, Any]) -> str:
     """Return a sentence for why a host gave no reply, from what its shell said."""
-    words = [line for line in f"{done['stdout']}\n{done['stderr']}".splitlines() if line.strip()]
-    last = f": {words[-1].strip()}" if words else ""
-    if done["rc"] in (126, 127):
+    lines = [line for line in f"{completed['stdout']}\n{completed['stderr']}".splitlines() if line.strip()]
+    last = f": {lines[-1].strip()}" if lines else ""
+    if completed["rc"] in (126, 127):
         return (
             f"{interpreter} does not run on this host{last}; install Python 3.9 or later there, or set"
             " ansible_python_interpreter to one."
         )
-    return f"the program on this host ended with {done['rc']} and without a reply{last}."
+    return f"the program on this host ended with {completed['rc']} and without a reply{last}."

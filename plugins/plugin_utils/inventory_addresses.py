@@ -21,11 +21,11 @@ def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str]
     the control node. This machine under its own name (loopback) has none that others know. Raises
     :class:`ValidationError` for a name without an address.
     """
-    found: dict[str, None] = {}
+    addresses: dict[str, None] = {}
     for host in hosts:
-        named = str(hostvars[host].get(variable) or hostvars[host].get("ansible_host") or host)
-        found |= dict.fromkeys(_looked_up(host, named))
-    return [address for address in found if not ipaddress.ip_address(address).is_loopback]
+        address = str(hostvars[host].get(variable) or hostvars[host].get("ansible_host") or host)
+        addresses |= dict.fromkeys(_looked_up(host, address))
+    return [address for address in addresses if not ipaddress.ip_address(address).is_loopback]
 
 
 def _looked_up(host: str, name: str) -> list[str]:

@@ -51,15 +51,15 @@ class SessionHost:
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that it belongs to: those of its session, its role and its agent."""
-        named = (("session", self.session_name), ("role", self.role), ("agent", self.agent))
-        return tuple(re.sub(r"\W", "_", f"{kind}_{name}") for kind, name in named)
+        memberships = (("session", self.session_name), ("role", self.role), ("agent", self.agent))
+        return tuple(re.sub(r"\W", "_", f"{kind}_{name}") for kind, name in memberships)
 
     @property
     def variables(self) -> dict[str, Any]:
         """What it is, as variables of a host."""
-        told = dataclasses.asdict(self)
-        told.pop("hostname")
-        return {f"backendai_{name}": value for name, value in told.items()}
+        fields = dataclasses.asdict(self)
+        fields.pop("hostname")
+        return {f"backendai_{name}": value for name, value in fields.items()}
 
 
 def question(state_path: str, docker_host: str, seconds: int) -> str:
@@ -80,20 +80,20 @@ def question(state_path: str, docker_host: str, seconds: int) -> str:
     return shlex.join(["timeout", str(seconds), "/bin/sh", "-c", script])
 
 
-def answer(agent: str, said: str) -> tuple[list[SessionHost], list[str]]:
+def answer(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
     """Return the containers that an agent named in its answer to :func:`question`, and what is wrong with the rest."""
-    lines = [line for line in said.splitlines() if line]
+    lines = [line for line in output.splitlines() if line]
     running = {line for line in lines if not line.startswith("{")}
     hosts: list[SessionHost] = []
     warnings: list[str] = []
     for line in lines:
         if not line.startswith("{"):
             continue
-        held = _held(line)
-        if held is None:
+        session = _held(line)
+        if session is None:
             warnings.append(f"{agent}: a session that it holds cannot be read, and none of its containers is here.")
-        elif held.committed:
-            hosts += [_host(agent, held, kernel) for kernel in held.kernels if kernel.container in running]
+        elif session.committed:
+            hosts += [_host(agent, session, kernel) for kernel in session.kernels if kernel.container in running]
     return hosts, warnings
 
 
@@ -103,26 +103,28 @@ def named(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str,
     A name is ``<hostname>.<session name>``; where two sessions have the same name, the beginning of the session's id
     follows. A container whose name is ``taken``, or given twice, is left out.
     """
-    listed = sorted(hosts, key=lambda one: (one.session_name, one.session_id, one.rank, one.agent))
+    listed = sorted(hosts, key=lambda host: (host.session_name, host.session_id, host.rank, host.agent))
     ids = defaultdict(set)
-    for one in listed:
-        ids[one.session_name].add(one.session_id)
+    for host in listed:
+        ids[host.session_name].add(host.session_id)
     warnings = [
         f"{len(same)} sessions are called {name}: the names of their hosts end with the beginnings of their ids."
         for name, same in sorted(ids.items())
         if len(same) > 1
     ]
-    given = set(taken)
-    found: dict[str, SessionHost] = {}
-    for one in listed:
-        suffix = f".{one.session_id[:8]}" if len(ids[one.session_name]) > 1 else ""
-        name = f"{one.hostname}.{one.session_name}{suffix}"
-        if name in given:
-            warnings.append(f"{one.agent}: the container {one.container} is left out: a host {name} is there already.")
+    used_names = set(taken)
+    assigned: dict[str, SessionHost] = {}
+    for host in listed:
+        suffix = f".{host.session_id[:8]}" if len(ids[host.session_name]) > 1 else ""
+        name = f"{host.hostname}.{host.session_name}{suffix}"
+        if name in used_names:
+            warnings.append(
+                f"{host.agent}: the container {host.container} is left out: a host {name} is there already."
+            )
             continue
-        given.add(name)
-        found[name] = one
-    return found, warnings
+        used_names.add(name)
+        assigned[name] = host
+    return assigned, warnings
 
 
 def refusal(code: int, errors: str, seconds: int) -> str:
@@ -144,13 +146,15 @@ def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 
 def _held(line: str) -> LocalSession | None:
     try:
-        held = from_plain(LocalSession, load_state(line), "the session")
-        plain = all(_NAME.fullmatch(one) for one in (held.plan.name, *(kernel.hostname for kernel in held.kernels)))
+        session = from_plain(LocalSession, load_state(line), "the session")
+        valid = all(
+            _NAME.fullmatch(name) for name in (session.plan.name, *(kernel.hostname for kernel in session.kernels))
+        )
     except ValueError:
         return None
-    return held if plain else None
+    return session if valid else None
 
 
-def _host(agent: str, held: LocalSession, kernel: Kernel) -> SessionHost:
-    same = {name: getattr(kernel, name) for name in ("role", "index", "rank", "hostname", "container", "address")}
-    return SessionHost(session_id=held.plan.id, session_name=held.plan.name, agent=agent, **same)
+def _host(agent: str, session: LocalSession, kernel: Kernel) -> SessionHost:
+    fields = {name: getattr(kernel, name) for name in ("role", "index", "rank", "hostname", "container", "address")}
+    return SessionHost(session_id=session.plan.id, session_name=session.plan.name, agent=agent, **fields)

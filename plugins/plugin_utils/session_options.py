@@ -35,12 +35,12 @@ def specification() -> Mapping[str, Mapping[str, Any]]:
 
 def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
     """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
-    known = [*specification()]
-    short = [name.removeprefix(PREFIX) for name in known]
-    for variable in sorted(set(variables) - set(known)):
+    names = [*specification()]
+    short = [name.removeprefix(PREFIX) for name in names]
+    for variable in sorted(set(variables) - set(names)):
         if variable.startswith(PREFIX):
             near = difflib.get_close_matches(variable.removeprefix(PREFIX), short, 1)
-            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(known)}"
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(names)}"
             problems.add(f"{variable} is not an option of a session; {hint}")
 
 
@@ -56,8 +56,8 @@ def parse_options(
     values = {}
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
-        given = variables.get(name, default)
-        value = given if short in leave_out else _value(problems, name, option, given)
+        raw = variables.get(name, default)
+        value = raw if short in leave_out else _value(problems, name, option, raw)
         values[short] = default if value is None else value
     return values
 
@@ -69,9 +69,9 @@ def _as_given(option: Mapping[str, Any]) -> dict[str, Any]:
     return {**option, "type": kind, **({"options": members} if members else {})}
 
 
-def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], given: Any) -> Any:
+def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> Any:
     """Return a value in its option's type; ``None`` for one with a problem, which is noted."""
-    value = decode_value(option, given, SEPARATORS.get(where, ","))
+    value = decoded(option, raw, SEPARATORS.get(where, ","))
     if value is None:
         if option.get("default") == "" and not option.get("no_log"):
             return ""
@@ -92,34 +92,34 @@ def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], gi
 
 def _elements(problems: ValidationErrors, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
     """Return the entries of a list in their type; ``None`` where one has a problem."""
-    places = [(f"{where}[{index}]", given) for index, given in enumerate(listed)]
+    entries = [(f"{where}[{index}]", raw) for index, raw in enumerate(listed)]
     if option["elements"] == "dict":
-        values = [_members(problems, place, option, given) for place, given in places]
+        values = [_members(problems, place, option, raw) for place, raw in entries]
     else:
-        values = [_value(problems, place, {"type": option["elements"]}, given) for place, given in places]
+        values = [_value(problems, place, {"type": option["elements"]}, raw) for place, raw in entries]
     return None if None in values else values
 
 
-def _members(problems: ValidationErrors, where: str, option: Mapping[str, Any], given: Any) -> dict[str, Any] | None:
+def _members(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> dict[str, Any] | None:
     """Return a mapping with its members in their types, and the defaults of those that it lacks; ``None`` as above."""
     options = option["options"]
-    if not isinstance(given, Mapping):
+    if not isinstance(raw, Mapping):
         problems.add(f"{where} must be a mapping of {', '.join(options)}")
         return None
-    known = {name: value for name, value in given.items() if name in options}
-    coerced = {name: _value(problems, f"{where}.{name}", options[name], value) for name, value in known.items()}
+    recognized = {name: value for name, value in raw.items() if name in options}
+    coerced = {name: _value(problems, f"{where}.{name}", options[name], value) for name, value in recognized.items()}
     failed = {name for name, value in coerced.items() if value is None}
     specified = {name: option for name, option in options.items() if name not in failed}
-    good = {name: value for name, value in {**given, **coerced}.items() if name not in failed}
+    good = {name: value for name, value in {**raw, **coerced}.items() if name not in failed}
     members = _validated(problems, where, specified, good)
     return None if failed else members
 
 
 def _validated(
-    problems: ValidationErrors, where: str, options: Mapping[str, Any], given: Mapping[str, Any]
+    problems: ValidationErrors, where: str, options: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return values as Ansible validates them by a specification; ``None`` where it refuses any of them."""
-    result = ArgumentSpecValidator(dict(options)).validate({str(name): value for name, value in given.items()})
+    result = ArgumentSpecValidator(dict(options)).validate({str(name): value for name, value in values.items()})
     for error in result.errors:
         if not isinstance(error, UnsupportedError):
             problems.add(f"{where}: {error.msg}" if where else error.msg)

@@ -38,7 +38,11 @@ class ReconcileActions:
 
 
 def reconcile(
-    entries: Iterable[QueueEntry], sessions: Mapping[str, Parts], away: Collection[str], given_up: bool, now: float
+    entries: Iterable[QueueEntry],
+    sessions: Mapping[str, Parts],
+    unreachable: Collection[str],
+    end_orphaned: bool,
+    now: float,
 ) -> ReconcileActions:
     """Return what is due, from the queue and from what the agents hold (``sessions``, by id).
 
@@ -48,23 +52,36 @@ def reconcile(
     listed = list(entries)
     drop = [entry.id for entry in listed if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))]
     by_id = {entry.id: entry for entry in listed if entry.id not in drop}
-    going = terminating(by_id.values(), sessions)
-    ending_parts = {entry.id: _merged(sessions.get(one, {}) for one in ids) for entry, ids in going}
+    terminations = terminating(by_id.values(), sessions)
+    ending_parts = {
+        entry.id: _merged(sessions.get(session_id, {}) for session_id in ids) for entry, ids in terminations
+    }
     save = [
-        _next_state(entry, ending_parts.get(entry.id, sessions.get(entry.id, {})), away, given_up=given_up, now=now)
+        _next_state(
+            entry,
+            ending_parts.get(entry.id, sessions.get(entry.id, {})),
+            unreachable,
+            end_orphaned=end_orphaned,
+            now=now,
+        )
         for entry in by_id.values()
     ]
-    noted = {
-        *(one.id for one in by_id.values() if one.state != TERMINATED),
-        *(one for _entry, ids in going for one in ids),
+    queued_ids = {
+        *(entry.id for entry in by_id.values() if entry.state != TERMINATED),
+        *(session_id for _entry, ids in terminations for session_id in ids),
     }
-    unnoted = [parts for session_id, parts in sessions.items() if session_id not in noted]
-    committed = [parts for parts in unnoted if all(held.committed for held in parts.values())]
+    unqueued = [parts for session_id, parts in sessions.items() if session_id not in queued_ids]
+    committed = [parts for parts in unqueued if all(part.committed for part in parts.values())]
     save += [_termination_entry(parts, now) for parts in committed]
     changed = {entry.id: entry for entry in save if entry is not None}
-    now_going = terminating({**by_id, **changed}.values(), sessions)
+    all_terminations = terminating({**by_id, **changed}.values(), sessions)
     return ReconcileActions(
-        end=_by_agent((agent, one) for _entry, ids in now_going for one in ids for agent in sessions.get(one, {})),
+        end=_by_agent(
+            (agent, session_id)
+            for _entry, ids in all_terminations
+            for session_id in ids
+            for agent in sessions.get(session_id, {})
+        ),
         restart=_by_agent(
             (agent, plan_of(parts).id)
             for parts in committed
@@ -72,7 +89,7 @@ def reconcile(
             for agent in _with_stopped(parts)
         ),
         agents_with_expired_claims=tuple(
-            sorted({agent for parts in sessions.values() for agent, held in parts.items() if held.expired})
+            sorted({agent for parts in sessions.values() for agent, part in parts.items() if part.expired})
         ),
         entries_to_save=tuple(changed.values()),
         entries_to_remove=tuple(drop),
@@ -86,18 +103,18 @@ def terminating(entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]) ->
     name and is older than the note is meant.
     """
 
-    def meant(entry: QueueEntry) -> list[str]:
+    def matching_ids(entry: QueueEntry) -> list[str]:
         if entry.record["id"] is not None:
             return [entry.id]
         plans = [plan_of(parts) for parts in sessions.values()]
         return [plan.id for plan in plans if plan.name == entry.name and plan.created_at <= entry.enqueued_at]
 
-    return [(entry, meant(entry)) for entry in entries if entry.state == TERMINATING]
+    return [(entry, matching_ids(entry)) for entry in entries if entry.state == TERMINATING]
 
 
-def _merged(held: Iterable[Parts]) -> Parts:
+def _merged(sessions: Iterable[Parts]) -> Parts:
     """Return what agents hold of several sessions as if it were one: which agents they are is what matters."""
-    return {agent: part for parts in held for agent, part in parts.items()}
+    return {agent: part for parts in sessions for agent, part in parts.items()}
 
 
 def _by_agent(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -116,34 +133,36 @@ def end_reason(parts: Parts) -> tuple[str, int | None]:
         return f"the command ended with exit code {exit_code}", exit_code
     if plan.command and MAIN1 not in containers and plan.agents[0] in parts:
         return f"{MAIN1} was removed, and with it the command", None
-    dead = [
-        one.hostname for one in plan.kernels if one.hostname in stopped and not completed(plan, one.hostname, stopped)
+    failed = [
+        kernel.hostname
+        for kernel in plan.kernels
+        if kernel.hostname in stopped and not completed(plan, kernel.hostname, stopped)
     ]
-    if dead and plan.failure_policy == "terminate":
-        exit_code = stopped[dead[0]].exit_code
-        return f"{dead[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code
+    if failed and plan.failure_policy == "terminate":
+        exit_code = stopped[failed[0]].exit_code
+        return f"{failed[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code
     return "", None
 
 
 def _next_state(
-    entry: QueueEntry, parts: Parts, away: Collection[str], *, given_up: bool, now: float
+    entry: QueueEntry, parts: Parts, unreachable: Collection[str], *, end_orphaned: bool, now: float
 ) -> QueueEntry | None:
     """Return what becomes of an entry of the queue; ``None`` where it stays as it is."""
-    if timed_out(entry, now) and not any(held.committed for held in parts.values()):
+    if timed_out(entry, now) and not any(part.committed for part in parts.values()):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
         return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now)
-    if _is_orphaned(entry) and given_up:
+    if _is_orphaned(entry) and end_orphaned:
         record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, entry.enqueued_at, now)
         if not parts:
-            return ending(entry, record, away, now) if away else ended(entry, record, now)
+            return ending(entry, record, unreachable, now) if unreachable else ended(entry, record, now)
         plan = plan_of(parts)
         return ending(entry, {**session_record(plan, "ERROR"), **_times(record)}, plan.agents, now)
     if entry.state == TERMINATING:
-        left = [agent for agent in entry.agents if agent in parts or agent in away]
-        if not left:
+        remaining = [agent for agent in entry.agents if agent in parts or agent in unreachable]
+        if not remaining:
             return ended(entry, entry.record, now)
-        if tuple(left) != entry.agents:
-            return dataclasses.replace(entry, agents=tuple(left), updated_at=now)
+        if tuple(remaining) != entry.agents:
+            return dataclasses.replace(entry, agents=tuple(remaining), updated_at=now)
     return None
 
 
@@ -156,7 +175,7 @@ def _is_complete(parts: Parts) -> bool:
     """Return whether nothing is missing: all agents have committed, and there is no command that has to be started."""
     if not parts or plan_of(parts).command:
         return False
-    return all(held.committed for held in parts.values()) and parts.keys() >= set(plan_of(parts).agents)
+    return all(part.committed for part in parts.values()) and parts.keys() >= set(plan_of(parts).agents)
 
 
 def _times(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,9 +214,9 @@ def _with_stopped(parts: Parts) -> list[str]:
     startable = (*STOPPED, "created")
     return [
         agent
-        for agent, held in parts.items()
+        for agent, part in parts.items()
         if any(
-            state.status in startable and not completed(held.plan, name, held.containers)
-            for name, state in held.containers.items()
+            state.status in startable and not completed(part.plan, name, part.containers)
+            for name, state in part.containers.items()
         )
     ]

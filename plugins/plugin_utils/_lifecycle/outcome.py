@@ -31,19 +31,21 @@ class StartResult:
     refused: str = ""
 
 
-def start_result(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], *, known: bool) -> StartResult:
+def start_result(
+    plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, committed_before: bool
+) -> StartResult:
     """Return what came of a start from what each agent said of its part; nothing at all when it became unreachable.
 
     An agent says ``failed`` (why), ``refused`` (why), ``containers``, and ``left``: whether taking its part away again
     failed. ``known`` is a session that had proven itself before.
     """
-    heard = {agent: one or {"failed": "", "left": True} for agent, one in said.items()}
-    if any("failed" in one for one in heard.values()):
-        return StartResult("ERROR", {}, _failure(plan, heard, known=known))
-    refusals = [one["refused"] for one in heard.values() if one.get("refused")]
+    results = {agent: reply or {"failed": "", "left": True} for agent, reply in replies.items()}
+    if any("failed" in result for result in results.values()):
+        return StartResult("ERROR", {}, _failure(plan, results, committed_before=committed_before))
+    refusals = [result["refused"] for result in results.values() if result.get("refused")]
     if refusals:
         return StartResult("PENDING", {}, refused="; ".join(refusals))
-    states = {name: data for one in heard.values() for name, data in one["containers"].items()}
+    states = {name: data for result in results.values() for name, data in result["containers"].items()}
     return StartResult("RUNNING", {name: _state(name, data) for name, data in states.items()})
 
 
@@ -66,7 +68,10 @@ def summary(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
     if record["pending"]:
         lines.append(f"  {record['pending']['reason']}")
     if record["status"] == "RUNNING":
-        lines += [f"  {one['hostname']:<8} {one['agent']:<16} {one['address'] or '-'}" for one in record["kernels"]]
+        lines += [
+            f"  {kernel['hostname']:<8} {kernel['agent']:<16} {kernel['address'] or '-'}"
+            for kernel in record["kernels"]
+        ]
     return lines
 
 
@@ -78,13 +83,13 @@ def _pending(entry: QueueEntry, reason: str) -> dict[str, Any]:
     return {**entry.record, "status": "PENDING", "pending": {"reason": reason, "shortfall": {}}}
 
 
-def _failure(plan: SessionPlan, heard: Mapping[str, Mapping[str, Any]], *, known: bool) -> str:
+def _failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, committed_before: bool) -> str:
     """Return what went wrong on the agents, and what is to be done where no rollback was possible."""
-    failures = [f"{agent}: {as_phrase(one['failed'])}" for agent, one in heard.items() if one.get("failed")]
+    failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable while its part was made"]
-    left = [agent for agent, one in heard.items() if one.get("left")]
-    if left:
+    holding = [agent for agent, result in results.items() if result.get("left")]
+    if holding:
         remedy = f"backendai.cluster.terminate_session -e session_id={plan.id}"
-        sentences.append(f"{', '.join(left)} may still hold a part of it: run {remedy} once it can be used again")
-    what = "not repaired, and what ran before still runs" if known else "not created"
-    return f"the session {plan.name!r} was {what}: {'; '.join(sentences)}."
+        sentences.append(f"{', '.join(holding)} may still hold a part of it: run {remedy} once it can be used again")
+    outcome = "not repaired, and what ran before still runs" if committed_before else "not created"
+    return f"the session {plan.name!r} was {outcome}: {'; '.join(sentences)}."

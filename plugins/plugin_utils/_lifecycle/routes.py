@@ -16,7 +16,7 @@ from .._report.access import build_gateway_route
 
 
 def routes_of(
-    plans: Iterable[SessionPlan], entries: Iterable[QueueEntry], since: float, told: Iterable[str] = ()
+    plans: Iterable[SessionPlan], entries: Iterable[QueueEntry], since: float, already_sent: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return ``routes`` to the sessions of these plans, the ids of those that ``ended``, and whether that is ``news``.
 
@@ -24,18 +24,18 @@ def routes_of(
     run has told of before. Nothing is taken from a gateway because it is not known here: another run may just have told
     it.
     """
-    over = {entry.id: entry.updated_at for entry in entries if entry.state in (TERMINATING, TERMINATED)}
-    ended = sorted(session_id for session_id, at in over.items() if at >= since)
+    ended_at = {entry.id: entry.updated_at for entry in entries if entry.state in (TERMINATING, TERMINATED)}
+    ended = sorted(session_id for session_id, at in ended_at.items() if at >= since)
     # Of two sessions of one name, which an agent may bring back, the newer one has it.
     newest = sorted(plans, key=lambda plan: plan.created_at)
-    routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in over}
-    news = bool(routes) or not {*ended} <= {*told}
-    return {"routes": list(routes.values()), "ended": ended, "changed": news}
+    routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in ended_at}
+    changed = bool(routes) or not {*ended} <= {*already_sent}
+    return {"routes": list(routes.values()), "ended": ended, "changed": changed}
 
 
-def reachable(readings: ClusterState) -> list[SessionPlan]:
+def reachable(cluster: ClusterState) -> list[SessionPlan]:
     """Return the plans of the sessions that agents hold and users may be in."""
-    sessions = readings.sessions.values()
+    sessions = cluster.sessions.values()
     return [plan_of(parts) for parts in sessions if status_of(parts) in ("RUNNING", "DEGRADED")]
 
 

@@ -71,8 +71,8 @@ class Start:
             return []
         if self._alone:
             # The first task takes all steps along.
-            wanted = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._taking_part(name)]
-            return [name for name in wanted if name != CLAIM or not self.committed] if step == CLAIM else []
+            steps = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._taking_part(name)]
+            return [name for name in steps if name != CLAIM or not self.committed] if step == CLAIM else []
         if step == PROVE and self._succeeded(PROVE, agent):
             return []
         return [APPLY, PROVE] if step == APPLY and len(self.agents) <= forks else [step]
@@ -108,8 +108,8 @@ class Start:
     def refusals(self) -> list[str]:
         """Why agents refused their parts, where that is all that went wrong: other runs were faster."""
         outcomes = [self.outcome_on(agent) for agent in self.agents]
-        said = [outcome["refused"] for outcome in outcomes if outcome["refused"]]
-        return said if not any("failed" in outcome for outcome in outcomes) else []
+        reasons = [outcome["refused"] for outcome in outcomes if outcome["refused"]]
+        return reasons if not any("failed" in outcome for outcome in outcomes) else []
 
     @property
     def _alone(self) -> bool:
@@ -125,8 +125,8 @@ class Start:
         if step == OVERLAY:
             return [self.overlay_agent] if self.overlay_agent else []
         if step == COMMAND:
-            whole = self.agents if plan["command_scope"] == "all" else [plan["kernels"][0]["agent"]]
-            return whole if plan["command"] else []
+            running = self.agents if plan["command_scope"] == "all" else [plan["kernels"][0]["agent"]]
+            return running if plan["command"] else []
         return self.agents
 
     def _succeeded_before(self, step: str) -> bool:
@@ -181,18 +181,18 @@ def agents_of_step(
     start, or something to take away.
     """
     starts = [start_from(each, hostvars) for each in decided]
-    taking = [
+    agents = [
         agent
         for start in starts
         for agent in start.agents
         if (start.failed if step == REMOVE else start.steps_of(agent, step, forks))
     ]
-    return list(dict.fromkeys(taking))
+    return list(dict.fromkeys(agents))
 
 
-def failures(starts: Iterable[Start], why: str) -> dict[str, dict[str, Any]]:
+def failures(starts: Iterable[Start], reason: str) -> dict[str, dict[str, Any]]:
     """Return the replies about sessions where a task has failed as a whole: whose failures they are has to be known."""
-    return {start.id: {"nonce": start.decided["nonce"], "failed": why} for start in starts}
+    return {start.id: {"nonce": start.decided["nonce"], "failed": reason} for start in starts}
 
 
 def variable_of(step: str) -> str:

@@ -37,16 +37,16 @@ class Termination:
 
 
 def end_session(
-    name: str, session_id: str, entries: Sequence[QueueEntry], readings: ClusterState, *, force: bool, now: float
+    name: str, session_id: str, entries: Sequence[QueueEntry], cluster: ClusterState, *, force: bool, now: float
 ) -> Termination:
     """Return how the session of that name or id ends; nothing happens where there is none.
 
     One that waits is cancelled. One that agents hold goes from all of them; with ``force`` from those that can be
     asked, and the note remembers the others. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence.
     """
-    parts, entry = _resolve_session(name, session_id, entries, readings)
+    parts, entry = _resolve_session(name, session_id, entries, cluster)
     if parts:
-        return _terminate_held(plan_of(parts), entry, readings, force=force, now=now)
+        return _terminate_held(plan_of(parts), entry, cluster, force=force, now=now)
     if entry and entry.state == CREATING and entry.owner:
         raise PlanningError(
             f"the session {entry.name!r} is being started by another run, process {entry.owner.pid}: end that run"
@@ -58,59 +58,61 @@ def end_session(
     if entry:
         return Termination(entry.record, unreachable=entry.agents)
     record = unplanned_record(None, name or None, "TERMINATED", session_id or None)
-    if readings.unavailable and not force:
+    if cluster.unavailable and not force:
         raise PlanningError(
             f"no session {name or session_id!r} was found, and not all agents can be asked:"
-            f" {readings.why(readings.unavailable)}; with session_force they are cleared of it when they return"
+            f" {cluster.why(cluster.unavailable)}; with session_force they are cleared of it when they return"
         )
-    return _terminate_later(record, readings, now) if readings.unavailable else Termination(record)
+    return _terminate_later(record, cluster, now) if cluster.unavailable else Termination(record)
 
 
 def _resolve_session(
-    name: str, session_id: str, entries: Sequence[QueueEntry], readings: ClusterState
+    name: str, session_id: str, entries: Sequence[QueueEntry], cluster: ClusterState
 ) -> tuple[Parts, QueueEntry | None]:
     """Return what agents hold of the session, nothing where they hold none, and what the queue has of it."""
-    sessions = readings.sessions
+    sessions = cluster.sessions
     live = [entry for entry in entries if entry.state != TERMINATED]
     if session_id:
         parts = sessions.get(session_id, {})
-        entry = next((one for one in entries if one.id == session_id), None)
-        called = plan_of(parts).name if parts else entry.name if entry else name
-        if name and called != name:
-            raise ValidationError(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}.")
+        entry = next((queued for queued in entries if queued.id == session_id), None)
+        actual_name = plan_of(parts).name if parts else entry.name if entry else name
+        if name and actual_name != name:
+            raise ValidationError(f"session_id: {session_id!r} is the id of {actual_name!r}, not of {name!r}.")
         return parts, entry
-    going = {one for _entry, ids in terminating(live, sessions) for one in ids}
-    named = {one: parts for one, parts in sessions.items() if plan_of(parts).name == name}
-    named = {one: parts for one, parts in named.items() if one not in going} or named
-    if len(named) > 1:
-        ids = ", ".join(sorted(named))
-        raise ValidationError(f"session_name: {len(named)} sessions are called {name!r}: give session_id ({ids}).")
-    of_that_name = [one for one in live if one.name == name and (not named or one.id in named)]
-    return next(iter(named.values()), {}), min(of_that_name, key=lambda one: one.state == TERMINATING, default=None)
+    ending_ids = {candidate for _entry, ids in terminating(live, sessions) for candidate in ids}
+    by_name = {candidate: parts for candidate, parts in sessions.items() if plan_of(parts).name == name}
+    by_name = {candidate: parts for candidate, parts in by_name.items() if candidate not in ending_ids} or by_name
+    if len(by_name) > 1:
+        ids = ", ".join(sorted(by_name))
+        raise ValidationError(f"session_name: {len(by_name)} sessions are called {name!r}: give session_id ({ids}).")
+    same_name = [queued for queued in live if queued.name == name and (not by_name or queued.id in by_name)]
+    return next(iter(by_name.values()), {}), min(
+        same_name, key=lambda queued: queued.state == TERMINATING, default=None
+    )
 
 
 def _terminate_held(
-    plan: SessionPlan, entry: QueueEntry | None, readings: ClusterState, *, force: bool, now: float
+    plan: SessionPlan, entry: QueueEntry | None, cluster: ClusterState, *, force: bool, now: float
 ) -> Termination:
-    away = tuple(agent for agent in plan.agents if agent not in readings.facts)
-    if away and not force:
+    unreachable = tuple(agent for agent in plan.agents if agent not in cluster.facts)
+    if unreachable and not force:
         raise PlanningError(
             f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
-            f" {readings.why(away)}; with session_force it ends without them, and they are cleared when they return"
+            f" {cluster.why(unreachable)}; with session_force it ends without them, and they are cleared when they return"
         )
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != TERMINATED else None
     note = ending(live, record, plan.agents, now) if live else terminating_entry(plan, record, now)
     # An overlay goes when nobody uses it any more: who has to take it away is asked last.
     manager = plan.network.swarm_manager if plan.network else None
-    agents = sorted((agent for agent in plan.agents if agent not in away), key=lambda agent: agent == manager)
-    return Termination(record, note, plan, tuple(agents), away)
+    agents = sorted((agent for agent in plan.agents if agent not in unreachable), key=lambda agent: agent == manager)
+    return Termination(record, note, plan, tuple(agents), unreachable)
 
 
-def _terminate_later(record: dict[str, Any], readings: ClusterState, now: float) -> Termination:
+def _terminate_later(record: dict[str, Any], cluster: ClusterState, now: float) -> Termination:
     """Return the end of a session that only agents hold which cannot be asked: they learn of it when they return."""
-    over = ended_record(record, "TERMINATED", BY_USER, None, None, now)
-    away = tuple(sorted(readings.unavailable))
+    final_record = ended_record(record, "TERMINATED", BY_USER, None, None, now)
+    unreachable = tuple(sorted(cluster.unavailable))
     note = QueueEntry(
         id=record["id"] or str(uuid.uuid4()),
         name=record["name"] or "",
@@ -119,9 +121,9 @@ def _terminate_later(record: dict[str, Any], readings: ClusterState, now: float)
         resource_group="",
         priority=0,
         spec=None,
-        record=over,
+        record=final_record,
         enqueued_at=now,
         updated_at=now,
-        agents=away,
+        agents=unreachable,
     )
-    return Termination(over, note, unreachable=away)
+    return Termination(final_record, note, unreachable=unreachable)

@@ -154,7 +154,7 @@ class _RemainingCapacity:
     def after(self, holding: SessionUsage, sign: int) -> _RemainingCapacity:
         """Return what is left when a session ends (1), or is there again (-1)."""
         slots = holding.slots
-        free = {slot: there + sign * slots.get(slot, 0) for slot, there in self.free.items()}
+        free = {slot: amount + sign * slots.get(slot, 0) for slot, amount in self.free.items()}
         return _RemainingCapacity(
             free, self.online_cpu_count, self.containers - sign * holding.containers, self.max_containers
         )
@@ -196,22 +196,22 @@ class _Simulation:
         step = []
         for at in self._where[session.session_id]:
             agent = self._agents[at]
-            holding = next(one for one in agent.session_usage if one.session_id == session.session_id)
-            left = self._left[at] if at in self._left else _RemainingCapacity.of(agent, self._slots)
-            step.append((at, left, self._parts[at]))
-            after = left.after(holding, sign)
+            holding = next(usage for usage in agent.session_usage if usage.session_id == session.session_id)
+            remaining = self._left[at] if at in self._left else _RemainingCapacity.of(agent, self._slots)
+            step.append((at, remaining, self._parts[at]))
+            after = remaining.after(holding, sign)
             self._change(at, after, self._room.parts([after])[0])
         self._steps.append(step)
 
     def undo(self) -> None:
         """Take the last step back."""
-        for at, left, part in self._steps.pop():
-            self._change(at, left, part)
+        for at, remaining, part in self._steps.pop():
+            self._change(at, remaining, part)
 
-    def _change(self, at: int, left: _RemainingCapacity, part: Any) -> None:
+    def _change(self, at: int, remaining: _RemainingCapacity, part: Any) -> None:
         self._room.add(self._parts[at], -1)
         self._room.add(part, 1)
-        self._left[at], self._parts[at] = left, part
+        self._left[at], self._parts[at] = remaining, part
 
 
 def _age(session: SessionUsage) -> tuple[float, str, str]:

@@ -73,11 +73,11 @@ class Demand:
 
     def unplaced(self, placed: Sequence[int]) -> list[Member]:
         """Return the containers left when that many of each shape, in rank order, have a place."""
-        left = list(placed)
+        remaining = list(placed)
         unplaced = []
         for member in self.members:
-            if left[member.shape]:
-                left[member.shape] -= 1
+            if remaining[member.shape]:
+                remaining[member.shape] -= 1
             else:
                 unplaced.append(member)
         return unplaced

@@ -26,7 +26,7 @@ class Greedy:
         self._field, self._scale, self._sizes = field, field.scale, field.sizes
         asks = self._scale.asks
         free = [sum(measure[slot] * many for measure, many in self._sizes.items()) for slot in range(len(asks[0]))]
-        self._shares = [max(part / (there or 1) for part, there in zip(ask, free, strict=True)) for ask in asks]
+        self._shares = [max(part / (capacity or 1) for part, capacity in zip(ask, free, strict=True)) for ask in asks]
         self._hardest = sorted(range(len(asks)), key=lambda shape: -self._shares[shape])
 
     def concentrate(self, counts: Packing) -> list[tuple[CapacityVector, Packing]]:
@@ -34,21 +34,21 @@ class Greedy:
 
         What an agent would take is looked at again only when it comes first, as less is left for every other too.
         """
-        left, free = counts, dict(self._sizes)
+        remaining, free = counts, dict(self._sizes)
         chosen: list[tuple[CapacityVector, Packing]] = []
         queue = [(-math.inf, measure) for measure in sorted(free)]
-        while queue and any(left):
-            known, measure = queue[0]
-            packing = self.packing(measure, left)
+        while queue and any(remaining):
+            previous_cost, measure = queue[0]
+            packing = self.packing(measure, remaining)
             cost = -self._share(packing)
             if not cost or not free[measure]:
                 heapq.heappop(queue)
-            elif cost > known:
+            elif cost > previous_cost:
                 heapq.heapreplace(queue, (cost, measure))
             else:
                 free[measure] -= 1
                 chosen.append((measure, packing))
-                left = tuple(subtract(left, packing, 1))
+                remaining = tuple(subtract(remaining, packing, 1))
         return chosen
 
     def packing(self, measure: CapacityVector, counts: Packing) -> Packing:
@@ -56,11 +56,11 @@ class Greedy:
         useful, asks = self._scale.useful(measure, counts), self._scale.asks
         packings = []
         for shape in self._hardest:
-            packing, left = [0] * len(counts), list(measure)
+            packing, remaining = [0] * len(counts), list(measure)
             for each in (shape, *self._hardest):
-                many = max_count(left, asks[each], useful[each] - packing[each])
+                many = max_count(remaining, asks[each], useful[each] - packing[each])
                 packing[each] += many
-                left = subtract(left, asks[each], many)
+                remaining = subtract(remaining, asks[each], many)
             packings.append(tuple(packing))
         return max(packings, key=lambda packing: (self._share(packing), packing))
 
@@ -84,19 +84,19 @@ class Greedy:
             if any(rooms[measure])
             for key, agent in first(members, sum(counts), order)
         )
-        left = [list(measure) for _key, _agent, measure in agents]
+        remaining = [list(measure) for _key, _agent, measure in agents]
         packings = [[0] * len(counts) for _agent in agents]
         for shape in sorted(shapes, key=able.__getitem__):
             ask, missing = self._scale.asks[shape], counts[shape]
-            able_ones = [at for at, (_key, _agent, measure) in enumerate(agents) if rooms[measure][shape]]
-            queue = [(sum(packings[at]), at) for at in able_ones if max_count(left[at], ask, 1)]
+            candidates = [at for at, (_key, _agent, measure) in enumerate(agents) if rooms[measure][shape]]
+            queue = [(sum(packings[at]), at) for at in candidates if max_count(remaining[at], ask, 1)]
             heapq.heapify(queue)
             while queue and missing:
                 many, at = queue[0]
                 missing -= 1
                 packings[at][shape] += 1
-                left[at] = subtract(left[at], ask, 1)
-                if max_count(left[at], ask, 1):
+                remaining[at] = subtract(remaining[at], ask, 1)
+                if max_count(remaining[at], ask, 1):
                     heapq.heapreplace(queue, (many + 1, at))
                 else:
                     heapq.heappop(queue)
@@ -113,10 +113,13 @@ class Greedy:
     def lower_bound(self, counts: Packing) -> int:
         """Return how many agents it takes whatever is chosen: for each shape alone, and of each slot alone."""
         rooms = {measure: self._scale.capacities(measure, counts) for measure in self._sizes}
-        needed = [self._needed({one: rooms[one][shape] for one in rooms}, count) for shape, count in enumerate(counts)]
+        needed = [
+            self._needed({measure: rooms[measure][shape] for measure in rooms}, count)
+            for shape, count in enumerate(counts)
+        ]
         for slot, parts in enumerate(zip(*self._scale.asks, strict=True)):
             total = sum(part * count for part, count in zip(parts, counts, strict=True))
-            needed.append(self._needed({one: one[slot] for one in rooms}, total))
+            needed.append(self._needed({measure: measure[slot] for measure in rooms}, total))
         return max(needed)
 
     def _needed(self, amounts: dict[CapacityVector, int], total: int) -> int:

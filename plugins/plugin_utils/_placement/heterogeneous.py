@@ -74,7 +74,9 @@ def most_on_one_agent(field: AgentClasses, counts: Packing) -> tuple[Packing, li
         greedy = Greedy(field)
         best = {measure: greedy.packing(measure, counts) for measure in field.agents}
     packing = largest_packing(best.values())
-    return packing, [agent for measure, found in best.items() if found == packing for agent in field.agents[measure]]
+    return packing, [
+        agent for measure, candidate in best.items() if candidate == packing for agent in field.agents[measure]
+    ]
 
 
 def _search_exact(
@@ -96,22 +98,22 @@ def _search_exact(
             return _search_exact(field, greedy, fewer, _by_name, budget, as_many=False)
     elif not as_many:
         levels = len(rough)
-    some = {
+    candidates = {
         packings: first(agents[packings], often, order) for packings, often in prune_dominated(totals, sizes, levels)
     }
-    search = _Search(totals, some, levels)
+    search = _Search(totals, candidates, levels)
     if as_many:
         return search.filling(max(search.possible), evenly=True)
     size = min(search.possible)
-    found = search.filling(size, evenly=False)
+    placement = search.filling(size, evenly=False)
     # Any set of that size has one of these, and others that can hold the rest.
     rest = search.table[0][size - 1]
-    useful = [one for one in agents if totals.complements(totals.add_agent(totals.nothing, one), rest)]
+    useful = [packings for packings in agents if totals.complements(totals.add_agent(totals.nothing, packings), rest)]
     try:
         every = {packings: first(agents[packings], size, order) for packings in useful}
         return _Search(totals, every, size).filling(size, evenly=False)
     except BudgetExceededError:
-        return found
+        return placement
 
 
 class _Search:
@@ -133,9 +135,11 @@ class _Search:
         positions = lexicographically_first(self._totals, self._frontiers, self.table, size)
         chosen = [self._agents[position] for position in positions]
         if not evenly:
-            chosen.sort(key=lambda one: (-sum(largest_packing(one[2])), one[1].name))
+            chosen.sort(key=lambda choice: (-sum(largest_packing(choice[2])), choice[1].name))
         filled = distribute(self._totals, [packings for _key, _agent, packings in chosen], evenly=evenly)
-        return MixedPlacement([(one[1], packing) for one, packing in zip(chosen, filled, strict=True)], size, True)
+        return MixedPlacement(
+            [(choice[1], packing) for choice, packing in zip(chosen, filled, strict=True)], size, True
+        )
 
 
 def _by_name(agent: AgentFacts) -> tuple[str]:

@@ -48,26 +48,26 @@ def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, 
     pending: list[tuple[Packing, Sequence[int]]] = [((), free)]
     while pending:
         budget.spend(4 + len(most))
-        counts, left = pending.pop()
+        counts, remaining = pending.pop()
         shape = order[len(counts)]
-        many = max_count(left, asks[shape], most[shape])
+        many = max_count(remaining, asks[shape], most[shape])
         if shape == order[-1]:
             beside[counts] = many
         else:
-            pending += (((*counts, count), subtract(left, asks[shape], count)) for count in range(many + 1))
+            pending += (((*counts, count), subtract(remaining, asks[shape], count)) for count in range(many + 1))
     maximal = ((*counts, many) for counts, many in beside.items() if not _within_another(counts, many, beside))
     place = [order.index(shape) for shape in range(len(most))]
     return tuple(sorted(tuple(packing[position] for position in place) for packing in maximal))
 
 
-def max_count(left: Sequence[int], ask: Sequence[int], most: int) -> int:
+def max_count(free: Sequence[int], ask: Sequence[int], most: int) -> int:
     """Return how many containers of one shape there is room for, ``most`` of them at most."""
-    return min([most, *(amount // part for amount, part in zip(left, ask, strict=False) if part)])
+    return min([most, *(amount // part for amount, part in zip(free, ask, strict=False) if part)])
 
 
-def subtract(left: Sequence[int], ask: Sequence[int], count: int) -> list[int]:
+def subtract(free: Sequence[int], ask: Sequence[int], count: int) -> list[int]:
     """Return what ``count`` containers of one shape leave."""
-    return [amount - count * part for amount, part in zip(left, ask, strict=False)]
+    return [amount - count * part for amount, part in zip(free, ask, strict=False)]
 
 
 def _within_another(counts: Packing, many: int, beside: dict[Packing, int]) -> bool:
@@ -123,16 +123,16 @@ class ReachableCounts:
 
     def add_agent(self, totals: int, packings: Frontier) -> int:
         """Return every total that one agent more, of that frontier, makes of these."""
-        found = 0
+        result = 0
         for packing in packings if totals else ():
             if self._none_empty:
                 for shape, most in enumerate(packing):
                     if most:
                         rest = (*packing[:shape], most - 1, *packing[shape + 1 :])
-                        found |= self._with_parts(self._with_more(totals, shape, 1), rest)
+                        result |= self._with_parts(self._with_more(totals, shape, 1), rest)
             else:
-                found |= self._with_parts(totals, packing)
-        return found
+                result |= self._with_parts(totals, packing)
+        return result
 
     def _with_parts(self, totals: int, packing: Packing) -> int:
         """Return these totals with any part of the packing added; each shift doubles the counts that are covered."""
@@ -168,9 +168,9 @@ def prune_dominated(totals: ReachableCounts, agents: Mapping[Frontier, int], lim
     result = []
     for part, packings in parts:
         totals.budget.spend(1 + len(kept))
-        left = limit - sum(often for whole, often in kept if not part & ~whole)
-        if left > 0:
-            kept.append((part, min(agents[packings], left)))
+        remaining = limit - sum(often for whole, often in kept if not part & ~whole)
+        if remaining > 0:
+            kept.append((part, min(agents[packings], remaining)))
             result.append((packings, kept[-1][1]))
     return result
 
@@ -196,8 +196,8 @@ def reachability_table(totals: ReachableCounts, agents: Sequence[Frontier], leve
     for packings in reversed(agents):
         totals.charge_memory(levels)
         later = table[-1]
-        taken = (totals.add_agent(one, packings) for one in later)
-        table.append([totals.nothing, *(left | more for left, more in zip(later[1:], taken, strict=False))])
+        taken = (totals.add_agent(reached, packings) for reached in later)
+        table.append([totals.nothing, *(skipped | added for skipped, added in zip(later[1:], taken, strict=False))])
     return table[::-1]
 
 
@@ -210,15 +210,15 @@ def lexicographically_first(
     whenever what is taken with it and some that come after make up everything; one that is passed over is in no such
     set that has what is taken already, so the first set comes out.
     """
-    held = totals.nothing
+    reached = totals.nothing
     chosen: list[int] = []
     for position, packings in enumerate(agents):
         missing = size - len(chosen)
         if not missing:
             break
-        grown = totals.add_agent(held, packings)
+        grown = totals.add_agent(reached, packings)
         if totals.complements(grown, table[position + 1][missing - 1]):
-            held = grown
+            reached = grown
             chosen.append(position)
     return chosen
 
@@ -232,19 +232,19 @@ def distribute(totals: ReachableCounts, agents: Sequence[Frontier], *, evenly: b
     after = [totals.nothing]
     for packings in reversed(agents[1:]):
         after.append(totals.add_agent(after[-1], packings))
-    left, filled = totals.counts, []
+    remaining, filled = totals.counts, []
     for packings in agents:
         others = after.pop()
-        wanted = -(-sum(left) // (len(after) + 1)) if evenly else sum(left)
+        target = -(-sum(remaining) // (len(after) + 1)) if evenly else sum(remaining)
         possible = totals.iter_totals(totals.add_agent(totals.nothing, packings))
-        fitting = (packing for packing in possible if totals.contains(others, _without(left, packing)))
-        filled.append(max(fitting, key=lambda packing: (-abs(sum(packing) - wanted), packing)))
-        left = _without(left, filled[-1])
+        fitting = (packing for packing in possible if totals.contains(others, _without(remaining, packing)))
+        filled.append(max(fitting, key=lambda packing: (-abs(sum(packing) - target), packing)))
+        remaining = _without(remaining, filled[-1])
     return filled
 
 
-def _without(left: Packing, packing: Packing) -> Packing:
-    return tuple(count - taken for count, taken in zip(left, packing, strict=True))
+def _without(counts: Packing, packing: Packing) -> Packing:
+    return tuple(count - taken for count, taken in zip(counts, packing, strict=True))
 
 
 def largest_packing(packings: Iterable[Packing]) -> Packing:

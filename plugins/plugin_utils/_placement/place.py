@@ -66,10 +66,17 @@ def place(
         if room >= demand.size:
             counts = (uniform.disperse if dispersed else uniform.concentrate)(agents, rooms, demand.size, order)
             return Placement(_hosts(demand, [(agent, (count,)) for agent, count in counts]), len(counts))
-        best = [agent for agent, one in zip(agents, rooms, strict=True) if one == room] if single_node else agents
-        held = {one: (one,) for one in set(rooms)}
+        best = (
+            [agent for agent, capacity in zip(agents, rooms, strict=True) if capacity == room]
+            if single_node
+            else agents
+        )
+        packings = {capacity: (capacity,) for capacity in set(rooms)}
         attempt = PartialPlacement(
-            (room,), best, [held[room]] * len(best) if single_node else [held[one] for one in rooms], True
+            (room,),
+            best,
+            [packings[room]] * len(best) if single_node else [packings[capacity] for capacity in rooms],
+            True,
         )
     elif single_node:
         placed, best = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)

@@ -69,7 +69,7 @@ def concentrate(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, o
 def _assign(chosen: Iterable[tuple[AgentFacts, int]], size: int) -> Assignment:
     """Fill the agents one after the other, the roomiest first; none stays empty, or fewer would have done."""
     counts: Assignment = []
-    for agent, room in sorted(chosen, key=lambda one: (-one[1], one[0].name)):
+    for agent, room in sorted(chosen, key=lambda choice: (-choice[1], choice[0].name)):
         counts.append((agent, min(room, size)))
         size -= counts[-1][1]
     return counts

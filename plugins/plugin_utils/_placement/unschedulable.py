@@ -54,28 +54,28 @@ def explain(
     agents: Sequence[AgentFacts], demand: Demand, attempt: PartialPlacement, *, single_node: bool
 ) -> Unschedulable:
     """Return why the containers that an attempt leaves over have no place on these agents."""
-    over = demand.unplaced(attempt.placed)
-    unplaced = dict(Counter(member.role for member in over))
-    found = "" if attempt.exact else "found "
-    what = f"no room {found}for {len(over)} of {demand.size} containers"
+    remaining = demand.unplaced(attempt.placed)
+    unplaced = dict(Counter(member.role for member in remaining))
+    qualifier = "" if attempt.exact else "found "
+    summary = f"no room {qualifier}for {len(remaining)} of {demand.size} containers"
     if not agents:
-        return Unschedulable(f"{what}: no agent that may hold them is schedulable", {}, unplaced)
+        return Unschedulable(f"{summary}: no agent that may hold them is schedulable", {}, unplaced)
     shortfall: Counter[str] = Counter()
     missing: dict[str, dict[str, int]] = {}
-    for shape, many in Counter(member.shape for member in over).items():
+    for shape, many in Counter(member.shape for member in remaining).items():
         request = demand.requests[shape]
         lacks = _shortfalls(demand, attempt, shape)
         shortfall.update({slot: many * request[slot] for slot in request if any(slot in lack for lack in lacks)})
         least = min(lacks, key=lambda lack: _weight(lack, request))
-        missing |= {member.role: least for member in over if member.shape == shape}
-    endings = blocking_sessions(agents, demand, single_node=single_node) if attempt.exact else ()
-    names = f" ({listed([member.hostname for member in over])})" if len(demand.counts) > 1 else ""
+        missing |= {member.role: least for member in remaining if member.shape == shape}
+    blocking = blocking_sessions(agents, demand, single_node=single_node) if attempt.exact else ()
+    names = f" ({listed([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
-    why = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
-    reason = f"{what}{names} {where}: {why}{_exceeds_online_cpus(agents, demand, over)}"
-    if endings:
-        reason += f"; room comes when these end: {listed(endings)}"
-    return Unschedulable(reason, dict(shortfall), unplaced, missing, endings)
+    cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
+    reason = f"{summary}{names} {where}: {cause}{_exceeds_online_cpus(agents, demand, remaining)}"
+    if blocking:
+        reason += f"; room comes when these end: {listed(blocking)}"
+    return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -98,7 +98,7 @@ def _shortfalls(demand: Demand, attempt: PartialPlacement, shape: int) -> list[d
         lack = [(slot, need - free.get(slot, 0)) for slot, need in needs[packing] if free.get(slot, 0) < need]
         if width > agent.online_cpu_count:
             short = max(dict(lack).get("cpu", 0), width - agent.online_cpu_count)
-            lack = [("cpu", short), *(one for one in lack if one[0] != "cpu")]
+            lack = [("cpu", short), *(item for item in lack if item[0] != "cpu")]
         lacks.add(tuple(lack))
     return [dict(lack) for lack in lacks]
 
@@ -106,7 +106,14 @@ def _shortfalls(demand: Demand, attempt: PartialPlacement, shape: int) -> list[d
 def _needs(demand: Demand, packing: Packing, request: dict[str, int]) -> list[tuple[str, int]]:
     """Return what a packing and one container more take of each slot of which that one asks."""
     return [
-        (slot, amount + sum(one.get(slot, 0) * count for one, count in zip(demand.requests, packing, strict=True)))
+        (
+            slot,
+            amount
+            + sum(
+                shape_request.get(slot, 0) * count
+                for shape_request, count in zip(demand.requests, packing, strict=True)
+            ),
+        )
         for slot, amount in request.items()
     ]
 
@@ -116,8 +123,8 @@ def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[f
     return not lack, sorted((lack[slot] / request[slot] for slot in lack), reverse=True), sorted(lack.items())
 
 
-def _exceeds_online_cpus(agents: Sequence[AgentFacts], demand: Demand, over: Sequence[Member]) -> str:
-    widest = max(demand.requests[member.shape].get("cpu", 0) for member in over)
+def _exceeds_online_cpus(agents: Sequence[AgentFacts], demand: Demand, remaining: Sequence[Member]) -> str:
+    widest = max(demand.requests[member.shape].get("cpu", 0) for member in remaining)
     most = max(agent.online_cpu_count for agent in agents)
     if widest <= most:
         return ""

@@ -36,8 +36,8 @@ class ClusterState:
         """What the agents hold, by session id; the parts of a session are in the order of their agents' names."""
         sessions: dict[str, dict[str, HeldSession]] = {}
         for facts in self.agents:
-            for held in facts.sessions:
-                sessions.setdefault(held.plan.id, {})[facts.name] = held
+            for session in facts.sessions:
+                sessions.setdefault(session.plan.id, {})[facts.name] = session
         return sessions
 
     def told(self, agent: str) -> bool:
@@ -47,8 +47,8 @@ class ClusterState:
     @property
     def in_flight(self) -> bool:
         """Whether a run is at work somewhere: what it has claimed may become free again."""
-        held = (session for facts in self.facts.values() for session in facts.sessions)
-        return any(not session.committed and not session.expired for session in held)
+        sessions = (session for facts in self.facts.values() for session in facts.sessions)
+        return any(not session.committed and not session.expired for session in sessions)
 
     def without_sessions(self, ended: Collection[str]) -> ClusterState:
         """Return these readings without the sessions of those ids, which take their room as long as they are there."""
@@ -62,7 +62,7 @@ class ClusterState:
     @functools.cached_property
     def emptied(self) -> ClusterState:
         """What the agents would say if nothing took any of their room."""
-        facts = {name: dataclasses.replace(one, allocated={}, containers=0) for name, one in self.facts.items()}
+        facts = {name: dataclasses.replace(agent, allocated={}, containers=0) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
     def why(self, names: Iterable[str]) -> str:
@@ -72,12 +72,12 @@ class ClusterState:
             by_reason.setdefault(self.unavailable.get(name, "not in the inventory, or hidden by --limit"), []).append(
                 name
             )
-        return "; ".join(f"{', '.join(named)}: {reason}" for reason, named in by_reason.items())
+        return "; ".join(f"{', '.join(agents)}: {reason}" for reason, agents in by_reason.items())
 
 
 def _without(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:
-    left = tuple(held for held in facts.sessions if held.plan.id not in ended)
-    return facts if len(left) == len(facts.sessions) else dataclasses.replace(facts, sessions=left)
+    remaining = tuple(session for session in facts.sessions if session.plan.id not in ended)
+    return facts if len(remaining) == len(facts.sessions) else dataclasses.replace(facts, sessions=remaining)
 
 
 def _holding(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
@@ -107,12 +107,14 @@ def status_of(parts: Parts) -> str:
     ``RUNNING`` when every agent of the plan has committed and every container runs, or has run the command to its end;
     ``CREATING`` while a creation is under way; ``ERROR`` when one was given up half way; ``DEGRADED`` otherwise.
     """
-    pending = [held for held in parts.values() if not held.committed]
+    pending = [part for part in parts.values() if not part.committed]
     if pending:
-        return "ERROR" if any(held.expired for held in pending) else "CREATING"
+        return "ERROR" if any(part.expired for part in pending) else "CREATING"
     plan, containers = plan_of(parts), containers_of(parts)
-    well = {name for name, one in containers.items() if one.status == "running" or completed(plan, name, containers)}
-    return "RUNNING" if well == {kernel.hostname for kernel in plan.kernels} else "DEGRADED"
+    healthy = {
+        name for name, state in containers.items() if state.status == "running" or completed(plan, name, containers)
+    }
+    return "RUNNING" if healthy == {kernel.hostname for kernel in plan.kernels} else "DEGRADED"
 
 
 def completed(plan: SessionPlan, hostname: str, containers: Mapping[str, ContainerState]) -> bool:
@@ -123,4 +125,4 @@ def completed(plan: SessionPlan, hostname: str, containers: Mapping[str, Contain
 
 def containers_of(parts: Parts) -> dict[str, ContainerState]:
     """Return the containers of a session by hostname, from all its agents."""
-    return {hostname: state for held in parts.values() for hostname, state in held.containers.items()}
+    return {hostname: state for part in parts.values() for hostname, state in part.containers.items()}

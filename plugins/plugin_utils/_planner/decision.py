@@ -40,34 +40,36 @@ class Decision:
 
 
 def decide(
-    spec: SessionSpec, readings: ClusterState, pools: NetworkPools, session_id: str, user: str, now: float
+    spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, session_id: str, user: str, now: float
 ) -> Decision | Unschedulable:
     """Return what to do about a request; ``session_id``, ``user`` and ``now`` are used where a new plan is made.
 
     The same request under a name that is there already gives the plan that is there, so that a second run repairs or
     changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence when it can never be met.
     """
-    if not readings.facts:
-        raise PlanningError(f"no agent can be used: {readings.why(readings.unavailable) or 'the inventory has none'}")
-    known, agents = _existing_plan(spec, readings), readings.agents
-    if known:
-        keys = _committed_keys(known, readings)
-        return Decision(known, True, _missing_images(known, agents), keys, images=_present_images(known, agents))
-    placement = _place(spec, _eligible(spec, agents, readings.unavailable), _swarms(spec, agents))
+    if not cluster.facts:
+        raise PlanningError(f"no agent can be used: {cluster.why(cluster.unavailable) or 'the inventory has none'}")
+    existing, agents = _existing_plan(spec, cluster), cluster.agents
+    if existing:
+        keys = _committed_keys(existing, cluster)
+        return Decision(
+            existing, True, _missing_images(existing, agents), keys, images=_present_images(existing, agents)
+        )
+    placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
     if isinstance(placement, Unschedulable):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
-    missing, there = _missing_images(plan, agents), _present_images(plan, agents)
-    return Decision(plan, False, missing, {}, placement.lower_bound, there)
+    missing, present = _missing_images(plan, agents), _present_images(plan, agents)
+    return Decision(plan, False, missing, {}, placement.lower_bound, present)
 
 
-def is_feasible(spec: SessionSpec, readings: ClusterState) -> bool:
+def is_feasible(spec: SessionSpec, cluster: ClusterState) -> bool:
     """Return whether a request could be met if all sessions of other names ended."""
     try:
-        if _existing_plan(spec, readings):
+        if _existing_plan(spec, cluster):
             return True
-        agents = readings.emptied.agents
-        placement = _place(spec, _eligible(spec, agents, readings.unavailable), _swarms(spec, agents))
+        agents = cluster.emptied.agents
+        placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
         return isinstance(placement, Placement)
     except (ValidationError, PlanningError):
         return False
@@ -80,8 +82,8 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
     """
     with_image = [agent for agent in eligible if any(agent.images.get(image) for image in spec.images)]
     kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
-    wanted = sorted({kinds[agent.name] for agent in with_image or eligible})
-    pools = [[agent for agent in eligible if kinds[agent.name] == one] for one in wanted] or [[]]
+    wanted_kinds = sorted({kinds[agent.name] for agent in with_image or eligible})
+    pools = [[agent for agent in eligible if kinds[agent.name] == kind] for kind in wanted_kinds] or [[]]
     if spec.designated_agents and spec.designated_agents_mode == "preferred":
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools
@@ -95,51 +97,51 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
     return results[-1]
 
 
-def _committed_keys(plan: SessionPlan, readings: ClusterState) -> dict[str, dict[str, str]]:
-    committed = {agent: held for agent, held in readings.sessions[plan.id].items() if held.committed}
-    keys = {hostname: both for held in committed.values() for hostname, both in held.public_keys.items()}
+def _committed_keys(plan: SessionPlan, cluster: ClusterState) -> dict[str, dict[str, str]]:
+    committed = {agent: part for agent, part in cluster.sessions[plan.id].items() if part.committed}
+    keys = {hostname: host_keys for part in committed.values() for hostname, host_keys in part.public_keys.items()}
     complete = committed.keys() >= set(plan.agents) and keys.keys() == {kernel.hostname for kernel in plan.kernels}
     return to_plain(keys) if complete else {}
 
 
-def _existing_plan(spec: SessionSpec, readings: ClusterState) -> SessionPlan | None:
+def _existing_plan(spec: SessionSpec, cluster: ClusterState) -> SessionPlan | None:
     """Return the plan of the session of that name, if it was asked for in the same way."""
-    of_that_name = [parts for parts in readings.sessions.values() if plan_of(parts).name == spec.name]
+    same_name = [parts for parts in cluster.sessions.values() if plan_of(parts).name == spec.name]
     # One that every agent has given up is nobody's.
-    named = [parts for parts in of_that_name if not all(held.expired for held in parts.values())]
-    if not named:
+    live = [parts for parts in same_name if not all(part.expired for part in parts.values())]
+    if not live:
         return None
-    if len(named) > 1:
-        ids = ", ".join(sorted(plan_of(parts).id for parts in named))
+    if len(live) > 1:
+        ids = ", ".join(sorted(plan_of(parts).id for parts in live))
         raise ValidationError(
-            f"session_name: {len(named)} sessions are called {spec.name!r} already ({ids}); end them first."
+            f"session_name: {len(live)} sessions are called {spec.name!r} already ({ids}); end them first."
         )
-    parts = named[0]
-    held = next(iter(parts.values()))
-    plan = held.plan
-    check_same_request(spec, held.request, plan.id, status_of(parts))
-    away = [name for name in plan.agents if name not in readings.facts]
-    if away:
+    parts = live[0]
+    part = next(iter(parts.values()))
+    plan = part.plan
+    check_same_request(spec, part.request, plan.id, status_of(parts))
+    unreachable = [name for name in plan.agents if name not in cluster.facts]
+    if unreachable:
         raise PlanningError(
-            f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}"
+            f"the session {spec.name!r} has containers on agents that cannot be used: {cluster.why(unreachable)}"
         )
     return plan
 
 
-def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> list[AgentFacts]:
+def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> list[AgentFacts]:
     """Return the agents that may hold the session at all, or raise a sentence that says which option rules out all."""
     group = [agent for agent in agents if agent.resource_group == spec.resource_group]
     if not group:
-        known = ", ".join(sorted({agent.resource_group for agent in agents}))
+        names = ", ".join(sorted({agent.resource_group for agent in agents}))
         raise ValidationError(
-            f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}."
+            f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {names}."
         )
     if _has_strict_designation(spec):
-        _refuse_designated(spec, agents, left_out)
+        _refuse_designated(spec, agents, unavailable)
         group = [agent for agent in group if agent.name in spec.designated_agents]
     if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
-        known = ", ".join(sorted({agent.architecture for agent in group}))
-        raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
+        names = ", ".join(sorted({agent.architecture for agent in group}))
+        raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {names}.")
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
     allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
     _refuse_slots(spec, allowed)
@@ -151,15 +153,15 @@ def _has_strict_designation(spec: SessionSpec) -> bool:
     return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
 
 
-def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> None:
+def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> None:
     groups = {agent.name: agent.resource_group for agent in agents}
     for name in spec.designated_agents:
         option = f"session_designated_agents: {name!r}"
-        if name in left_out:
-            raise PlanningError(f"{option} cannot be used: {left_out[name]}")
+        if name in unavailable:
+            raise PlanningError(f"{option} cannot be used: {unavailable[name]}")
         if name not in groups:
-            known = ", ".join(sorted({*groups, *left_out}))
-            raise ValidationError(f"{option} is not an agent of the inventory; known are {known}.")
+            names = ", ".join(sorted({*groups, *unavailable}))
+            raise ValidationError(f"{option} is not an agent of the inventory; known are {names}.")
         if groups[name] != spec.resource_group:
             raise ValidationError(
                 f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}."
@@ -173,13 +175,13 @@ def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
             if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
                 continue
             where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
-            whose = (
+            candidates = (
                 "designated agent"
                 if _has_strict_designation(spec)
                 else f"agent of resource group {spec.resource_group!r}"
             )
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
-            raise ValidationError(f"{where}: no {whose} offers it; offered are {offered}.")
+            raise ValidationError(f"{where}: no {candidates} offers it; offered are {offered}.")
 
 
 def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
@@ -230,7 +232,7 @@ def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that have the folders of the session; raise a sentence where none has."""
     sources = [mount.source for mount in spec.mounts]
-    lacking = {one.name: [path for path in sources if path in one.missing_paths] for one in agents}
+    lacking = {agent.name: [path for path in sources if path in agent.missing_paths] for agent in agents}
     having = [agent for agent in agents if not lacking[agent.name]]
     if agents and not having:
         name, missing = min(lacking.items())
@@ -252,9 +254,9 @@ def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str
 def _present_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, dict[str, dict[str, str]]]:
     """Return the images that agents of the plan need and have, by agent and name."""
     has = {agent.name: agent.images for agent in agents}
-    there: dict[str, dict[str, dict[str, str]]] = {name: {} for name in plan.agents}
+    present: dict[str, dict[str, dict[str, str]]] = {name: {} for name in plan.agents}
     for kernel in plan.kernels:
-        known = has[kernel.agent].get(kernel.image)
-        if known:
-            there[kernel.agent][kernel.image] = dataclasses.asdict(known)
-    return there
+        image = has[kernel.agent].get(kernel.image)
+        if image:
+            present[kernel.agent][kernel.image] = dataclasses.asdict(image)
+    return present

@@ -47,9 +47,9 @@ def _subnet(containers: int, agents: Sequence[AgentFacts], pools: NetworkPools, 
     used = [network for agent in agents for network in agent.networks]
     subnet = addressing.pick_subnet(pools.network, containers, used, session_id)
     if subnet is None:
-        why = _overlap(pools.network, agents)
+        overlap = _overlap(pools.network, agents)
         raise PlanningError(
-            f"session_network_pool: {pools.network} has no subnet left for {containers} containers{why}"
+            f"session_network_pool: {pools.network} has no subnet left for {containers} containers{overlap}"
         )
     return subnet
 
@@ -64,8 +64,8 @@ def _overlay(
     managing = swarm_managers(agents)
     (name,) = {managing[agent.name] for agent in chosen}
     manager = next(agent for agent in agents if agent.name == name)
-    if wrong := swarm_obstacle(chosen, manager):
-        raise PlanningError(wrong)
+    if obstacle := swarm_obstacle(chosen, manager):
+        raise PlanningError(obstacle)
     mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
     subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
     return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, swarm_manager=name)
@@ -73,13 +73,13 @@ def _overlay(
 
 def _host_network(chosen: Sequence[AgentFacts]) -> Network:
     """Return the agents' own network, which containers share."""
-    found = _underlays(chosen, "the network driver host", tunnelled=False)
-    for agent, (address, _mtu) in zip(chosen, found, strict=True):
+    underlays = _underlays(chosen, "the network driver host", tunnelled=False)
+    for agent, (address, _mtu) in zip(chosen, underlays, strict=True):
         if addressing.is_ipv6(address):
             raise PlanningError(
                 f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4"
             )
-    return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in found), None)
+    return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in underlays), None)
 
 
 def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
@@ -114,9 +114,9 @@ def _swarm_ports(agents: Sequence[AgentFacts]) -> dict[str, dict[int, str]]:
     return ports
 
 
-def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> list[tuple[str, int]]:
+def _underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: bool) -> list[tuple[str, int]]:
     """Return (address, MTU) of every agent; ``what`` needs them all, and room for the smallest frame."""
-    found = []
+    underlays = []
     for agent in chosen:
         if agent.underlay is None:
             raise PlanningError(
@@ -124,22 +124,22 @@ def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> l
             )
         least = addressing.MIN_MTU + (addressing.overhead(agent.underlay.address) if tunnelled else 0)
         if agent.underlay.mtu < least:
-            here = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
-            raise PlanningError(f"agent_underlay_address: {here}, {what} needs at least {least}")
-        found.append((agent.name, agent.underlay.address, agent.underlay.mtu))
-    secret = [agent.name for agent in chosen if agent.underlay and agent.underlay.public_key]
-    if secret and len(secret) < len(found):
-        plain = ", ".join(name for name, _address, _mtu in found if name not in secret)
+            actual = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
+            raise PlanningError(f"agent_underlay_address: {actual}, {purpose} needs at least {least}")
+        underlays.append((agent.name, agent.underlay.address, agent.underlay.mtu))
+    encrypted = [agent.name for agent in chosen if agent.underlay and agent.underlay.public_key]
+    if encrypted and len(encrypted) < len(underlays):
+        plain = ", ".join(name for name, _address, _mtu in underlays if name not in encrypted)
         raise PlanningError(
-            f"agent_underlay_encryption: {', '.join(secret)} has wireguard and {plain} has none;"
-            f" {what} needs it on both"
+            f"agent_underlay_encryption: {', '.join(encrypted)} has wireguard and {plain} has none;"
+            f" {purpose} needs it on both"
         )
-    name, address, _mtu = found[0]
-    for other, peer, _mtu in found:
+    name, address, _mtu = underlays[0]
+    for other, peer, _mtu in underlays:
         if addressing.is_ipv6(peer) != addressing.is_ipv6(address):
             both = f"{name} has {address} and {other} has {peer}"
-            raise PlanningError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
-    return [(address, mtu) for _name, address, mtu in found]
+            raise PlanningError(f"agent_underlay_address: {both}, {purpose} needs addresses of one kind")
+    return [(address, mtu) for _name, address, mtu in underlays]
 
 
 _ASKED = "session_network_driver: swarm was asked for"
@@ -151,12 +151,12 @@ def swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
     Agents with the same manager are in the same swarm. A swarm that none of the agents manages does not count.
     """
     listed = sorted(agents, key=lambda agent: agent.name)
-    found: dict[str, str] = {}
-    for manager in (one for one in listed if one.swarm):
+    managers: dict[str, str] = {}
+    for manager in (candidate for candidate in listed if candidate.swarm):
         for agent in listed:
             if agent.swarm and manager.swarm and agent.swarm.node in manager.swarm.nodes:
-                found.setdefault(agent.name, manager.name)
-    return found
+                managers.setdefault(agent.name, manager.name)
+    return managers
 
 
 def why_no_swarm(agents: Sequence[AgentFacts]) -> str:

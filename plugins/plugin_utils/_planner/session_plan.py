@@ -51,11 +51,11 @@ def make_plan(
     by_name = {agent.name: agent for agent in agents}
     chosen = [by_name[name] for name in placement.agents]
     network = make_network(spec, chosen, agents, pools, session_id)
-    meeting = network is not None and network.driver in ("vxlan", HOST_NETWORK)
+    uses_underlay = network is not None and network.driver in ("vxlan", HOST_NETWORK)
     kernels = _kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id))
-    main1s = kernels[0].agent
-    sharing = network is not None and network.driver == HOST_NETWORK
-    own_ssh_ports = [kernel.ssh_port for kernel in kernels if sharing and kernel.agent == main1s]
+    main_agent = kernels[0].agent
+    shares_host = network is not None and network.driver == HOST_NETWORK
+    own_ssh_ports = [kernel.ssh_port for kernel in kernels if shares_host and kernel.agent == main_agent]
     return SessionPlan(
         id=session_id,
         name=spec.name,
@@ -68,7 +68,7 @@ def make_plan(
         mounts=spec.mounts,
         network=network,
         kernels=kernels,
-        underlays={agent.name: agent.underlay for agent in chosen if meeting and agent.underlay},
+        underlays={agent.name: agent.underlay for agent in chosen if uses_underlay and agent.underlay},
         agent_addresses=addressing.collapse(address for agent in agents for address in agent.addresses),
         created_at=now,
         command_scope=spec.command_scope,
@@ -76,7 +76,7 @@ def make_plan(
         uid=spec.uid,
         gid=spec.gid,
         infiniband=spec.infiniband,
-        published=allocate_published_ports(spec.apps, by_name[main1s], pools, session_id, own_ssh_ports),
+        published=allocate_published_ports(spec.apps, by_name[main_agent], pools, session_id, own_ssh_ports),
         gateways=tuple(pools.gateways),
     )
 
@@ -148,7 +148,7 @@ def allocate_published_ports(
         return (PublishedPort(SSH, "tcp", own_ssh_ports[0], address, own_ssh_ports[0]), *shared)
     inside = [(SSH, "tcp", SSH_PORT), *((app.name, app.protocol, app.port) for app in apps)]
     ports = _ports(agent, pools, len(inside), session_id)
-    return tuple(PublishedPort(*one, address, port) for one, port in zip(inside, ports, strict=True))
+    return tuple(PublishedPort(*endpoint, address, port) for endpoint, port in zip(inside, ports, strict=True))
 
 
 def _refuse_taken(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:
@@ -165,10 +165,10 @@ def _address(agent: AgentFacts) -> str:
     return endpoint or agent.underlay.address
 
 
-def _ports(agent: AgentFacts, pools: NetworkPools, wanted: int, session_id: str) -> list[int]:
+def _ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: str) -> list[int]:
     first, last = pools.first_published_port, pools.last_published_port
     free = addressing.free_ports(first, last, agent.tcp_ports, session_id)
-    ports = list(itertools.islice(free, wanted))
-    if len(ports) < wanted:
-        raise PlanningError(f"session_published_port_pool: {first}-{last} has no {wanted} ports left on {agent.name}")
+    ports = list(itertools.islice(free, count))
+    if len(ports) < count:
+        raise PlanningError(f"session_published_port_pool: {first}-{last} has no {count} ports left on {agent.name}")
     return ports

@@ -89,8 +89,8 @@ class QueueEntry:
     def __post_init__(self) -> None:
         if self.state not in STATES:
             raise ValueError(f"state is none of {', '.join(STATES)}")
-        wrong = self.state == PENDING if self.spec is None else self.state in (TERMINATING, TERMINATED)
-        if wrong:
+        mismatch = self.state == PENDING if self.spec is None else self.state in (TERMINATING, TERMINATED)
+        if mismatch:
             raise ValueError(f"the state {self.state} does not go {'without' if self.spec is None else 'with'} a spec")
 
     @property
@@ -114,7 +114,7 @@ class QueueEntry:
 
 
 def sort_pending(
-    entries: Iterable[QueueEntry], policy: str, shares: Mapping[str, float], patience: int = DEFAULT_MAX_SKIPS
+    entries: Iterable[QueueEntry], policy: str, shares: Mapping[str, float], max_skips: int = DEFAULT_MAX_SKIPS
 ) -> list[QueueEntry]:
     """Return the waiting sessions in the order in which to try them.
 
@@ -125,7 +125,7 @@ def sort_pending(
     """
 
     def place(entry: QueueEntry) -> tuple[bool, int, float, float, str]:
-        if entry.skipped >= patience:
+        if entry.skipped >= max_skips:
             return False, 0, 0.0, *entry.arrival_key
         share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
         return True, -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
@@ -137,7 +137,7 @@ def blocked_by(
     entries: Iterable[QueueEntry],
     candidate_priority: int,
     resource_group: str,
-    patience: int = DEFAULT_MAX_SKIPS,
+    max_skips: int = DEFAULT_MAX_SKIPS,
     own_id: str | None = None,
 ) -> QueueEntry | None:
     """Return the due session that a candidate has to wait behind, the earliest of them; ``None`` where it may start.
@@ -154,7 +154,7 @@ def blocked_by(
         for entry in listed
         if entry.state in (PENDING, CREATING)
         and entry.resource_group == resource_group
-        and entry.skipped >= patience
+        and entry.skipped >= max_skips
         and entry.priority >= candidate_priority
         and (own is None or entry.arrival_key < own.arrival_key)
     ]
@@ -217,9 +217,9 @@ def ended(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
     )
 
 
-def reserved(entries: Iterable[QueueEntry], held: Collection[str], own_id: str = "") -> list[SessionPlan]:
+def reserved(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:
     """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
-    others = (entry for entry in entries if entry.id != own_id and entry.id not in held)
+    others = (entry for entry in entries if entry.id != own_id and entry.id not in held_ids)
     return [entry.plan for entry in others if entry.state == CREATING and entry.owner and entry.plan]
 
 

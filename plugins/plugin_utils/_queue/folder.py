@@ -45,8 +45,8 @@ class QueueFolder:
                 names = sorted(os.listdir(self.path))
             except FileNotFoundError:
                 return []
-        found = (self.entry(name[: -len(".json")]) for name in names if name.endswith(".json"))
-        return [entry for entry in found if entry]
+        entries = (self.entry(name[: -len(".json")]) for name in names if name.endswith(".json"))
+        return [entry for entry in entries if entry]
 
     def entry(self, session_id: str) -> QueueEntry | None:
         """Return one session; ``None`` where there is none of that id."""
@@ -123,11 +123,13 @@ class QueueFolder:
             os.close(handle)
 
     @contextlib.contextmanager
-    def _told(self, done: str) -> Iterator[None]:
+    def _told(self, operation: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise AnsibleActionFail(f"session_queue_path: '{self.path}' cannot be {done}: {error.strerror}.") from None
+            raise AnsibleActionFail(
+                f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}."
+            ) from None
 
 
 def share(target: int | Path, folder: Path, mode: int = 0o660) -> None:
@@ -150,7 +152,7 @@ def me(pid: int | None = None) -> Owner:
         raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
 
 
-def alive(entry: QueueEntry, silence: float) -> bool:
+def alive(entry: QueueEntry, timeout: float) -> bool:
     """Return whether the run that starts a session is still at work.
 
     One that cannot be asked, because it is on another machine that shares the folder, or hidden as another user's,
@@ -169,7 +171,7 @@ def alive(entry: QueueEntry, silence: float) -> bool:
     elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2] != _host().split()[2]:
         # This machine has been booted since.
         return False
-    return time.time() - entry.updated_at < silence
+    return time.time() - entry.updated_at < timeout
 
 
 def default_path(inventory_sources: Sequence[str]) -> str:

@@ -25,52 +25,54 @@ class QueuePolicy:
     """How a queue is worked off: ``fifo``, ``lifo`` or ``drf``, and how many sessions may pass one that waits."""
 
     policy: str
-    patience: int
+    max_skips: int
 
 
 def schedule(
-    entries: Iterable[QueueEntry], readings: ClusterState, pools: NetworkPools, rules: QueuePolicy, now: float
+    entries: Iterable[QueueEntry], cluster: ClusterState, pools: NetworkPools, rules: QueuePolicy, now: float
 ) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
     """Return every waiting session in the order in which it was tried, with the plan to start it or why it waits on.
 
     Those that wait on have been told how many have passed them. A session that can never be met as the agents are now
     waits on as well: its reason says what is wrong.
     """
-    left = {entry.id: entry for entry in entries}
+    remaining = {entry.id: entry for entry in entries}
     tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
     while True:
-        shares = dominant_shares(*usage(readings)) if rules.policy == "drf" else {}
-        waiting = [entry for entry in left.values() if entry.id not in tried]
-        ordered = sort_pending(waiting, rules.policy, shares, rules.patience)
+        shares = dominant_shares(*usage(cluster)) if rules.policy == "drf" else {}
+        waiting = [entry for entry in remaining.values() if entry.id not in tried]
+        ordered = sort_pending(waiting, rules.policy, shares, rules.max_skips)
         if not ordered:
-            return [(left.get(session_id, entry), decision) for session_id, (entry, decision) in tried.items()]
+            return [(remaining.get(session_id, entry), decision) for session_id, (entry, decision) in tried.items()]
         entry = ordered[0]
-        decision = waits_behind(left.values(), entry, readings, rules) or _decide_entry(entry, readings, pools, now)
+        decision = waits_behind(remaining.values(), entry, cluster, rules) or _decide_entry(entry, cluster, pools, now)
         tried[entry.id] = entry, decision
         if isinstance(decision, Decision):
-            readings = readings if decision.known else readings.with_plan(decision.plan)
-            del left[entry.id]
-            left.update({passed.id: passed for passed in count_skips(left.values(), entry)})
+            cluster = cluster if decision.known else cluster.with_plan(decision.plan)
+            del remaining[entry.id]
+            remaining.update({passed.id: passed for passed in count_skips(remaining.values(), entry)})
 
 
 def waits_behind(
-    entries: Iterable[QueueEntry], entry: QueueEntry, readings: ClusterState, rules: QueuePolicy
+    entries: Iterable[QueueEntry], entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy
 ) -> Unschedulable | None:
     """Return why a session has to wait behind another one, even if it would fit; ``None`` where it need not."""
-    listed = [one for one in entries if one.id not in readings.sessions and not _is_infeasible(one, readings, rules)]
-    ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.patience, entry.id)
+    listed = [
+        other for other in entries if other.id not in cluster.sessions and not _is_infeasible(other, cluster, rules)
+    ]
+    ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.max_skips, entry.id)
     if ahead is None:
         return None
     return Unschedulable(f"it waits behind {ahead.name}, which {ahead.skipped} later sessions have passed", {})
 
 
-def usage(readings: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Return what each user's sessions take, and what all agents have: amounts by slot."""
     taken: dict[str, dict[str, float]] = {}
     capacity: dict[str, float] = {}
-    for agent, facts in readings.facts.items():
+    for agent, facts in cluster.facts.items():
         _add(capacity, facts.capacity)
-        for plan in (held.plan for held in facts.sessions if not held.expired):
+        for plan in (session.plan for session in facts.sessions if not session.expired):
             for kernel in plan.kernels_on(agent):
                 _add(taken.setdefault(plan.user, {}), kernel.resources)
     return taken, capacity
@@ -82,10 +84,10 @@ def _add(total: dict[str, float], slots: Mapping[str, float]) -> None:
 
 
 def _decide_entry(
-    entry: QueueEntry, readings: ClusterState, pools: NetworkPools, now: float
+    entry: QueueEntry, cluster: ClusterState, pools: NetworkPools, now: float
 ) -> Decision | Unschedulable:
     try:
-        decision = decide(spec_from_dict(entry.spec or {}), readings, pools, entry.id, entry.user, now)
+        decision = decide(spec_from_dict(entry.spec or {}), cluster, pools, entry.id, entry.user, now)
     except (ValidationError, PlanningError) as error:
         return Unschedulable(as_phrase(error), {})
     if isinstance(decision, Decision) and decision.plan.id != entry.id:
@@ -93,8 +95,8 @@ def _decide_entry(
     return decision
 
 
-def _is_infeasible(entry: QueueEntry, readings: ClusterState, rules: QueuePolicy) -> bool:
+def _is_infeasible(entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy) -> bool:
     """Return whether a session could not start even if all others ended: nobody is made to wait behind it."""
-    if entry.spec is None or entry.skipped < rules.patience:
+    if entry.spec is None or entry.skipped < rules.max_skips:
         return False
-    return not is_feasible(spec_from_dict(entry.spec), readings)
+    return not is_feasible(spec_from_dict(entry.spec), cluster)

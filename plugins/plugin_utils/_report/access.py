@@ -15,9 +15,13 @@ from ...module_utils._model.session import SSH
 
 def build_gateway_route(plan: SessionPlan) -> dict[str, Any]:
     """Return where a gateway finds what a session publishes, as ``backendai.cluster.gateway_routes`` takes it."""
-    ways = {one.name: {"address": one.address, "port": one.host_port} for one in plan.published}
-    ssh = ways.pop(SSH, None)
-    apps = [{"name": app.name, "protocol": app.protocol, **ways[app.name]} for app in plan.apps if app.name in ways]
+    endpoints = {port.name: {"address": port.address, "port": port.host_port} for port in plan.published}
+    ssh = endpoints.pop(SSH, None)
+    apps = [
+        {"name": app.name, "protocol": app.protocol, **endpoints[app.name]}
+        for app in plan.apps
+        if app.name in endpoints
+    ]
     return {"id": plan.id, "name": plan.name, "apps": apps, "ssh": ssh}
 
 
@@ -55,8 +59,8 @@ def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str =
                 f"    Port {link['ssh']['port']}",
                 "    User work",
             ]
-            known = f"  [{link['ssh']['host']}]:{link['ssh']['port']} {host_key}"
-            lines += ["and this into ~/.ssh/known_hosts:", known] if host_key else []
+            known_host = f"  [{link['ssh']['host']}]:{link['ssh']['port']} {host_key}"
+            lines += ["and this into ~/.ssh/known_hosts:", known_host] if host_key else []
         apps += [f"  {app['name']:<16} {app['url'] or f'by ssh -L, it speaks no HTTP: {name}'}" for app in link["apps"]]
     if apps:
         token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"

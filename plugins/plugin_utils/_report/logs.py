@@ -22,15 +22,15 @@ def select_logs(
     name: str, session_id: str, answers: AgentReports, entries: Sequence[QueueEntry]
 ) -> dict[str, Mapping[str, Any]]:
     """Return what each agent holds of the one session that is meant. Raises :class:`SessionNotFoundError`, also where it ended."""
-    meant = [one for one in entries if (one.id == session_id if session_id else one.name == name)]
-    if any(answers.parts.values()) or any(one.state != TERMINATED for one in meant) or not meant:
+    matching = [entry for entry in entries if (entry.id == session_id if session_id else entry.name == name)]
+    if any(answers.parts.values()) or any(entry.state != TERMINATED for entry in matching) or not matching:
         return select_session(name, session_id, answers, entries)
-    last = max(meant, key=lambda one: one.updated_at)
-    why = f": {last.record['reason']}" if last.record.get("reason") else ""
-    away = "".join(f"; {agent} cannot be asked: {reason}" for agent, reason in answers.errors.items())
+    last = max(matching, key=lambda entry: entry.updated_at)
+    cause = f": {last.record['reason']}" if last.record.get("reason") else ""
+    unreachable = "".join(f"; {agent} cannot be asked: {reason}" for agent, reason in answers.errors.items())
     raise SessionNotFoundError(
-        f"the session {last.name or last.id!r} is {last.record['status']}{why}; its containers are gone, and their logs"
-        f" with them{away}"
+        f"the session {last.name or last.id!r} is {last.record['status']}{cause}; its containers are gone, and their logs"
+        f" with them{unreachable}"
     )
 
 
@@ -41,14 +41,16 @@ def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, h
     ``None`` where all were. Raises :class:`SessionNotFoundError` where the session has no such container.
     """
     plan = SessionPlan.from_dict(next(iter(parts.values()))["plan"])
-    kernels = [one for one in plan.kernels if hostname in ("", one.hostname)]
+    kernels = [kernel for kernel in plan.kernels if hostname in ("", kernel.hostname)]
     if not kernels:
-        known = ", ".join(one.hostname for one in plan.kernels)
-        raise SessionNotFoundError(f"session_kernel: {hostname!r} is not a container of {plan.name!r}; it has {known}")
-    agents = {one.agent: answers.errors[one.agent] for one in kernels if one.agent in answers.errors}
+        hostnames = ", ".join(kernel.hostname for kernel in plan.kernels)
+        raise SessionNotFoundError(
+            f"session_kernel: {hostname!r} is not a container of {plan.name!r}; it has {hostnames}"
+        )
+    agents = {kernel.agent: answers.errors[kernel.agent] for kernel in kernels if kernel.agent in answers.errors}
     return {
         "session": {"id": plan.id, "name": plan.name},
-        "kernels": [_kernel(one, parts.get(one.agent), answers) for one in kernels],
+        "kernels": [_kernel(kernel, parts.get(kernel.agent), answers) for kernel in kernels],
         "agents": agents,
         "error": _error(plan.name, agents) if agents else None,
     }
@@ -75,22 +77,27 @@ def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _kernel(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
     """Return the logs of one container; ``unknown`` is one whose agent cannot be asked, ``missing`` one not there."""
-    known: dict[str, Any] = {"hostname": kernel.hostname, "agent": kernel.agent, "status": "missing", "exit_code": None}
+    fields: dict[str, Any] = {
+        "hostname": kernel.hostname,
+        "agent": kernel.agent,
+        "status": "missing",
+        "exit_code": None,
+    }
     nothing: dict[str, Any] = {"log": [], "apps": {}, "error": None}
     if part is None and kernel.agent in answers.errors:
-        why = f"{kernel.agent} cannot be asked: {answers.errors[kernel.agent]}"
-        return {**known, "status": "unknown", **nothing, "error": why}
+        error = f"{kernel.agent} cannot be asked: {answers.errors[kernel.agent]}"
+        return {**fields, "status": "unknown", **nothing, "error": error}
     if part is None or kernel.hostname not in part["logs"]:
-        return {**known, **nothing}
+        return {**fields, **nothing}
     state = part["containers"][kernel.hostname]
-    return {**known, "status": state["status"], "exit_code": state["exit_code"], **part["logs"][kernel.hostname]}
+    return {**fields, "status": state["status"], "exit_code": state["exit_code"], **part["logs"][kernel.hostname]}
 
 
 def _error(name: str, agents: Mapping[str, str]) -> str:
-    away = "; ".join(f"{agent} cannot be asked: {why}" for agent, why in agents.items())
-    return f"not all logs of the session {name!r} could be read: {away}."
+    unreachable = "; ".join(f"{agent} cannot be asked: {reason}" for agent, reason in agents.items())
+    return f"not all logs of the session {name!r} could be read: {unreachable}."
 
 
 def _shown(line: str) -> str:
     """Return a line whose control characters can be seen, and do nothing: users print what they like."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], line.rstrip("\r"))
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], line.rstrip("\r"))

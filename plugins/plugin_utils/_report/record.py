@@ -50,8 +50,8 @@ def session_record(
     }
 
 
-def _fields(one: object, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
+def _fields(item: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in names}
 
 
 def unplanned_record(
@@ -92,8 +92,8 @@ def ended_record(
 
     Times are in seconds since the epoch; when it was asked for may not be known.
     """
-    over = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
-    return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **over}
+    ending = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
+    return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **ending}
 
 
 def as_json(data: Any) -> str:
@@ -107,7 +107,7 @@ def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: floa
     Times are in seconds since the epoch. Why a session waits, or has ended, stands at the end of its line.
     """
     rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE", "")]
-    for record, since in sorted(sessions, key=lambda one: one[1]):
+    for record, since in sorted(sessions, key=lambda session: session[1]):
         mode = (record["cluster_mode"] or "-").capitalize()
         agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in record["kernels"])) or "-"
         note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""

@@ -58,27 +58,27 @@ def select_session(
             f"session_name: {len(by_id)} sessions are called {name!r}: give session_id ({', '.join(sorted(by_id))})"
         )
     for parts_of_one in by_id.values():
-        called = next(iter(parts_of_one.values()))["plan"]["name"]
-        if name and name != called:
-            raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}")
+        actual_name = next(iter(parts_of_one.values()))["plan"]["name"]
+        if name and name != actual_name:
+            raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {actual_name!r}, not of {name!r}")
         return parts_of_one
-    live = (one for one in entries if one.state != TERMINATED)
-    noted = next((one for one in live if (one.id == session_id if session_id else one.name == name)), None)
-    if noted:
+    live = (entry for entry in entries if entry.state != TERMINATED)
+    queued = next((entry for entry in live if (entry.id == session_id if session_id else entry.name == name)), None)
+    if queued:
         raise SessionNotFoundError(
-            f"the session {noted.name or noted.id!r} is {noted.record['status']}: no agent holds it"
+            f"the session {queued.name or queued.id!r} is {queued.record['status']}: no agent holds it"
         )
-    away = "; ".join(f"{agent}: {why}" for agent, why in answers.errors.items())
-    asked = f", and not all agents can be asked: {away}" if away else ""
-    raise SessionNotFoundError(f"no session {session_id or name!r} was found{asked}")
+    unreachable = "; ".join(f"{agent}: {reason}" for agent, reason in answers.errors.items())
+    suffix = f", and not all agents can be asked: {unreachable}" if unreachable else ""
+    raise SessionNotFoundError(f"no session {session_id or name!r} was found{suffix}")
 
 
 def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports) -> dict[str, Any]:
     """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
-    held = {agent: _held(agent, part) for agent, part in parts.items()}
-    plan = plan_of(held)
+    parsed = {agent: _held(agent, part) for agent, part in parts.items()}
+    plan = plan_of(parsed)
     report: dict[str, Any] = {
-        "session": {"id": plan.id, "name": plan.name, "status": status_of(held)},
+        "session": {"id": plan.id, "name": plan.name, "status": status_of(parsed)},
         "healthy": False,
         "error": None,
         "agents": {agent: answers.errors[agent] for agent in plan.agents if agent in answers.errors},
@@ -90,8 +90,8 @@ def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: A
         "pairs": _pairs(plan, parts.values()),
         "mounts": [_mount(plan, mount, answers) for mount in plan.mounts],
     }
-    wrong = _summarize_failures(report)
-    return {**report, "healthy": not wrong, "error": _error(plan.name, wrong) if wrong else None}
+    failures = _summarize_failures(report)
+    return {**report, "healthy": not failures, "error": _error(plan.name, failures) if failures else None}
 
 
 def absent_report(name: str, session_id: str, error: str) -> dict[str, Any]:
@@ -113,22 +113,24 @@ def is_unknown(pair: Mapping[str, Any]) -> bool:
 
 def _held(agent: str, part: Mapping[str, Any]) -> HeldSession:
     kept = {field: part[field] for field in ("plan", "committed", "expired", "containers")}
-    what = f"what {agent} holds of the session is damaged"
-    return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, what)
+    location = f"what {agent} holds of the session is damaged"
+    return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, location)
 
 
 def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[dict[str, Any]]:
     """Return the difference of an agent that holds nothing of a session that it should hold a part of."""
-    there = {"subject": f"session {plan.name}", "actual": None, "expected": "held"}
-    return [] if agent in answers.errors else [there]
+    difference = {"subject": f"session {plan.name}", "actual": None, "expected": "held"}
+    return [] if agent in answers.errors else [difference]
 
 
 def _pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return all pairs in rank order; those that could not be asked have nothing but ``None``."""
-    asked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
+    checked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
     names = [kernel.hostname for kernel in plan.kernels]
     nothing = dict.fromkeys((*CHECKS, "ssh_error", "latency_ms"))
-    return [asked.get((one, other), {"from": one, "to": other, **nothing}) for one in names for other in names]
+    return [
+        checked.get((source, target), {"from": source, "to": target, **nothing}) for source in names for target in names
+    ]
 
 
 def _mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, Any]:
@@ -137,25 +139,25 @@ def _mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, 
     ``compared`` is how that was found out: by a ``mark`` that main1 left there, or else by the ``names`` in the top
     folder, which say less. ``apart`` are the containers that see something else, ``unasked`` those that said nothing.
     """
-    sights = {one.hostname: answers.observed.get(one.hostname, {}).get(mount.target) for one in plan.kernels}
-    main, agents = plan.kernels[0], {one.hostname: one.agent for one in plan.kernels}
-    mine = sights[main.hostname]
+    observed = {kernel.hostname: answers.observed.get(kernel.hostname, {}).get(mount.target) for kernel in plan.kernels}
+    main, agents = plan.kernels[0], {kernel.hostname: kernel.agent for kernel in plan.kernels}
+    main_view = observed[main.hostname]
     marked = mount.target in answers.marked
-    readable = marked or (mine is not None and mine["names"] != UNKNOWN)
+    readable = marked or (main_view is not None and main_view["names"] != UNKNOWN)
 
     def same(hostname: str, sight: Mapping[str, Any]) -> bool:
-        if marked or mine is None:
+        if marked or main_view is None:
             return bool(sight["mark"])
-        same_folder = agents[hostname] == main.agent and sight["folder"] == mine["folder"]
-        return same_folder or bool(sight["names"] == mine["names"])
+        same_folder = agents[hostname] == main.agent and sight["folder"] == main_view["folder"]
+        return same_folder or bool(sight["names"] == main_view["names"])
 
-    apart = [name for name, sight in sights.items() if readable and sight is not None and not same(name, sight)]
-    silent = [name for name, sight in sights.items() if sight is None or not readable]
+    differing = [name for name, sight in observed.items() if readable and sight is not None and not same(name, sight)]
+    silent = [name for name, sight in observed.items() if sight is None or not readable]
     return {
         **dataclasses.asdict(mount),
         "compared": "mark" if marked else "names" if readable else None,
-        "same": False if apart else None if silent else True,
-        "differing": apart,
+        "same": False if differing else None if silent else True,
+        "differing": differing,
         "unknown": silent,
         "marker_left": mount.target in answers.leftover,
     }
@@ -173,9 +175,9 @@ def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
         (len(silent), "pair that could not be asked", "pairs that could not be asked"),
         (len(mounts), "mount that is not the same everywhere", "mounts that are not the same everywhere"),
     ]
-    return [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
+    return [f"{count} {singular if count == 1 else plural}" for count, singular, plural in counted if count]
 
 
-def _error(name: str, wrong: Sequence[str]) -> str:
+def _error(name: str, failures: Sequence[str]) -> str:
     remedy = "create_session with the same variables repairs what differs from the plan"
-    return f"the session {name!r} is not healthy: {', '.join(wrong)}; {remedy}."
+    return f"the session {name!r} is not healthy: {', '.join(failures)}; {remedy}."

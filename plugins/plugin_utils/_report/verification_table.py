@@ -21,10 +21,10 @@ def render_verification(report: Mapping[str, Any]) -> list[str]:
     name, error = report["session"]["name"], report["error"]
     return [
         *matrix(report["pairs"]),
-        *(f"{agent} cannot be asked: {why}." for agent, why in report["agents"].items()),
-        *(_difference(one) for one in report["drift"]),
+        *(f"{agent} cannot be asked: {reason}." for agent, reason in report["agents"].items()),
+        *(_difference(change) for change in report["drift"]),
         *_failures(report["pairs"]),
-        *(_mount(one) for one in report["mounts"]),
+        *(_mount(mount) for mount in report["mounts"]),
         f"Session {name} is {'healthy' if error is None else 'not healthy'}.",
     ]
 
@@ -33,43 +33,43 @@ def matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a table: from each row to each column the round-trip time in milliseconds, or what fails."""
     cells = {(pair["from"], pair["to"]): _cell(pair) for pair in pairs}
     names = list(dict.fromkeys(source for source, _target in cells))
-    rows = [["ms", *names], *([one, *(cells[one, other] for other in names)] for one in names)]
+    rows = [["ms", *names], *([source, *(cells[source, target] for target in names)] for source in names)]
     return render_table(rows)
 
 
 def _cell(pair: Mapping[str, Any]) -> str:
-    wrong = ",".join(SHOWN[check] for check in failed_checks(pair))
-    if wrong or is_unknown(pair):
-        return wrong or "?"
+    failed = ",".join(SHOWN[check] for check in failed_checks(pair))
+    if failed or is_unknown(pair):
+        return failed or "?"
     if pair["from"] == pair["to"]:
         return "-"
     return "ok" if pair["latency_ms"] is None else f"{pair['latency_ms']:.2f}"
 
 
-def _difference(one: Mapping[str, Any]) -> str:
-    is_now, should = one["actual"] or "missing", one["expected"] or "removed"
-    return f"{one['agent']}: {one['subject']}: {is_now} -> {should}"
+def _difference(change: Mapping[str, Any]) -> str:
+    is_now, should = change["actual"] or "missing", change["expected"] or "removed"
+    return f"{change['agent']}: {change['subject']}: {is_now} -> {should}"
 
 
 def _failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each container that is not met and each way in which it is not, with all that do not."""
-    found: dict[tuple[str, str], list[str]] = {}
+    sources_by_failure: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
-        wrong = ", ".join(SHOWN[check] for check in failed_checks(pair))
-        if wrong:
-            said = f": {pair['ssh_error']}" if pair["ssh_error"] else ""
-            found.setdefault((pair["to"], f"{wrong}{said}"), []).append(pair["from"])
-    return [f"{', '.join(sources)} -> {target}: {what}" for (target, what), sources in found.items()]
+        failed = ", ".join(SHOWN[check] for check in failed_checks(pair))
+        if failed:
+            error = f": {pair['ssh_error']}" if pair["ssh_error"] else ""
+            sources_by_failure.setdefault((pair["to"], f"{failed}{error}"), []).append(pair["from"])
+    return [f"{', '.join(sources)} -> {target}: {failure}" for (target, failure), sources in sources_by_failure.items()]
 
 
 def _mount(mount: Mapping[str, Any]) -> str:
-    how = {
+    method = {
         "mark": "a mark that main1 left there was looked for",
         "names": "main1 could leave no mark, so the names in the top folder were compared",
         None: "user work of main1 could not be asked, or cannot read it",
     }[mount["compared"]]
-    apart, silent = ", ".join(mount["differing"]), ", ".join(mount["unknown"])
-    told = [f"not what main1 sees in {apart}"] if apart else []
-    told += [f"not known of {silent}"] if silent else []
-    told += ["the mark could not be removed"] if mount["marker_left"] else []
-    return f"mount {mount['target']}: {'; '.join(told) or 'the same in all containers'} ({how})"
+    differing, unknown = ", ".join(mount["differing"]), ", ".join(mount["unknown"])
+    notes = [f"not what main1 sees in {differing}"] if differing else []
+    notes += [f"not known of {unknown}"] if unknown else []
+    notes += ["the mark could not be removed"] if mount["marker_left"] else []
+    return f"mount {mount['target']}: {'; '.join(notes) or 'the same in all containers'} ({method})"

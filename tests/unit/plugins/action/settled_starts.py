@@ -49,7 +49,10 @@ PENDING = {**unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID), "pend
 def decided(of: SessionPlan = MADE, *, known: bool = False) -> dict[str, Any]:
     """Return a start of a session as it is planned; ``known`` is one that had proven itself before."""
     keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if known else {}
-    return {**start_of(Decision(of, known, {}, keys), spec(), [], unproven=False), "nonce": f"nonce of {of.name}"}
+    return {
+        **start_of(Decision(of, known, {}, keys), spec(), [], never_completed=False),
+        "nonce": f"nonce of {of.name}",
+    }
 
 
 def replies(*of: tuple[SessionPlan, Steps], **localhost: Any) -> dict[str, Any]:

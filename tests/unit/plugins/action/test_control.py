@@ -248,7 +248,7 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
     made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
-    start = start_of(Decision(made, False, pulls, {}, 2, images), asked, [SESSION_ID], unproven=True)
+    start = start_of(Decision(made, False, pulls, {}, 2, images), asked, [SESSION_ID], never_completed=True)
     nonce, request = start.pop("nonce"), start.pop("request")
     assert start == {
         "plan": made.to_dict(),
@@ -278,10 +278,10 @@ def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
     network = plan().network
     assert network is not None
     made = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
-    assert start_of(Decision(made, False, pulls, {}), spec(), [], unproven=False)["prepare"] is prepare
+    assert start_of(Decision(made, False, pulls, {}), spec(), [], never_completed=False)["prepare"] is prepare
 
 
 def test_every_start_has_a_nonce_of_its_own() -> None:
     decision = Decision(plan(), False, {}, {})
-    nonces = {start_of(decision, spec(), [], unproven=False)["nonce"] for _start in range(2)}
+    nonces = {start_of(decision, spec(), [], never_completed=False)["nonce"] for _start in range(2)}
     assert len(nonces) == 2

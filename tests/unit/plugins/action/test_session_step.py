@@ -27,7 +27,7 @@ def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts."""
     images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
     decision = Decision(of, False, {}, {}, len(of.agents), images)
-    return {**start_of(decision, ASKED, [OTHER_ID], unproven=True), "nonce": "n", **changes}
+    return {**start_of(decision, ASKED, [OTHER_ID], never_completed=True), "nonce": "n", **changes}
 
 
 class Host:

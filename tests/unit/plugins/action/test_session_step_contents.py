@@ -41,7 +41,7 @@ def contents(
     templates: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the contents that reach agent1 for a session that is asked for, or was ``waited`` for."""
-    start = start_of(Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], unproven=False)
+    start = start_of(Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], never_completed=False)
     proven = {"sessions": {made.id: {"nonce": start["nonce"], "steps": []}}}
     specs = {made.name: dataclasses.asdict(waited)} if waited else {}
     request = {"specs": {made.name: dataclasses.asdict(asked)}, "run": OPTIONS_OF_RUN}

@@ -39,7 +39,7 @@ def failed(why: str = "", *, left: bool = False) -> dict[str, Any]:
 
 def error(known: bool = False, **said: dict[str, Any] | None) -> str:
     """Return what went wrong, from what the agents said."""
-    outcome = start_result(MADE, said, known=known)
+    outcome = start_result(MADE, said, committed_before=known)
     assert (outcome.status, outcome.containers) == ("ERROR", {})
     return outcome.error or ""
 
@@ -49,14 +49,16 @@ def error(known: bool = False, **said: dict[str, Any] | None) -> str:
 
 def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
     running = ContainerState("running", "sha256:1")
-    assert start_result(MADE, DONE, known=False) == StartResult("RUNNING", {"main1": running, "sub1": running})
+    assert start_result(MADE, DONE, committed_before=False) == StartResult(
+        "RUNNING", {"main1": running, "sub1": running}
+    )
 
 
 @pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])
 def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
     said = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
     refusals = [one["refused"] for one in said.values() if one["refused"]]
-    assert start_result(MADE, said, known=False) == StartResult("PENDING", {}, refused="; ".join(refusals))
+    assert start_result(MADE, said, committed_before=False) == StartResult("PENDING", {}, refused="; ".join(refusals))
 
 
 def test_a_failure_outweighs_a_refusal() -> None:

@@ -131,11 +131,11 @@ def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
     for one in run.sessions:
         start = run.start(one)
         outcomes = {agent: start.outcome_on(agent) for agent in one["agents"]}
-        status = start_result(plan(), outcomes, known=False).status
+        status = start_result(plan(), outcomes, committed_before=False).status
         assert (status == "RUNNING") is not start.failed
         assert (status == "PENDING") is bool(start.refusals)
         if status == "RUNNING":
-            assert {*start_result(plan(), outcomes, known=False).containers} == {*one["agents"]}
+            assert {*start_result(plan(), outcomes, committed_before=False).containers} == {*one["agents"]}
 
 
 @given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
