@@ -19,8 +19,8 @@ from ..module_utils._model.port_ranges import parse_ranges
 from ..module_utils._model.validation import ValidationErrors
 from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, split_into_batches, summarize_error
 from ..plugin_utils._exposure.table import render_report
-from ..plugin_utils._report.record import as_json
-from ..plugin_utils.agent_results import why_silent
+from ..plugin_utils._report.record import to_json
+from ..plugin_utils.agent_results import describe_missing_result
 from ..plugin_utils.control import ControlAction
 
 # The variable of each agent and gateway that holds the result of ``isolation_host`` with ``phase: targets``.
@@ -56,7 +56,7 @@ class ActionModule(ControlAction):
         probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], stints)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
         report = build_exposure_report(targets, outsiders, probed)
-        self.write(str(args.get("path") or ""), as_json(report))
+        self.write_report(str(args.get("path") or ""), to_json(report))
         for line in render_report(report):
             self._display.display(line)
         error = summarize_error(report)
@@ -125,7 +125,7 @@ def _target(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
         return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"what {name} says is damaged")
     known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
-    unread = f"it cannot be asked for its addresses: {why_silent(reply)}"
+    unread = f"it cannot be asked for its addresses: {describe_missing_result(reply)}"
     return ProbedHost(name, kind, dict.fromkeys(known, kind), unread=unread)
 
 
@@ -139,7 +139,7 @@ def _probed(outsider: str, variables: Mapping[str, Any], stints: list[ProbeBatch
 
 def _stint_result(outsider: str, stint: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
     if "next_hops" not in result:
-        return ProbeResult(outsider, stint, failed=f"it could not be tried: {why_silent(result)}")
+        return ProbeResult(outsider, stint, failed=f"it could not be tried: {describe_missing_result(result)}")
     return ProbeResult(
         outsider, stint, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
     )

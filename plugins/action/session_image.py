@@ -18,7 +18,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ..module_utils._model.images import Credential, image_mismatch, images_from_dict, pull_reference, registry_of
 from ..module_utils._model.validation import ValidationErrors
 from ..module_utils._module import CONNECTION_OPTIONS
-from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, failures, start_from
+from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, failed_replies, read_start
 from ..plugin_utils._request.registries import parse_registries
 from ..plugin_utils.host_action import HostAction
 
@@ -35,8 +35,8 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         variables, args = task_vars or {}, self._task.args
         agent = variables["inventory_hostname"]
-        listed = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
-        starts, sessions = [start for start in listed if start.pulls_on(agent)], _of_turn_before(listed, agent)
+        listed = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
+        starts, sessions = [start for start in listed if start.needs_pull(agent)], _of_turn_before(listed, agent)
         if not starts and not sessions:
             return {**result, "skipped": True}
         result |= {"changed": False, "diff": [], "sessions": sessions, "again": False}
@@ -49,7 +49,7 @@ class ActionModule(HostAction):
             except AnsibleActionFail as error:
                 reply["failed"] = str(error)
             except AnsibleConnectionFailure as error:
-                sessions |= failures(starts, UNREACHABLE)
+                sessions |= failed_replies(starts, UNREACHABLE)
                 return {**result, "unreachable": True, "msg": str(error)}
             sessions[start.id] = reply
         return result

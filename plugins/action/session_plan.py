@@ -17,7 +17,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.errors import as_phrase, as_sentence
 from ..module_utils._model.validation import ValidationError
-from ..plugin_utils._lifecycle.due import terminating
+from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._planner.decision import Decision, decide
@@ -29,15 +29,15 @@ from ..plugin_utils._queue.entry import (
     TERMINATING,
     QueueEntry,
     count_skips,
-    starting,
-    waiting,
+    mark_creating,
+    mark_pending,
 )
-from ..plugin_utils._queue.folder import QueueFolder, me
 from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
-from ..plugin_utils._report.record import as_json, pending, unplanned_record
+from ..plugin_utils._queue.store import QueueStore, current_owner
+from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.run_options import NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
-from ..plugin_utils.control import ControlAction, start_of
+from ..plugin_utils.control import ControlAction, start_arguments
 
 
 class ActionModule(ControlAction):
@@ -50,9 +50,11 @@ class ActionModule(ControlAction):
         """Decide which waiting sessions start now, and note in the queue why the others wait on."""
         args, now = self._task.args, time.time()
         queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
-        readings, starts, specs = self.readings(args["agents"], variables), [], {}
+        readings, starts, specs = self.cluster_state(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
-        gone = [session_id for _entry, ids in terminating(before.values(), readings.sessions) for session_id in ids]
+        gone = [
+            session_id for _entry, ids in find_terminating(before.values(), readings.sessions) for session_id in ids
+        ]
         free = self.with_reservations(readings.without_sessions(gone), before.values())
         decisions = schedule(before.values(), free, NetworkPools(**args["pools"]), rules, now)
         # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.
@@ -63,33 +65,39 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
-                    starts.append(start_of(decision, spec_from_dict(specs[entry.name]), gone, never_completed=True))
-                    changed = starting(entry, me(), now, decision.plan)
+                    starts.append(
+                        start_arguments(decision, spec_from_dict(specs[entry.name]), gone, never_completed=True)
+                    )
+                    changed = mark_creating(entry, current_owner(), now, decision.plan)
                 else:
-                    changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
+                    changed = mark_pending(
+                        entry, {**entry.record, "pending": describe_pending(decision)}, entry.updated_at
+                    )
                 if not self._task.check_mode:
                     queue.save(changed)
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
-        self.forget(agents, variables)
+        self.invalidate_facts(agents, variables)
         # The user's environment may hold secrets.
         return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
 
     def _of_request(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Plan the session that was asked for, and note in the queue that this run starts it, or that it waits."""
         args = self._task.args
-        spec, readings = spec_from_dict(args["spec"]), self.readings(args["agents"], variables)
+        spec, readings = spec_from_dict(args["spec"]), self.cluster_state(args["agents"], variables)
         queue = self.queue(variables)
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
                 entry = _entry_of(spec, entries, readings.sessions, args.get("user") or getpass.getuser(), time.time())
-                gone = [one for _entry, ids in terminating(entries, readings.sessions) for one in ids]
+                gone = [one for _entry, ids in find_terminating(entries, readings.sessions) for one in ids]
                 planned = self.with_reservations(readings.without_sessions(gone), entries, entry.id)
                 decision = self._decided(spec, planned, entries, entry)
                 self._note(queue, spec, entries, entry, decision)
         except (ValidationError, PlanningError) as error:
             sentence = as_sentence(str(error))
-            self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
+            self.write_report(
+                args.get("record_path", ""), to_json(unplanned_record(spec, spec.name, "ERROR", error=sentence))
+            )
             # What agents warn of may be why; a failure shows no warnings of its own.
             for said in self.warnings(readings):
                 self._display.warning(said)
@@ -111,10 +119,10 @@ class ActionModule(ControlAction):
             }
             waits["starts"] = []
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
-            return {**result, **waits, "record": record, "pending": pending(decision), "no_room": details}
-        self.forget(decision.plan.agents, variables)
-        new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
-        start = start_of(decision, spec, gone, never_completed=decision.plan.id in _noted(entries))
+            return {**result, **waits, "record": record, "pending": describe_pending(decision), "no_room": details}
+        self.invalidate_facts(decision.plan.agents, variables)
+        new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
+        start = start_arguments(decision, spec, gone, never_completed=decision.plan.id in _noted(entries))
         return {
             **result,
             **start,
@@ -141,14 +149,14 @@ class ActionModule(ControlAction):
             if attempt == 1:
                 raise
             return Unschedulable(as_phrase(error), {})
-        if isinstance(decision, Unschedulable) or decision.known:
+        if isinstance(decision, Unschedulable) or decision.existing:
             return decision
         rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
         return waits_behind(entries, entry, readings, rules) or decision
 
     def _note(
         self,
-        queue: QueueFolder,
+        queue: QueueStore,
         spec: SessionSpec,
         entries: Sequence[QueueEntry],
         entry: QueueEntry,
@@ -162,7 +170,9 @@ class ActionModule(ControlAction):
             return
         if isinstance(decision, Unschedulable):
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
-            queue.save(waiting(dataclasses.replace(entry, spec=dataclasses.asdict(spec)), record, entry.updated_at))
+            queue.save(
+                mark_pending(dataclasses.replace(entry, spec=dataclasses.asdict(spec)), record, entry.updated_at)
+            )
             return
         if entry.id != decision.plan.id:
             # What waits and what an agent that has returned holds are the same session.
@@ -170,8 +180,8 @@ class ActionModule(ControlAction):
         if decision.public_keys and decision.plan.id not in _noted(entries):
             return
         owned = dataclasses.replace(entry, id=decision.plan.id)
-        queue.save(starting(owned, me(), entry.updated_at, decision.plan))
-        if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
+        queue.save(mark_creating(owned, current_owner(), entry.updated_at, decision.plan))
+        if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_skips(entries, entry):
                 queue.save(passed)
 
@@ -199,7 +209,7 @@ def _entry_of(
             if entry.spec is not None:
                 before = fingerprint(spec_from_dict(entry.spec), entry.id)
                 check_same_request(spec, before, entry.id, "PENDING")
-            if entry.owner is not None and entry.owner != me() and entry.id not in held:
+            if entry.owner is not None and entry.owner != current_owner() and entry.id not in held:
                 other = f"another run, process {entry.owner.pid}"
                 raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
             return dataclasses.replace(entry, updated_at=now)

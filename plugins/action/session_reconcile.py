@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..plugin_utils._lifecycle.due import reconcile
-from ..plugin_utils._lifecycle.routes import reachable, routes_of, told_by
+from ..plugin_utils._lifecycle.reconcile import reconcile
+from ..plugin_utils._lifecycle.routes import build_gateway_update, reachable, told_by
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import TERMINATING, expired_history
 from ..plugin_utils.control import AGENT_RESULT, ControlAction
@@ -21,7 +21,7 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()
-        readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
+        readings, queue = self.cluster_state(args["agents"], task_vars or {}), self.queue(task_vars or {})
         away = [name for name in args["agents"] if name not in readings.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
@@ -36,7 +36,7 @@ class ActionModule(ControlAction):
             hostvars = (task_vars or {})["hostvars"]
             asked = [facts for name, facts in readings.facts.items() if hostvars[name].get(AGENT_RESULT)]
             self.cache(task_vars or {}).save(asked, float(args.get("started_at") or 0))
-        self.forget(found.agents, task_vars or {})
+        self.invalidate_facts(found.agents, task_vars or {})
         told = {entry.id for entry in entries if entry.state == TERMINATING}
         for entry in (one for one in found.entries_to_save if one.id not in told):
             self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
@@ -53,6 +53,6 @@ class ActionModule(ControlAction):
         """Return what gateways have to know: which sessions have ended in this run, or all there is to know."""
         args, entries = self._task.args, self.entries(self.queue(variables))
         if args.get("all_routes"):
-            return routes_of(reachable(readings), entries, 0.0)
+            return build_gateway_update(reachable(readings), entries, 0.0)
         told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
-        return routes_of([], entries, float(args.get("started_at") or 0), told)
+        return build_gateway_update([], entries, float(args.get("started_at") or 0), told)

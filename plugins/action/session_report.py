@@ -12,19 +12,19 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..plugin_utils._lifecycle.due import reconcile, terminating
+from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
 from ..plugin_utils._queue.entry import CREATING, PENDING, STATES, TERMINATING
 from ..plugin_utils._report import logs, verification_table
-from ..plugin_utils._report.record import as_json, session_record, session_table
+from ..plugin_utils._report.record import session_record, session_table, to_json
 from ..plugin_utils._report.verification import (
     AgentReports,
     SessionNotFoundError,
-    absent_report,
     build_verification_report,
+    not_found_report,
     select_session,
 )
-from ..plugin_utils.agent_results import parts_said
+from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and act.
@@ -41,8 +41,8 @@ class ActionModule(ControlAction):
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the sessions that agents hold and those of the queue; say what is due, and do nothing about it."""
         args, now = self._task.args, time.time()
-        readings, entries = self.readings(args["agents"], variables), self.entries(self.queue(variables))
-        doomed_now = terminating(entries, readings.sessions)
+        readings, entries = self.cluster_state(args["agents"], variables), self.entries(self.queue(variables))
+        doomed_now = find_terminating(entries, readings.sessions)
         going = {session_id for _entry, ids in doomed_now for session_id in ids}
         away = [name for name in args["agents"] if name not in readings.facts]
         actions = reconcile(entries, readings.sessions, away, False, now)
@@ -57,7 +57,7 @@ class ActionModule(ControlAction):
             (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in held
         ]
         records = [record for record, _since in sessions]
-        self.write(args.get("path") or "", as_json(records))
+        self.write_report(args.get("path") or "", to_json(records))
         for line in session_table(sessions, now):
             self._display.display(line)
         warnings = self.warnings(readings) + [
@@ -80,7 +80,7 @@ class ActionModule(ControlAction):
                 select_session(name, session_id, answers, self.entries(self.queue(variables))), answers
             )
         except SessionNotFoundError as error:
-            report = absent_report(name, session_id, f"{error}.")
+            report = not_found_report(name, session_id, f"{error}.")
         lines = verification_table.render_verification(report) if report["session"]["status"] else []
         return {"report": self._reported(report, lines)}
 
@@ -88,7 +88,7 @@ class ActionModule(ControlAction):
         """Show what the containers of a session printed, and fail where an agent of theirs cannot be asked."""
         name, session_id = self._named()
         said = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
-        answers = AgentReports(*parts_said(said, LOGGED))
+        answers = AgentReports(*collect_parts(said, LOGGED))
         try:
             parts = logs.select_logs(name, session_id, answers, self.entries(self.queue(variables)))
             report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
@@ -101,7 +101,7 @@ class ActionModule(ControlAction):
 
     def _reported(self, report: dict[str, Any], lines: Iterable[str]) -> dict[str, Any]:
         """Write and show a report; raise what it says is wrong."""
-        self.write(str(self._task.args.get("path") or ""), as_json(report))
+        self.write_report(str(self._task.args.get("path") or ""), to_json(report))
         for line in lines:
             self._display.display(line)
         if report["error"]:
@@ -116,7 +116,7 @@ def _record(parts: Parts) -> dict[str, Any]:
 
 def _answers(said: Mapping[str, Mapping[str, Any]]) -> AgentReports:
     """Return what agents said, from their variables."""
-    parts, unfit = parts_said(said, VERIFIED)
+    parts, unfit = collect_parts(said, VERIFIED)
     left = [target for result in _results(said, LEFT) for target in result.get("marked", [])]
     # Where the removal said nothing, all of them stay.
     stays = [target for result in _results(said, REMOVED) for target in result.get("leftover", left)]

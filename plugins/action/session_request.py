@@ -14,12 +14,12 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.validation import ValidationError, ValidationErrors
-from ..plugin_utils._report.record import as_json, unplanned_record
+from ..plugin_utils._report.record import to_json, unplanned_record
 from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
 from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
 from ..plugin_utils.control import ControlAction
 from ..plugin_utils.inventory_addresses import addresses_of
-from ..plugin_utils.public_keys import refuse_malformed
+from ..plugin_utils.public_keys import check_public_keys
 from ..plugin_utils.session_options import parse_options
 
 UNDERLAY = "gateway_source_address"
@@ -36,11 +36,11 @@ class ActionModule(ControlAction):
             spec, run, pools = _checked(variables, purpose)
             gateways = self._gateways(purpose, (task_vars or {})["hostvars"])
             if spec is not None:
-                refuse_malformed(spec.authorized_keys)
+                check_public_keys(spec.authorized_keys)
                 check_designated_agents(spec, agents)
         except ValidationError as error:
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
-            self.write(str(variables.get("session_record_path") or ""), as_json(record))
+            self.write_report(str(variables.get("session_record_path") or ""), to_json(record))
             raise AnsibleActionFail(str(error)) from None
         # From here on, the queue is the one that was asked for.
         self._task.args["queue_path"] = run.queue_path

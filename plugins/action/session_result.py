@@ -14,13 +14,13 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.session import MAIN1
-from ..plugin_utils._lifecycle.outcome import StartResult, requeue_or_end, start_result, summary
-from ..plugin_utils._lifecycle.routes import routes_of, told_by
-from ..plugin_utils._lifecycle.start_steps import Start, start_from
+from ..plugin_utils._lifecycle.routes import build_gateway_update, told_by
+from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
+from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING
-from ..plugin_utils._queue.folder import me
+from ..plugin_utils._queue.store import current_owner
 from ..plugin_utils._report.access import render_access, session_links
-from ..plugin_utils._report.record import as_json, session_record
+from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils.control import ControlAction
 
 ROUTES_RESULT = "__session_gateway"
@@ -36,7 +36,7 @@ class ActionModule(ControlAction):
     def _settle(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Bring queue and record up to date after a start, and return what follows from it."""
         args = self._task.args
-        starts = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
+        starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
         refused = [refusal for start in starts for refusal in start.refusals]
         if refused and args.get("retry"):
             # Other runs were faster: it is planned anew, and its entry in the queue stays this run's.
@@ -44,9 +44,9 @@ class ActionModule(ControlAction):
         sessions = [self._came_of(start, variables) for start in starts]
         if args.get("pending"):
             sessions.append({"record": args["pending"], "error": None})
-        self.write(args.get("path") or "", as_json(sessions[0]["record"] if sessions else None))
+        self.write_report(args.get("path") or "", to_json(sessions[0]["record"] if sessions else None))
         for session in sessions if args.get("say", True) else ():
-            for line in summary(session["record"], check_mode=self._task.check_mode):
+            for line in summarize_record(session["record"], check_mode=self._task.check_mode):
                 self._display.display(line)
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
         plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
@@ -60,7 +60,7 @@ class ActionModule(ControlAction):
             "sessions": sessions,
             "wait": wait,
             "waiting": wait or (freed and any(entry.state != TERMINATED for entry in entries)),
-            "routes": routes_of(plans, entries, float(args["started_at"]), told),
+            "routes": build_gateway_update(plans, entries, float(args["started_at"]), told),
         }
 
     def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,10 +75,10 @@ class ActionModule(ControlAction):
         later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) else []
         if later:
             record = later[-1]
-            self.write(args.get("path") or "", as_json(record))
+            self.write_report(args.get("path") or "", to_json(record))
         links = session_links(record["id"], self._links(variables)) if record["status"] == "RUNNING" else []
-        self.write(args.get("access_path") or "", as_json(links))
-        lines = summary(record, check_mode=self._task.check_mode)
+        self.write_report(args.get("access_path") or "", to_json(links))
+        lines = summarize_record(record, check_mode=self._task.check_mode)
         for line in [*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))]:
             self._display.display(line)
         # That a first start failed does not matter where a later one succeeded.
@@ -99,7 +99,7 @@ class ActionModule(ControlAction):
         """Return the public half of main1's host key, empty where this run does not know it."""
         for decided in self._task.args.get("starts") or ():
             if decided["id"] == session_id:
-                keys = start_from(decided, variables["hostvars"]).public_keys
+                keys = read_start(decided, variables["hostvars"]).public_keys
                 return str(keys.get(MAIN1, {}).get("host") or "")
         return ""
 
@@ -107,7 +107,7 @@ class ActionModule(ControlAction):
         """Return the record of a session that was started, and what went wrong; the queue is up to date then."""
         plan = SessionPlan.from_dict(start.decided["plan"])
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
-        outcome = start_result(plan, replies, committed_before=start.committed)
+        outcome = combine_replies(plan, replies, committed_before=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
         return {"record": self._settled(variables, plan.id, record, outcome), "error": outcome.error}
 
@@ -123,7 +123,7 @@ class ActionModule(ControlAction):
         queue = self.queue(variables)
         with queue.lock():
             entry = queue.entry(session_id)
-            if entry is None or entry.state != CREATING or entry.owner != me():
+            if entry is None or entry.state != CREATING or entry.owner != current_owner():
                 return record
             if outcome.status == "RUNNING":
                 queue.remove(entry.id)

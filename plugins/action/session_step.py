@@ -23,8 +23,8 @@ from ..plugin_utils._lifecycle.start_steps import (
     REMOVE,
     UNREACHABLE,
     Start,
-    failures,
-    start_from,
+    failed_replies,
+    read_start,
 )
 from ..plugin_utils._request.spec import SessionSpec, spec_from_dict
 from ..plugin_utils.forks import forks
@@ -47,16 +47,16 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         variables, step = task_vars or {}, str(self._task.args["step"])
         agent, hostvars = variables["inventory_hostname"], variables["hostvars"]
-        listed = [start_from(decided, hostvars) for decided in self._task.args["starts"]]
+        listed = [read_start(decided, hostvars) for decided in self._task.args["starts"]]
         starts = [start for start in listed if agent in start.agents and self._steps(start, step, agent)]
         if not starts:
             return {**result, "skipped": True}
         try:
             return {**result, **self._take(starts, step, agent, variables)}
         except AnsibleConnectionFailure as error:
-            return {**result, "unreachable": True, "msg": str(error), "sessions": failures(starts, UNREACHABLE)}
+            return {**result, "unreachable": True, "msg": str(error), "sessions": failed_replies(starts, UNREACHABLE)}
         except AnsibleActionFail as error:
-            raise AnsibleActionFail(str(error), result={"sessions": failures(starts, str(error))}) from None
+            raise AnsibleActionFail(str(error), result={"sessions": failed_replies(starts, str(error))}) from None
 
     def _steps(self, start: Start, step: str, agent: str) -> list[str]:
         """Return the steps of a session that the agent takes now."""

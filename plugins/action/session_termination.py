@@ -14,12 +14,12 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.errors import as_sentence
 from ..module_utils._model.validation import ValidationError
-from ..plugin_utils._lifecycle.outcome import summary
-from ..plugin_utils._lifecycle.routes import routes_of
+from ..plugin_utils._lifecycle.routes import build_gateway_update
+from ..plugin_utils._lifecycle.start_result import summarize_record
 from ..plugin_utils._lifecycle.termination import end_session
 from ..plugin_utils._planner.session_network import PlanningError
-from ..plugin_utils._queue.entry import TERMINATED, TERMINATING, ended
-from ..plugin_utils._report.record import as_json
+from ..plugin_utils._queue.entry import TERMINATED, TERMINATING, mark_terminated
+from ..plugin_utils._report.record import to_json
 from ..plugin_utils.control import ControlAction
 
 
@@ -32,8 +32,8 @@ class ActionModule(ControlAction):
     def _begin(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Find the session, and note in the queue that it has to go before anything is touched."""
         args = self._task.args
-        readings, queue = self.readings(args["agents"], variables), self.queue(variables)
-        hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.told(name)}
+        readings, queue = self.cluster_state(args["agents"], variables), self.queue(variables)
+        hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.was_read(name)}
         readings = dataclasses.replace(readings, unavailable={**hidden, **readings.unavailable})
         named = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
@@ -43,7 +43,7 @@ class ActionModule(ControlAction):
                 raise AnsibleActionFail(as_sentence(str(error))) from None
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
-        self.forget(end.agents, variables)
+        self.invalidate_facts(end.agents, variables)
         return {
             "changed": end.note is not None and not end.agents,
             "warnings": self.warnings(readings),
@@ -64,9 +64,9 @@ class ActionModule(ControlAction):
             entry = queue.entry(record["id"]) if record["id"] else None
             if entry and entry.state == TERMINATING and not self._task.check_mode:
                 left = dataclasses.replace(entry, agents=tuple(away))
-                queue.save(left if away else ended(entry, record, time.time()))
-        self.write(args.get("path") or "", as_json(record))
-        for line in summary(record, check_mode=self._task.check_mode):
+                queue.save(left if away else mark_terminated(entry, record, time.time()))
+        self.write_report(args.get("path") or "", to_json(record))
+        for line in summarize_record(record, check_mode=self._task.check_mode):
             self._display.display(line)
         if away:
             self._display.display(f"  {', '.join(away)} will be cleared by the next run that can use it.")
@@ -75,5 +75,5 @@ class ActionModule(ControlAction):
             "changed": False,
             "record": record,
             "waiting": any(entry.state != TERMINATED for entry in entries),
-            "routes": routes_of([], entries, float(args["started_at"])),
+            "routes": build_gateway_update([], entries, float(args["started_at"])),
         }

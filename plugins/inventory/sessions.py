@@ -95,7 +95,13 @@ from ansible.vars.hostvars import HostVars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..plugin_utils import session_hosts
-from ..plugin_utils.agent_connection import AgentConnection, become_method_of, seconds_of, settings, transport_of
+from ..plugin_utils.agent_connection import (
+    AgentConnection,
+    become_method_of,
+    connection_plugin,
+    connection_variables,
+    timeout_of,
+)
 from ..plugin_utils.session_hosts import SessionHost
 
 try:
@@ -147,7 +153,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         asked = self._agents()
         with ThreadPoolExecutor(PARALLEL) as pool:
             hosts = [host for found in pool.map(self._ask, asked) for host in found]
-        known, warnings = session_hosts.named(hosts, inventory.hosts)
+        known, warnings = session_hosts.assign_host_names(hosts, inventory.hosts)
         self._warn(warnings)
         inventory.add_group(session_hosts.ALL)
         agents, everywhere = {agent.name: agent for agent in asked}, {**CONTAINER, **self._shield()}
@@ -219,28 +225,28 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self.templar.available_variables = own
         try:
             chosen = {name: self.templar.template(own[name]) for name in own.keys() & _CHOICES}
-            names = sorted(own.keys() & settings(transport_of(chosen), become_method_of(chosen)))
+            names = sorted(own.keys() & connection_variables(connection_plugin(chosen), become_method_of(chosen)))
             how = {name: self.templar.template(own[name]) for name in names}
             state_path, docker_host = (str(self.templar.template(own.get(name, place))) for name, place in _PLACES)
-            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, seconds_of(how))
+            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, timeout_of(how))
         except (AnsibleError, TypeError, ValueError) as error:
-            self._warn([session_hosts.left_out(host.name, str(error))])
+            self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None
 
     def _ask(self, agent: Agent) -> list[SessionHost]:
         """Return the containers of an agent; none where it cannot be asked. It is run in a thread."""
         try:
             code, output, errors = agent.connection.run(
-                session_hosts.question(agent.state_path, agent.docker_host, agent.seconds)
+                session_hosts.list_command(agent.state_path, agent.docker_host, agent.seconds)
             )
         except (AnsibleError, OSError) as error:
-            self._warn([session_hosts.left_out(agent.name, str(error))])
+            self._warn([session_hosts.unavailable_warning(agent.name, str(error))])
             return []
         if code:
-            reason = session_hosts.refusal(code, errors.decode(errors="replace"), agent.seconds)
-            self._warn([session_hosts.left_out(agent.name, reason)])
+            reason = session_hosts.error_reason(code, errors.decode(errors="replace"), agent.seconds)
+            self._warn([session_hosts.unavailable_warning(agent.name, reason)])
             return []
-        hosts, warnings = session_hosts.answer(agent.name, output.decode(errors="replace"))
+        hosts, warnings = session_hosts.parse_listing(agent.name, output.decode(errors="replace"))
         self._warn(warnings)
         return hosts
 
@@ -253,7 +259,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         for group in (session_hosts.ALL, *host.groups):
             self.inventory.add_group(group)
             self.inventory.add_child(group, name)
-        references = session_hosts.references(agent.name, agent.names)
+        references = session_hosts.variable_references(agent.name, agent.names)
         reached = {key: trust_as_template(value) for key, value in references.items()}
         told = wrap_var({**host.variables, "backendai_docker_host": agent.docker_host})
         self._set(name, {**told, **everywhere, "backendai_agent_connection": reached})

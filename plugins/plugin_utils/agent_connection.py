@@ -20,7 +20,7 @@ from ansible.plugins.loader import become_loader, connection_loader, get_shell_p
 _BECAME = re.compile(rb"\A(\r?\n)?BECOME-SUCCESS-[a-z]+\r?\n")
 
 
-def transport_of(variables: Mapping[str, Any]) -> str:
+def connection_plugin(variables: Mapping[str, Any]) -> str:
     """Return the name of an agent's connection plugin."""
     return str(variables.get("ansible_connection") or constants.DEFAULT_TRANSPORT)
 
@@ -30,14 +30,14 @@ def become_method_of(variables: Mapping[str, Any]) -> str:
     return str(variables.get("ansible_become_method") or constants.DEFAULT_BECOME_METHOD)
 
 
-def settings(transport: str, become_method: str) -> set[str]:
+def connection_variables(transport: str, become_method: str) -> set[str]:
     """Return the names of all variables that say how an agent is reached through these plugins."""
     plugins = {"connection": _plugin_class("connection", transport), "become": _plugin_class("become", become_method)}
     names = {"ansible_connection", "ansible_become", "ansible_become_method", "ansible_timeout"}
     return names.union(*(constants.config.get_plugin_vars(kind, plugin._load_name) for kind, plugin in plugins.items()))
 
 
-def seconds_of(variables: Mapping[str, Any]) -> int:
+def timeout_of(variables: Mapping[str, Any]) -> int:
     """Return how long an agent may take to answer."""
     return int(variables.get("ansible_ssh_timeout") or variables.get("ansible_timeout") or constants.DEFAULT_TIMEOUT)
 
@@ -50,7 +50,7 @@ class AgentConnection:
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-        transport = transport_of(variables)
+        transport = connection_plugin(variables)
         _plugin_class("connection", transport)
         # A terminal would mix output and errors, and change the ends of lines. Without pipelining, a local connection
         # that sends a password has no standard input left for data.
@@ -58,7 +58,7 @@ class AgentConnection:
             "ansible_pipelining": True,
             "ansible_ssh_pipelining": True,
             "ansible_ssh_use_tty": False,
-            "ansible_ssh_timeout": seconds_of(variables),
+            "ansible_ssh_timeout": timeout_of(variables),
         }
         self._shell = get_shell_plugin(shell_type="sh", executable="/bin/sh")
         self._plugin = connection_loader.get(transport, PlayContext(), shell=self._shell)

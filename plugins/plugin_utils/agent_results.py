@@ -14,7 +14,7 @@ from ..module_utils._model.errors import as_phrase
 HIDDEN = "hidden by --limit"
 
 
-def parts_said(
+def collect_parts(
     hostvars: Mapping[str, Mapping[str, Any]], variable: str
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
     """Return what each agent holds of the session, and why the others could not be asked.
@@ -27,10 +27,10 @@ def parts_said(
         if "parts" in result and not result["error"]:
             parts[agent] = result["parts"]
         else:
-            errors[agent] = why_silent(result)
+            errors[agent] = describe_missing_result(result)
     return parts, errors
 
 
-def why_silent(result: Mapping[str, Any]) -> str:
+def describe_missing_result(result: Mapping[str, Any]) -> str:
     """Return why a host gave nothing of use, as a phrase; its ``result`` is empty where it was not asked at all."""
     return as_phrase(result.get("error") or result.get("msg", "it gave no answer")) if result else HIDDEN

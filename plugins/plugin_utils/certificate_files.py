@@ -28,30 +28,30 @@ def read_pair(certificate: str, key: str) -> tuple[str, str]:
     try:
         parsed = crypto.x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise _describe_unusable(CERTIFICATE, certificate, "holds no certificate in PEM form") from None
+        raise _file_error(CERTIFICATE, certificate, "holds no certificate in PEM form") from None
     try:
         private = crypto.serialization.load_pem_private_key(key_pem, None)
     except TypeError:
         reason = "is encrypted with a passphrase, which HAProxy could not ask for"
-        raise _describe_unusable(KEY, key, reason) from None
+        raise _file_error(KEY, key, reason) from None
     except ValueError:
-        raise _describe_unusable(KEY, key, "holds no private key in PEM form") from None
-    begins_at, expires_at = (read_timestamp(parsed, field) for field in ("not_valid_before", "not_valid_after"))
+        raise _file_error(KEY, key, "holds no private key in PEM form") from None
+    begins_at, expires_at = (moment(parsed, field) for field in ("not_valid_before", "not_valid_after"))
     if expires_at <= time.time():
-        raise _describe_unusable(CERTIFICATE, certificate, f"has expired on {format_date(expires_at)}")
+        raise _file_error(CERTIFICATE, certificate, f"has expired on {day(expires_at)}")
     if begins_at > time.time():
-        raise _describe_unusable(CERTIFICATE, certificate, f"is not valid before {format_date(begins_at)}")
-    if _public(private) != _public(parsed):
-        raise _describe_unusable(KEY, key, "does not fit the certificate")
+        raise _file_error(CERTIFICATE, certificate, f"is not valid before {day(begins_at)}")
+    if _public_bytes(private) != _public_bytes(parsed):
+        raise _file_error(KEY, key, "does not fit the certificate")
     return pem.decode(), key_pem.decode()
 
 
-def _public(holder: Any) -> bytes:
+def _public_bytes(holder: Any) -> bytes:
     forms = crypto.serialization
     return bytes(holder.public_key().public_bytes(forms.Encoding.DER, forms.PublicFormat.SubjectPublicKeyInfo))
 
 
-def _describe_unusable(option: str, path: str, reason: str) -> ValidationError:
+def _file_error(option: str, path: str, reason: str) -> ValidationError:
     return ValidationError(f"{option}: {path!r} {reason}.")
 
 
@@ -60,4 +60,4 @@ def _read(option: str, path: str) -> bytes:
         with open(os.path.expanduser(path), "rb") as stream:
             return stream.read()
     except OSError as error:
-        raise _describe_unusable(option, path, f"cannot be read: {error.strerror}") from None
+        raise _file_error(option, path, f"cannot be read: {error.strerror}") from None

@@ -21,8 +21,8 @@ from ..module_utils._model.files import write_atomically
 from ..module_utils._model.plain_data import DataError
 from ._planner.cluster_state import ClusterState
 from ._planner.decision import Decision
-from ._queue.entry import QueueEntry, abandoned, reserved, waiting
-from ._queue.folder import QueueFolder, alive, default_path
+from ._queue.entry import QueueEntry, abandoned, mark_pending, reserved_plans
+from ._queue.store import QueueStore, default_path, owner_is_alive
 from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
 
@@ -36,7 +36,7 @@ OWNER_TIMEOUT = 7200.0
 """Seconds after which a run on another machine that shares the queue counts as gone."""
 
 
-def start_of(
+def start_arguments(
     decision: Decision, spec: SessionSpec, stale_sessions: Iterable[str], *, never_completed: bool
 ) -> dict[str, Any]:
     """Return all that the agents need to carry out a decision; it holds no secret.
@@ -49,7 +49,7 @@ def start_of(
     return {
         "plan": plan.to_dict(),
         "id": plan.id,
-        "known": decision.known,
+        "known": decision.existing,
         "never_completed": never_completed,
         "request": fingerprint(spec, plan.id),
         "agents": plan.agents,
@@ -63,10 +63,10 @@ def start_of(
     }
 
 
-def _orphaned(entry: QueueEntry) -> QueueEntry:
+def _without_dead_owner(entry: QueueEntry) -> QueueEntry:
     """Return an entry whose run is gone: what was asked for waits again, if it was kept."""
     ownerless = dataclasses.replace(entry, owner=None)
-    return ownerless if entry.spec is None else waiting(ownerless, entry.record, entry.updated_at)
+    return ownerless if entry.spec is None else mark_pending(ownerless, entry.record, entry.updated_at)
 
 
 _NOT_RESTORED = "{name}: nothing restores its sessions after a reboot; run backendai.cluster.provision_agents."
@@ -83,31 +83,32 @@ class ControlAction(ActionBase):
         names = [name for name in task_vars if name.startswith("session_")]
         return {name: self._templar.template(task_vars[name]) for name in names}
 
-    def queue(self, task_vars: Mapping[str, Any]) -> QueueFolder:
+    def queue(self, task_vars: Mapping[str, Any]) -> QueueStore:
         """Return the queue that this task names, by default the folder beside the inventory."""
         path = str(self._task.args.get("queue_path") or "")
-        return QueueFolder(path or default_path(task_vars.get("ansible_inventory_sources") or []))
+        return QueueStore(path or default_path(task_vars.get("ansible_inventory_sources") or []))
 
     def cache(self, task_vars: Mapping[str, Any]) -> FactsCache:
         """Return the facts that are kept beside the queue."""
         return FactsCache(self.queue(task_vars).path / "facts")
 
-    def forget(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> None:
+    def invalidate_facts(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> None:
         """Drop the facts that are kept of agents: something changes there. Check mode changes nothing."""
         if not self._task.check_mode:
             self.cache(task_vars).drop(agents)
 
-    def transaction(self, queue: QueueFolder) -> AbstractContextManager[None]:
+    def transaction(self, queue: QueueStore) -> AbstractContextManager[None]:
         """Hold the queue's lock while entries are read and written; check mode only reads, and needs none."""
         return nullcontext() if self._task.check_mode else queue.lock()
 
-    def entries(self, queue: QueueFolder) -> list[QueueEntry]:
+    def entries(self, queue: QueueStore) -> list[QueueEntry]:
         """Return all entries; those that a run was starting that is gone wait again, or have no owner any more."""
         return [
-            _orphaned(entry) if abandoned(entry, alive(entry, OWNER_TIMEOUT)) else entry for entry in queue.entries()
+            _without_dead_owner(entry) if abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)) else entry
+            for entry in queue.entries()
         ]
 
-    def readings(self, agents: list[str], task_vars: Mapping[str, Any]) -> ClusterState:
+    def cluster_state(self, agents: list[str], task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither.
 
         An agent whose facts are damaged is left out, and every other one can be used.
@@ -134,7 +135,7 @@ class ControlAction(ActionBase):
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
         """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
-        for plan in reserved(entries, cluster.sessions, own_id):
+        for plan in reserved_plans(entries, cluster.sessions, own_id):
             cluster = cluster.with_plan(plan)
         return cluster
 
@@ -144,7 +145,7 @@ class ControlAction(ActionBase):
         messages += [_NOT_RESTORED.format(name=name) for name, facts in cluster.facts.items() if not facts.program]
         return messages + [f"{name}: {text}" for name, facts in cluster.facts.items() for text in facts.warnings]
 
-    def write(self, path: str, content: str) -> None:
+    def write_report(self, path: str, content: str) -> None:
         """Write a report on the control node, atomically; nothing in check mode, and for an empty path.
 
         A report says how things are, so writing it is no change. Raises :class:`AnsibleActionFail` where it cannot be

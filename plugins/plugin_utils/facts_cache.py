@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
-from ._queue.folder import share
+from ._queue.store import share_with_group
 
 
 class FactsCache:
@@ -65,7 +65,7 @@ class FactsCache:
             return 0.0
 
     def _share(self, target: int | Path, mode: int = 0o660) -> None:
-        share(target, self._folder.parent, mode)
+        share_with_group(target, self._folder.parent, mode)
 
     def _file(self, agent: str) -> Path:
         return self._folder / f"{quote(agent, safe='')}.json"

@@ -26,7 +26,7 @@ DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
 DISCOVERED = "discovered_interpreter_python"
 
 # What Ansible acts upon, wherever it finds it in a result: a host may not add hosts, for others would run on them.
-ANSIBLES_OWN = ("add_host", "add_group", "ansible_", "_ansible_")
+RESERVED_KEYS = ("add_host", "add_group", "ansible_", "_ansible_")
 
 # The launcher comes first on standard input, behind the number of its bytes. Nothing is imported from the folder that
 # somebody happens to log in to.
@@ -50,13 +50,13 @@ class HostAction(ActionBase):
             "diff": self._task.diff,
             "seconds": seconds,
         }
-        reply = self._converse(json.dumps(request).encode(), task_vars)
-        result = {name: value for name, value in reply["result"].items() if not name.startswith(ANSIBLES_OWN)}
-        return {**result, **self._found_interpreter()}
+        reply = self._send_request(json.dumps(request).encode(), task_vars)
+        result = {name: value for name, value in reply["result"].items() if not name.startswith(RESERVED_KEYS)}
+        return {**result, **self._interpreter_fact()}
 
     def install(self, task_vars: dict[str, Any]) -> bool:
         """Have units of systemd run this program, and return whether that changes anything."""
-        return bool(self._converse(b"", task_vars)["installed"])
+        return bool(self._send_request(b"", task_vars)["installed"])
 
     def options(self, spec: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         """Return values coerced by an argument specification, with its defaults.
@@ -76,7 +76,7 @@ class HostAction(ActionBase):
         values = {name: task_vars[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in task_vars}
         return self.options(spec, {name: self._templar.template(value) for name, value in values.items()}, prefix)
 
-    def _converse(self, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
+    def _send_request(self, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
         """Send a request, with the program where that is missing, and return the reply.
 
         An empty request is that units run the program.
@@ -96,21 +96,21 @@ class HostAction(ActionBase):
     def _exchange(self, interpreter: str, payload: bytes) -> dict[str, Any]:
         """Run the launcher with what it reads, and return its reply."""
         command = f"{self._compute_environment_string()} {interpreter} -c {shlex.quote(COMMAND)}".strip()
-        with self._quietly():
-            if self._takes_input():
+        with self._suppress_output():
+            if self._accepts_stdin():
                 completed = self._low_level_execute_command(command, in_data=payload)
             else:
-                completed = self._by_file(command, payload)
+                completed = self._run_with_file(command, payload)
         replies = [line for line in completed["stdout"].splitlines() if line.startswith(MARK)]
         try:
             reply = json.loads(replies[-1][len(MARK) :])
         except (IndexError, ValueError):
-            raise AnsibleActionFail(_why_silent(interpreter, completed)) from None
+            raise AnsibleActionFail(_describe_missing_reply(interpreter, completed)) from None
         if not isinstance(reply, dict):
             raise AnsibleActionFail("the program on this host gave a reply that is no mapping.")
         return reply
 
-    def _by_file(self, command: str, payload: bytes) -> dict[str, Any]:
+    def _run_with_file(self, command: str, payload: bytes) -> dict[str, Any]:
         """Run a command with its input in a file of its own, where the connection or ``become`` takes none."""
         folder = self._make_tmp_path()
         path = self._connection._shell.join_path(folder, "request")
@@ -138,7 +138,7 @@ class HostAction(ActionBase):
         launcher = host_program.launcher()
         return b"%d\n%s%s\n%s%s" % (len(launcher), launcher, json.dumps(header).encode(), archive, request)
 
-    def _takes_input(self) -> bool:
+    def _accepts_stdin(self) -> bool:
         """Return whether a command can be given input. Where pipelining is switched off, that is meant."""
         become = self._connection.become
         able = self._connection.has_pipelining and (not become or become.pipelining)
@@ -152,7 +152,7 @@ class HostAction(ActionBase):
         return bool(_value) or origin == "default"
 
     @contextlib.contextmanager
-    def _quietly(self) -> Iterator[None]:
+    def _suppress_output(self) -> Iterator[None]:
         """Keep the connection from printing what comes back, at -vvv; why a host cannot be reached is still said."""
         context, before = self._connection._play_context, self._connection._play_context.no_log
         context.no_log = True
@@ -179,13 +179,13 @@ class HostAction(ActionBase):
             self._discovered_interpreter = interpreter
         return str(interpreter)
 
-    def _found_interpreter(self) -> dict[str, Any]:
+    def _interpreter_fact(self) -> dict[str, Any]:
         """Return the fact that spares the next task to look for the interpreter, where this one has."""
         interpreter = getattr(self, "_discovered_interpreter", None)
         return {"ansible_facts": {DISCOVERED: interpreter}} if interpreter else {}
 
 
-def _why_silent(interpreter: str, completed: Mapping[str, Any]) -> str:
+def _describe_missing_reply(interpreter: str, completed: Mapping[str, Any]) -> str:
     """Return a sentence for why a host gave no reply, from what its shell said."""
     lines = [line for line in f"{completed['stdout']}\n{completed['stderr']}".splitlines() if line.strip()]
     last = f": {lines[-1].strip()}" if lines else ""

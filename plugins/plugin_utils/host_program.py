@@ -28,7 +28,7 @@ def archive() -> bytes:
     """Return the program as a zip archive; the same sources always give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:
-        for name, content in _files():
+        for name, content in _iter_files():
             # Without a date of its own, an entry has the first one that the format knows; it is not compressed, because
             # what compression gives depends on the library.
             packed.writestr(zipfile.ZipInfo(name), content)
@@ -58,7 +58,7 @@ def release() -> str:
         raise AnsibleError(f"the version of backendai.cluster cannot be read in {COLLECTION}: {error}") from error
 
 
-def _files() -> Iterator[tuple[str, bytes]]:
+def _iter_files() -> Iterator[tuple[str, bytes]]:
     yield "__main__.py", launcher()
     folders = PACKAGE.split("/")
     for depth in range(1, len(folders) + 1):

@@ -24,11 +24,11 @@ def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str]
     addresses: dict[str, None] = {}
     for host in hosts:
         address = str(hostvars[host].get(variable) or hostvars[host].get("ansible_host") or host)
-        addresses |= dict.fromkeys(_looked_up(host, address))
+        addresses |= dict.fromkeys(_resolve(host, address))
     return [address for address in addresses if not ipaddress.ip_address(address).is_loopback]
 
 
-def _looked_up(host: str, name: str) -> list[str]:
+def _resolve(host: str, name: str) -> list[str]:
     try:
         # The scope of a link-local address is this machine's affair.
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.validation import ValidationError
 
 
-def refuse_malformed(keys: Sequence[str]) -> None:
+def check_public_keys(keys: Sequence[str]) -> None:
     """Raise :class:`ValidationError` for the first line that is no public key of OpenSSH, or has options before the key."""
     if not keys:
         return

@@ -62,7 +62,7 @@ class SessionHost:
         return {f"backendai_{name}": value for name, value in fields.items()}
 
 
-def question(state_path: str, docker_host: str, seconds: int) -> str:
+def list_command(state_path: str, docker_host: str, seconds: int) -> str:
     """Return the command line that prints an agent's sessions, one JSON object a line, then its running containers.
 
     It is run by root, and ends with :data:`TIMED_OUT` when that takes more seconds.
@@ -80,7 +80,7 @@ def question(state_path: str, docker_host: str, seconds: int) -> str:
     return shlex.join(["timeout", str(seconds), "/bin/sh", "-c", script])
 
 
-def answer(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
+def parse_listing(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
     """Return the containers that an agent named in its answer to :func:`question`, and what is wrong with the rest."""
     lines = [line for line in output.splitlines() if line]
     running = {line for line in lines if not line.startswith("{")}
@@ -89,7 +89,7 @@ def answer(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
     for line in lines:
         if not line.startswith("{"):
             continue
-        session = _held(line)
+        session = _parse_session(line)
         if session is None:
             warnings.append(f"{agent}: a session that it holds cannot be read, and none of its containers is here.")
         elif session.committed:
@@ -97,7 +97,7 @@ def answer(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
     return hosts, warnings
 
 
-def named(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:
+def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:
     """Return the containers by the names of their hosts, and warnings.
 
     A name is ``<hostname>.<session name>``; where two sessions have the same name, the beginning of the session's id
@@ -127,24 +127,24 @@ def named(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str,
     return assigned, warnings
 
 
-def refusal(code: int, errors: str, seconds: int) -> str:
+def error_reason(code: int, errors: str, seconds: int) -> str:
     """Return why an agent's answer does not count, given its exit code, which is not 0."""
     if code == TIMED_OUT:
         return f"it did not answer within {seconds} seconds"
     return errors or f"the command that lists its sessions ended with {code}"
 
 
-def left_out(agent: str, reason: str) -> str:
+def unavailable_warning(agent: str, reason: str) -> str:
     """Return the sentence for an agent that cannot be asked."""
     return f"{agent} is left out: {as_phrase(reason)}."
 
 
-def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
+def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
     """Return templates that give an agent's own variables of these names, so that no value is copied."""
     return {name: f"{{{{ hostvars[{agent!r}][{name!r}] }}}}" for name in names}
 
 
-def _held(line: str) -> LocalSession | None:
+def _parse_session(line: str) -> LocalSession | None:
     try:
         session = from_plain(LocalSession, load_state(line), "the session")
         valid = all(

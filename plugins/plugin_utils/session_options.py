@@ -30,7 +30,7 @@ SEPARATORS = {"session_authorized_keys": "\n"}
 def specification() -> Mapping[str, Mapping[str, Any]]:
     """Return what the role says of each option, by the name of its variable."""
     options = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]["options"]
-    return {name: _as_given(option) for name, option in options.items()}
+    return {name: _with_string_paths(option) for name, option in options.items()}
 
 
 def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
@@ -57,19 +57,19 @@ def parse_options(
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
         raw = variables.get(name, default)
-        value = raw if short in leave_out else _value(problems, name, option, raw)
+        value = raw if short in leave_out else _parse_value(problems, name, option, raw)
         values[short] = default if value is None else value
     return values
 
 
-def _as_given(option: Mapping[str, Any]) -> dict[str, Any]:
+def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is specified of an option, with paths as texts: most are of other hosts, where ``~`` is another."""
     kind = {"path": "str"}.get(option["type"], option["type"])
-    members = {name: _as_given(member) for name, member in option.get("options", {}).items()}
+    members = {name: _with_string_paths(member) for name, member in option.get("options", {}).items()}
     return {**option, "type": kind, **({"options": members} if members else {})}
 
 
-def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> Any:
+def _parse_value(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> Any:
     """Return a value in its option's type; ``None`` for one with a problem, which is noted."""
     value = decoded(option, raw, SEPARATORS.get(where, ","))
     if value is None:
@@ -85,37 +85,41 @@ def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], ra
     if reason:
         return None
     if option["type"] == "list":
-        return _elements(problems, where, option, value)
-    validated = _validated(problems, "", {where: option}, {where: value})
+        return _parse_elements(problems, where, option, value)
+    validated = _validate(problems, "", {where: option}, {where: value})
     return validated and validated[where]
 
 
-def _elements(problems: ValidationErrors, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
+def _parse_elements(problems: ValidationErrors, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
     """Return the entries of a list in their type; ``None`` where one has a problem."""
     entries = [(f"{where}[{index}]", raw) for index, raw in enumerate(listed)]
     if option["elements"] == "dict":
-        values = [_members(problems, place, option, raw) for place, raw in entries]
+        values = [_parse_members(problems, place, option, raw) for place, raw in entries]
     else:
-        values = [_value(problems, place, {"type": option["elements"]}, raw) for place, raw in entries]
+        values = [_parse_value(problems, place, {"type": option["elements"]}, raw) for place, raw in entries]
     return None if None in values else values
 
 
-def _members(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> dict[str, Any] | None:
+def _parse_members(
+    problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any
+) -> dict[str, Any] | None:
     """Return a mapping with its members in their types, and the defaults of those that it lacks; ``None`` as above."""
     options = option["options"]
     if not isinstance(raw, Mapping):
         problems.add(f"{where} must be a mapping of {', '.join(options)}")
         return None
     recognized = {name: value for name, value in raw.items() if name in options}
-    coerced = {name: _value(problems, f"{where}.{name}", options[name], value) for name, value in recognized.items()}
+    coerced = {
+        name: _parse_value(problems, f"{where}.{name}", options[name], value) for name, value in recognized.items()
+    }
     failed = {name for name, value in coerced.items() if value is None}
     specified = {name: option for name, option in options.items() if name not in failed}
     good = {name: value for name, value in {**raw, **coerced}.items() if name not in failed}
-    members = _validated(problems, where, specified, good)
+    members = _validate(problems, where, specified, good)
     return None if failed else members
 
 
-def _validated(
+def _validate(
     problems: ValidationErrors, where: str, options: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return values as Ansible validates them by a specification; ``None`` where it refuses any of them."""

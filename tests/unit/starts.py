@@ -16,8 +16,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     REMOVE,
     UNREACHABLE,
     Start,
-    start_from,
-    variable_of,
+    read_start,
+    result_variable,
 )
 
 AGENTS = ("agent1", "agent2", "agent3")
@@ -76,17 +76,17 @@ class Run:
             self._task(step)
         return self
 
-    def start(self, session: Mapping[str, Any]) -> Start:
-        return start_from(session, self.variables)
+    def start(self, one: Mapping[str, Any]) -> Start:
+        return read_start(one, self.variables)
 
     def _task(self, step: str, turn: int = 0) -> None:
         results = {}
         for agent in AGENTS:
             results[agent] = self._result(step, agent, turn)
             if self.one_by_one:
-                self.variables[agent][variable_of(step)] = results[agent]
+                self.variables[agent][result_variable(step)] = results[agent]
         for agent, result in results.items():
-            self.variables[agent][variable_of(step)] = result
+            self.variables[agent][result_variable(step)] = result
 
     def _result(self, step: str, agent: str, turn: int) -> dict[str, Any]:
         requested = [
@@ -119,7 +119,7 @@ class Run:
         if step == REMOVE:
             return [REMOVE] if start.failed else []
         if step == PULL:
-            return [PULL] if start.pulls_on(agent) else []
+            return [PULL] if start.needs_pull(agent) else []
         return start.steps_of(agent, step, self.forks)
 
     def _reply(self, session: Mapping[str, Any], steps: list[str], agent: str) -> dict[str, Any]:

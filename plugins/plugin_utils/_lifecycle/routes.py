@@ -15,7 +15,7 @@ from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
 from .._report.access import build_gateway_route
 
 
-def routes_of(
+def build_gateway_update(
     plans: Iterable[SessionPlan], entries: Iterable[QueueEntry], since: float, already_sent: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return ``routes`` to the sessions of these plans, the ids of those that ``ended``, and whether that is ``news``.

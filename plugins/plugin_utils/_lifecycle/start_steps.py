@@ -67,17 +67,17 @@ class Start:
 
         ``forks`` is how many agents work at the same time.
         """
-        if agent not in self._taking_part(step) or not self._succeeded_before(step):
+        if agent not in self._participants(step) or not self._succeeded_before(step):
             return []
-        if self._alone:
+        if self._is_single_request:
             # The first task takes all steps along.
-            steps = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._taking_part(name)]
+            steps = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._participants(name)]
             return [name for name in steps if name != CLAIM or not self.committed] if step == CLAIM else []
         if step == PROVE and self._succeeded(PROVE, agent):
             return []
         return [APPLY, PROVE] if step == APPLY and len(self.agents) <= forks else [step]
 
-    def pulls_on(self, agent: str) -> bool:
+    def needs_pull(self, agent: str) -> bool:
         """Return whether an agent has to pull for this session, or to keep its claim while others do."""
         pulling = self.decided["missing_images"] and agent in self.agents and self._succeeded_before(PULL)
         return bool(pulling) and not any("failed" in reply for reply in self.results.get(PULL, {}).values())
@@ -112,14 +112,14 @@ class Start:
         return reasons if not any("failed" in outcome for outcome in outcomes) else []
 
     @property
-    def _alone(self) -> bool:
+    def _is_single_request(self) -> bool:
         return len(self.agents) == 1 and not self.decided["missing_images"] and not self.overlay_agent
 
-    def _taking_part(self, step: str) -> list[str]:
+    def _participants(self, step: str) -> list[str]:
         """Return the agents that have something to do in a step."""
         plan = self.decided["plan"]
         if step == CLAIM:
-            return [] if self.committed and not self._alone else self.agents
+            return [] if self.committed and not self._is_single_request else self.agents
         if step == PULL:
             return self.agents if self.decided["missing_images"] else []
         if step == OVERLAY:
@@ -132,31 +132,31 @@ class Start:
     def _succeeded_before(self, step: str) -> bool:
         """Return whether all agents have succeeded in all steps before one."""
         before = ORDER[: ORDER.index(step)] if step in ORDER else ORDER
-        return all(self._succeeded(name, agent) for name in before for agent in self._taking_part(name))
+        return all(self._succeeded(name, agent) for name in before for agent in self._participants(name))
 
     def _result(self, step: str, agent: str) -> Mapping[str, Any]:
         """Return what came of a step on an agent: nothing where it was not its turn, a failure where it was silent."""
-        if agent not in self._taking_part(step) or not self._succeeded_before(step):
+        if agent not in self._participants(step) or not self._succeeded_before(step):
             # What is there has been left by an earlier start.
             return {}
-        if self._taken_along(step, agent):
+        if self._was_combined(step, agent):
             # What is there is about other sessions.
             return {}
         return self.results.get(step, {}).get(agent, {} if self._succeeded(step, agent) else {"failed": SILENT})
 
     def _succeeded(self, step: str, agent: str) -> bool:
-        if self._taken_along(step, agent):
+        if self._was_combined(step, agent):
             return True
         result = self.results.get(step, {}).get(agent)
         return result is not None and "failed" not in result and not result.get("refused")
 
-    def _taken_along(self, step: str, agent: str) -> bool:
+    def _was_combined(self, step: str, agent: str) -> bool:
         """Return whether an agent has taken a step in the request of an earlier one."""
         earlier = [self.results.get(name, {}).get(agent, {}) for name in (CLAIM, APPLY) if name != step]
         return any(step in reply.get("steps", ()) for reply in earlier)
 
 
-def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
+def read_start(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
     """Return a start with what its agents have replied, from the variables that hold the results of the steps.
 
     Results of an earlier attempt, which bear another nonce, do not count.
@@ -166,7 +166,7 @@ def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
         # To look up a host is what costs time.
         variables = hostvars[agent]
         for step in (*ORDER, REMOVE):
-            reply = _reply(variables.get(variable_of(step)), str(decided["id"]), str(decided["nonce"]))
+            reply = _find_reply(variables.get(result_variable(step)), str(decided["id"]), str(decided["nonce"]))
             if reply is not None:
                 results.setdefault(step, {})[agent] = reply
     return Start(decided, results)
@@ -180,7 +180,7 @@ def agents_of_step(
     At the last one these are the agents of all sessions that are not through: there is more to prove, a command to
     start, or something to take away.
     """
-    starts = [start_from(each, hostvars) for each in decided]
+    starts = [read_start(each, hostvars) for each in decided]
     agents = [
         agent
         for start in starts
@@ -190,17 +190,17 @@ def agents_of_step(
     return list(dict.fromkeys(agents))
 
 
-def failures(starts: Iterable[Start], reason: str) -> dict[str, dict[str, Any]]:
+def failed_replies(starts: Iterable[Start], reason: str) -> dict[str, dict[str, Any]]:
     """Return the replies about sessions where a task has failed as a whole: whose failures they are has to be known."""
     return {start.id: {"nonce": start.decided["nonce"], "failed": reason} for start in starts}
 
 
-def variable_of(step: str) -> str:
+def result_variable(step: str) -> str:
     """Return the variable of an agent that holds the result of a step."""
     return f"__session_{step}"
 
 
-def _reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -> Mapping[str, Any] | None:
+def _find_reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -> Mapping[str, Any] | None:
     """Return what an agent replied about a session in one task; ``None`` where it was not asked."""
     if not result or result.get("skipped"):
         return None

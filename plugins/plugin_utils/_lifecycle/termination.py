@@ -15,9 +15,9 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._planner.cluster_state import ClusterState, Parts, plan_of
 from .._planner.session_network import PlanningError
-from .._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, QueueEntry, ended, ending
+from .._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, QueueEntry, mark_terminated, mark_terminating
 from .._report.record import ended_record, session_record, unplanned_record
-from .due import terminating, terminating_entry
+from .reconcile import find_terminating, make_terminating_entry
 
 BY_USER = "terminate_session was run"
 
@@ -54,14 +54,14 @@ def end_session(
         )
     if entry and entry.state in (PENDING, CREATING):
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
-        return Termination(record, ended(entry, record, now))
+        return Termination(record, mark_terminated(entry, record, now))
     if entry:
         return Termination(entry.record, unreachable=entry.agents)
     record = unplanned_record(None, name or None, "TERMINATED", session_id or None)
     if cluster.unavailable and not force:
         raise PlanningError(
             f"no session {name or session_id!r} was found, and not all agents can be asked:"
-            f" {cluster.why(cluster.unavailable)}; with session_force they are cleared of it when they return"
+            f" {cluster.explain_unavailable(cluster.unavailable)}; with session_force they are cleared of it when they return"
         )
     return _terminate_later(record, cluster, now) if cluster.unavailable else Termination(record)
 
@@ -79,7 +79,7 @@ def _resolve_session(
         if name and actual_name != name:
             raise ValidationError(f"session_id: {session_id!r} is the id of {actual_name!r}, not of {name!r}.")
         return parts, entry
-    ending_ids = {candidate for _entry, ids in terminating(live, sessions) for candidate in ids}
+    ending_ids = {candidate for _entry, ids in find_terminating(live, sessions) for candidate in ids}
     by_name = {candidate: parts for candidate, parts in sessions.items() if plan_of(parts).name == name}
     by_name = {candidate: parts for candidate, parts in by_name.items() if candidate not in ending_ids} or by_name
     if len(by_name) > 1:
@@ -98,11 +98,11 @@ def _terminate_held(
     if unreachable and not force:
         raise PlanningError(
             f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
-            f" {cluster.why(unreachable)}; with session_force it ends without them, and they are cleared when they return"
+            f" {cluster.explain_unavailable(unreachable)}; with session_force it ends without them, and they are cleared when they return"
         )
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != TERMINATED else None
-    note = ending(live, record, plan.agents, now) if live else terminating_entry(plan, record, now)
+    note = mark_terminating(live, record, plan.agents, now) if live else make_terminating_entry(plan, record, now)
     # An overlay goes when nobody uses it any more: who has to take it away is asked last.
     manager = plan.network.swarm_manager if plan.network else None
     agents = sorted((agent for agent in plan.agents if agent not in unreachable), key=lambda agent: agent == manager)

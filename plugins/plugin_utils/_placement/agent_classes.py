@@ -54,18 +54,18 @@ class Normalizer:
         measured.append(min(agent.online_cpu_count, self._widest))
         return tuple(measured)
 
-    def useful(self, measure: CapacityVector, counts: Packing) -> Packing:
+    def usable_counts(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return the counts of the shapes that are not wider than such an agent, none of the others."""
         return tuple(count if width <= measure[-1] else 0 for count, width in zip(counts, self._widths, strict=True))
 
     def capacities(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return how many containers of each shape such an agent can hold of these counts, each shape alone."""
-        useful = self.useful(measure, counts)
+        useful = self.usable_counts(measure, counts)
         return tuple(max_count(measure, ask, most) for ask, most in zip(self.asks, useful, strict=True))
 
     def frontier(self, measure: CapacityVector, counts: Packing, budget: Budget) -> Frontier:
         """Return the maximal packings of such an agent within these counts."""
-        return frontier(measure[:-1], self.asks, self.useful(measure, counts), budget)
+        return frontier(measure[:-1], self.asks, self.usable_counts(measure, counts), budget)
 
 
 class AgentClasses:
@@ -83,6 +83,6 @@ class AgentClasses:
         return {measure: len(members) for measure, members in self.agents.items()}
 
 
-def first(agents: Iterable[AgentFacts], many: int, order: Order) -> list[OrderedAgent]:
+def first_in_order(agents: Iterable[AgentFacts], many: int, order: Order) -> list[OrderedAgent]:
     """Return the agents that come first in an order, each behind its key."""
     return heapq.nsmallest(many, ((order(agent), agent) for agent in agents))

@@ -31,7 +31,7 @@ def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_no
     as far as the trials go. There must be too little room now.
     """
     try:
-        room: _Room
+        room: _CapacityModel
         if single_node or len(demand.counts) == 1:
             room = (
                 _UniformCapacity(demand.total, 1) if single_node else _UniformCapacity(demand.per_shape[0], demand.size)
@@ -44,11 +44,11 @@ def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_no
         return ()
 
 
-def _smallest_sufficient_set(stage: _Simulation, room: _Room) -> list[SessionUsage]:
+def _smallest_sufficient_set(stage: _Simulation, room: _CapacityModel) -> list[SessionUsage]:
     sessions = stage.sessions
     too_few, many = 0, min(1, len(sessions))
     stage.end_oldest(many)
-    while not room.enough():
+    while not room.is_sufficient():
         if many == len(sessions):
             return []
         too_few, many = many, min(2 * many, len(sessions))
@@ -56,25 +56,25 @@ def _smallest_sufficient_set(stage: _Simulation, room: _Room) -> list[SessionUsa
     while many - too_few > 1:
         middle = (too_few + many) // 2
         stage.end_oldest(middle)
-        too_few, many = (too_few, middle) if room.enough() else (middle, many)
+        too_few, many = (too_few, middle) if room.is_sufficient() else (middle, many)
     stage.end_oldest(0)
     # An older one is among those that are too few.
     for session in sessions[many - 1 :]:
         stage.end(session)
-        if room.enough():
+        if room.is_sufficient():
             return [session]
         stage.undo()
     stage.end_oldest(many)
     needed = [sessions[many - 1]]
     for session in reversed(sessions[: many - 1]):
         stage.end(session, -1)
-        if not room.enough():
+        if not room.is_sufficient():
             stage.undo()
             needed.append(session)
     return needed[::-1]
 
 
-class _Room(Protocol):
+class _CapacityModel(Protocol):
     """The room that agents have together, kept while they change."""
 
     def parts(self, agents: Iterable[HasCapacity]) -> Sequence[Any]:
@@ -83,7 +83,7 @@ class _Room(Protocol):
     def add(self, part: Any, agents: int) -> None:
         """Note that so many agents more (or less) add that."""
 
-    def enough(self) -> bool:
+    def is_sufficient(self) -> bool:
         """Return whether there is room for everything."""
 
 
@@ -99,7 +99,7 @@ class _UniformCapacity:
     def add(self, part: int, agents: int) -> None:
         self._missing -= part * agents
 
-    def enough(self) -> bool:
+    def is_sufficient(self) -> bool:
         return self._missing <= 0
 
 
@@ -126,7 +126,7 @@ class _MixedCapacity:
         for shape, counts in enumerate(zip(*part, strict=True)):
             self._missing[shape] -= max(counts) * agents
 
-    def enough(self) -> bool:
+    def is_sufficient(self) -> bool:
         if max(self._missing) > 0 or not self._trials:
             return False
         self._trials -= 1
@@ -166,21 +166,21 @@ class _Simulation:
     ``sessions`` are all that there are, oldest first, each as one of its holdings.
     """
 
-    def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _Room) -> None:
+    def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _CapacityModel) -> None:
         self._agents, self._slots, self._room = agents, slots, room
         self._left: dict[int, _RemainingCapacity] = {}
         self._parts = list(room.parts(agents))
         self._steps: list[list[tuple[int, _RemainingCapacity, Any]]] = []
         for part, agents_of_it in Counter(self._parts).items():
             room.add(part, agents_of_it)
-        self._where: dict[str, list[int]] = {}
+        self._positions: dict[str, list[int]] = {}
         sessions: dict[str, SessionUsage] = {}
         for at, agent in enumerate(agents):
             for holding in agent.session_usage:
                 if holding.session_id in sessions:
-                    self._where[holding.session_id].append(at)
+                    self._positions[holding.session_id].append(at)
                 else:
-                    self._where[holding.session_id] = [at]
+                    self._positions[holding.session_id] = [at]
                     sessions[holding.session_id] = holding
         self.sessions = sorted(sessions.values(), key=_age)
 
@@ -194,7 +194,7 @@ class _Simulation:
     def end(self, session: SessionUsage, sign: int = 1) -> None:
         """End a session (1), or have one that has ended there again (-1); any of its holdings tells which."""
         step = []
-        for at in self._where[session.session_id]:
+        for at in self._positions[session.session_id]:
             agent = self._agents[at]
             holding = next(usage for usage in agent.session_usage if usage.session_id == session.session_id)
             remaining = self._left[at] if at in self._left else _RemainingCapacity.of(agent, self._slots)

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 
 from ...module_utils._model.facts import AgentFacts
-from .agent_classes import AgentClasses, CapacityVector, first
+from .agent_classes import AgentClasses, CapacityVector, first_in_order
 from .packing import Packing, max_count, subtract
 from .uniform import Order, fewest_reaching
 
@@ -22,8 +22,8 @@ Assignment = list[tuple[AgentFacts, Packing]]
 class Greedy:
     """Chooses by dominant shares: that of a container is its part of the slot of which it takes the largest part."""
 
-    def __init__(self, field: AgentClasses) -> None:
-        self._field, self._scale, self._sizes = field, field.scale, field.sizes
+    def __init__(self, classes: AgentClasses) -> None:
+        self._field, self._scale, self._sizes = classes, classes.scale, classes.sizes
         asks = self._scale.asks
         free = [sum(measure[slot] * many for measure, many in self._sizes.items()) for slot in range(len(asks[0]))]
         self._shares = [max(part / (capacity or 1) for part, capacity in zip(ask, free, strict=True)) for ask in asks]
@@ -53,7 +53,7 @@ class Greedy:
 
     def packing(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return what an agent takes of these counts, filled with some shape first and then with the hardest."""
-        useful, asks = self._scale.useful(measure, counts), self._scale.asks
+        useful, asks = self._scale.usable_counts(measure, counts), self._scale.asks
         packings = []
         for shape in self._hardest:
             packing, remaining = [0] * len(counts), list(measure)
@@ -67,7 +67,9 @@ class Greedy:
     def bind_agents(self, chosen: list[tuple[CapacityVector, Packing]], order: Order) -> Assignment:
         """Return the agents of such a choice: of those that measure the same, the first in the order."""
         often = Counter(measure for measure, _packing in chosen)
-        agents = {measure: iter(first(self._field.agents[measure], many, order)) for measure, many in often.items()}
+        agents = {
+            measure: iter(first_in_order(self._field.agents[measure], many, order)) for measure, many in often.items()
+        }
         return [(next(agents[measure])[1], packing) for measure, packing in chosen]
 
     def disperse(self, counts: Packing, order: Order) -> Assignment:
@@ -82,7 +84,7 @@ class Greedy:
             (key, agent, measure)
             for measure, members in self._field.agents.items()
             if any(rooms[measure])
-            for key, agent in first(members, sum(counts), order)
+            for key, agent in first_in_order(members, sum(counts), order)
         )
         remaining = [list(measure) for _key, _agent, measure in agents]
         packings = [[0] * len(counts) for _agent in agents]
@@ -114,15 +116,15 @@ class Greedy:
         """Return how many agents it takes whatever is chosen: for each shape alone, and of each slot alone."""
         rooms = {measure: self._scale.capacities(measure, counts) for measure in self._sizes}
         needed = [
-            self._needed({measure: rooms[measure][shape] for measure in rooms}, count)
+            self._min_agents({measure: rooms[measure][shape] for measure in rooms}, count)
             for shape, count in enumerate(counts)
         ]
         for slot, parts in enumerate(zip(*self._scale.asks, strict=True)):
             total = sum(part * count for part, count in zip(parts, counts, strict=True))
-            needed.append(self._needed({measure: measure[slot] for measure in rooms}, total))
+            needed.append(self._min_agents({measure: measure[slot] for measure in rooms}, total))
         return max(needed)
 
-    def _needed(self, amounts: dict[CapacityVector, int], total: int) -> int:
+    def _min_agents(self, amounts: dict[CapacityVector, int], total: int) -> int:
         """Return how many agents it takes at least that have ``total`` together, of what each has ``amounts``."""
         tally: Counter[int] = Counter()
         for measure, amount in amounts.items():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...module_utils._model.facts import AgentFacts
-from .agent_classes import AgentClasses, OrderedAgent, first
+from .agent_classes import AgentClasses, OrderedAgent, first_in_order
 from .greedy import Assignment, Greedy
 from .packing import (
     Budget,
@@ -47,44 +47,44 @@ class MixedPlacement:
     exact: bool
 
 
-def place_mixed(field: AgentClasses, counts: Packing, order: Order, *, as_many: bool) -> MixedPlacement:
+def place_mixed(classes: AgentClasses, counts: Packing, order: Order, *, as_many: bool) -> MixedPlacement:
     """Return containers on the fewest agents, of all such sets the first in ``order``; or on ``as_many`` as can be.
 
     Where there is no room for all of them it is as many as possible, then as many as possible of the first shapes.
     """
-    greedy = Greedy(field)
+    greedy = Greedy(classes)
     disperse = greedy.disperse(counts, order) if as_many else []
     spread_all = sum_packings(disperse, counts) == counts
     if spread_all and len(disperse) == min(sum(counts), greedy.usable_agent_count(counts)):
         return MixedPlacement(disperse, len(disperse), True)
     try:
-        return _search_exact(field, greedy, counts, order, Budget(STEPS), as_many=as_many)
+        return _search_exact(classes, greedy, counts, order, Budget(STEPS), as_many=as_many)
     except BudgetExceededError:
         if spread_all:
             return MixedPlacement(disperse, len(disperse), False)
         return MixedPlacement(greedy.bind_agents(greedy.concentrate(counts), order), greedy.lower_bound(counts), False)
 
 
-def most_on_one_agent(field: AgentClasses, counts: Packing) -> tuple[Packing, list[AgentFacts]]:
+def most_on_one_agent(classes: AgentClasses, counts: Packing) -> tuple[Packing, list[AgentFacts]]:
     """Return the most of these containers that one agent can hold, then of the first shapes, and all such agents."""
     budget = Budget(STEPS)
     try:
-        best = {measure: largest_packing(field.scale.frontier(measure, counts, budget)) for measure in field.agents}
+        best = {measure: largest_packing(classes.scale.frontier(measure, counts, budget)) for measure in classes.agents}
     except BudgetExceededError:
-        greedy = Greedy(field)
-        best = {measure: greedy.packing(measure, counts) for measure in field.agents}
+        greedy = Greedy(classes)
+        best = {measure: greedy.packing(measure, counts) for measure in classes.agents}
     packing = largest_packing(best.values())
     return packing, [
-        agent for measure, candidate in best.items() if candidate == packing for agent in field.agents[measure]
+        agent for measure, candidate in best.items() if candidate == packing for agent in classes.agents[measure]
     ]
 
 
 def _search_exact(
-    field: AgentClasses, greedy: Greedy, counts: Packing, order: Order, budget: Budget, *, as_many: bool
+    classes: AgentClasses, greedy: Greedy, counts: Packing, order: Order, budget: Budget, *, as_many: bool
 ) -> MixedPlacement:
     agents: dict[Frontier, list[AgentFacts]] = {}
-    for measure, members in field.agents.items():
-        packings = field.scale.frontier(measure, counts, budget)
+    for measure, members in classes.agents.items():
+        packings = classes.scale.frontier(measure, counts, budget)
         if any(map(any, packings)):
             agents.setdefault(packings, []).extend(members)
     sizes = {packings: len(members) for packings, members in agents.items()}
@@ -95,11 +95,12 @@ def _search_exact(
         reached = reachable_totals(totals, prune_dominated(totals, sizes, levels))
         if not reached & totals.everything:
             fewer = largest_packing(totals.iter_totals(reached))
-            return _search_exact(field, greedy, fewer, _by_name, budget, as_many=False)
+            return _search_exact(classes, greedy, fewer, _by_name, budget, as_many=False)
     elif not as_many:
         levels = len(rough)
     candidates = {
-        packings: first(agents[packings], often, order) for packings, often in prune_dominated(totals, sizes, levels)
+        packings: first_in_order(agents[packings], often, order)
+        for packings, often in prune_dominated(totals, sizes, levels)
     }
     search = _Search(totals, candidates, levels)
     if as_many:
@@ -110,7 +111,7 @@ def _search_exact(
     rest = search.table[0][size - 1]
     useful = [packings for packings in agents if totals.complements(totals.add_agent(totals.nothing, packings), rest)]
     try:
-        every = {packings: first(agents[packings], size, order) for packings in useful}
+        every = {packings: first_in_order(agents[packings], size, order) for packings in useful}
         return _Search(totals, every, size).filling(size, evenly=False)
     except BudgetExceededError:
         return placement

@@ -65,7 +65,7 @@ def place(
         room = max(rooms) if single_node else sum(rooms)
         if room >= demand.size:
             counts = (uniform.disperse if dispersed else uniform.concentrate)(agents, rooms, demand.size, order)
-            return Placement(_hosts(demand, [(agent, (count,)) for agent, count in counts]), len(counts))
+            return Placement(_assign_hosts(demand, [(agent, (count,)) for agent, count in counts]), len(counts))
         best = (
             [agent for agent, capacity in zip(agents, rooms, strict=True) if capacity == room]
             if single_node
@@ -85,14 +85,14 @@ def place(
         filling = heterogeneous.place_mixed(AgentClasses(agents, demand), demand.counts, order, as_many=dispersed)
         placed = sum_packings(filling.packings, demand.counts)
         if placed == demand.counts:
-            return Placement(_hosts(demand, filling.packings), filling.lower_bound)
+            return Placement(_assign_hosts(demand, filling.packings), filling.lower_bound)
         taken = {agent.name: packing for agent, packing in filling.packings}
         nothing = (0,) * len(placed)
         attempt = PartialPlacement(placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.exact)
     return explain(agents, demand, attempt, single_node=single_node)
 
 
-def _hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:
+def _assign_hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:
     """Return the agent of each container: those of a shape in rank order, the agent with the first of all first."""
     main = demand.members[0].shape
     position = next(position for position, (_agent, packing) in enumerate(packings) if packing[main])

@@ -69,16 +69,16 @@ def explain(
         least = min(lacks, key=lambda lack: _weight(lack, request))
         missing |= {member.role: least for member in remaining if member.shape == shape}
     blocking = blocking_sessions(agents, demand, single_node=single_node) if attempt.exact else ()
-    names = f" ({listed([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
+    names = f" ({join_names([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
     cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
     reason = f"{summary}{names} {where}: {cause}{_exceeds_online_cpus(agents, demand, remaining)}"
     if blocking:
-        reason += f"; room comes when these end: {listed(blocking)}"
+        reason += f"; room comes when these end: {join_names(blocking)}"
     return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names as people read them: a few, and how many more there are."""
     shown = ", ".join(names[:MAX_NAMES])
     return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"

@@ -40,7 +40,7 @@ class ClusterState:
                 sessions.setdefault(session.plan.id, {})[facts.name] = session
         return sessions
 
-    def told(self, agent: str) -> bool:
+    def was_read(self, agent: str) -> bool:
         """Return whether an agent gave facts, or why it could not."""
         return agent in self.facts or agent in self.unavailable
 
@@ -52,20 +52,22 @@ class ClusterState:
 
     def without_sessions(self, ended: Collection[str]) -> ClusterState:
         """Return these readings without the sessions of those ids, which take their room as long as they are there."""
-        return dataclasses.replace(self, facts={name: _without(facts, ended) for name, facts in self.facts.items()})
+        return dataclasses.replace(
+            self, facts={name: _drop_sessions(facts, ended) for name, facts in self.facts.items()}
+        )
 
     def with_plan(self, plan: SessionPlan) -> ClusterState:
         """Return what the agents would say if they held ``plan`` already, so that the next session can be planned."""
-        changed = {name: _holding(self.facts[name], plan) for name in plan.agents if name in self.facts}
+        changed = {name: _add_plan(self.facts[name], plan) for name in plan.agents if name in self.facts}
         return dataclasses.replace(self, facts={**self.facts, **changed})
 
     @functools.cached_property
-    def emptied(self) -> ClusterState:
+    def without_allocations(self) -> ClusterState:
         """What the agents would say if nothing took any of their room."""
         facts = {name: dataclasses.replace(agent, allocated={}, containers=0) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
-    def why(self, names: Iterable[str]) -> str:
+    def explain_unavailable(self, names: Iterable[str]) -> str:
         """Return why agents cannot be used, those with the same reason together."""
         by_reason: dict[str, list[str]] = {}
         for name in sorted(names):
@@ -75,12 +77,12 @@ class ClusterState:
         return "; ".join(f"{', '.join(agents)}: {reason}" for reason, agents in by_reason.items())
 
 
-def _without(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:
+def _drop_sessions(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:
     remaining = tuple(session for session in facts.sessions if session.plan.id not in ended)
     return facts if len(remaining) == len(facts.sessions) else dataclasses.replace(facts, sessions=remaining)
 
 
-def _holding(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
+def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
     kernels, network = plan.kernels_on(facts.name), plan.network
     taken = dict(facts.allocated)
     for slot, amount in (item for kernel in kernels for item in kernel.resources.items()):

@@ -18,7 +18,7 @@ from .._placement.place import Group, Placement, Unschedulable, place
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_same_request
 from .cluster_state import ClusterState, plan_of, status_of
-from .session_network import PlanningError, swarm_managers, why_no_swarm
+from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
 from .session_plan import make_plan
 
 
@@ -32,7 +32,7 @@ class Decision:
     """
 
     plan: SessionPlan
-    known: bool
+    existing: bool
     missing_images: dict[str, list[str]]
     public_keys: dict[str, dict[str, str]]
     min_agents: int | None = None
@@ -48,7 +48,9 @@ def decide(
     changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence when it can never be met.
     """
     if not cluster.facts:
-        raise PlanningError(f"no agent can be used: {cluster.why(cluster.unavailable) or 'the inventory has none'}")
+        raise PlanningError(
+            f"no agent can be used: {cluster.explain_unavailable(cluster.unavailable) or 'the inventory has none'}"
+        )
     existing, agents = _existing_plan(spec, cluster), cluster.agents
     if existing:
         keys = _committed_keys(existing, cluster)
@@ -68,7 +70,7 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState) -> bool:
     try:
         if _existing_plan(spec, cluster):
             return True
-        agents = cluster.emptied.agents
+        agents = cluster.without_allocations.agents
         placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
         return isinstance(placement, Placement)
     except (ValidationError, PlanningError):
@@ -123,7 +125,7 @@ def _existing_plan(spec: SessionSpec, cluster: ClusterState) -> SessionPlan | No
     unreachable = [name for name in plan.agents if name not in cluster.facts]
     if unreachable:
         raise PlanningError(
-            f"the session {spec.name!r} has containers on agents that cannot be used: {cluster.why(unreachable)}"
+            f"the session {spec.name!r} has containers on agents that cannot be used: {cluster.explain_unavailable(unreachable)}"
         )
     return plan
 
@@ -137,14 +139,14 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapp
             f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {names}."
         )
     if _has_strict_designation(spec):
-        _refuse_designated(spec, agents, unavailable)
+        _check_designated(spec, agents, unavailable)
         group = [agent for agent in group if agent.name in spec.designated_agents]
     if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
         names = ", ".join(sorted({agent.architecture for agent in group}))
         raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {names}.")
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
     allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
-    _refuse_slots(spec, allowed)
+    _check_slots(spec, allowed)
     return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
 
 
@@ -153,7 +155,7 @@ def _has_strict_designation(spec: SessionSpec) -> bool:
     return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
 
 
-def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> None:
+def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> None:
     groups = {agent.name: agent.resource_group for agent in agents}
     for name in spec.designated_agents:
         option = f"session_designated_agents: {name!r}"
@@ -168,7 +170,7 @@ def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavaila
             )
 
 
-def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
+def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
     """Refuse what no agent has at all: waiting would never help."""
     for role in spec.effective_roles:
         for slot in role.resources:
@@ -215,17 +217,17 @@ def _needs_swarm(spec: SessionSpec) -> bool:
 
 def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
     """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
-    return swarm_managers(agents) if _needs_swarm(spec) else {}
+    return find_swarm_managers(agents) if _needs_swarm(spec) else {}
 
 
 def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
     if not _needs_swarm(spec):
         return list(allowed)
-    swarms = swarm_managers(agents)
+    swarms = find_swarm_managers(agents)
     inside = [agent for agent in allowed if agent.name in swarms]
     if not inside:
-        raise PlanningError(why_no_swarm(allowed))
+        raise PlanningError(describe_missing_swarm(allowed))
     return inside
 
 

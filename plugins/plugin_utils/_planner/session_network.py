@@ -27,53 +27,53 @@ def make_network(
     if spec.cluster_size == 1:
         return None
     if spec.network_driver == HOST_NETWORK and len(chosen) > 1:
-        return _host_network(chosen)
+        return _make_host_network(chosen)
     if spec.network_driver == SWARM and len(chosen) > 1:
-        return _overlay(spec, chosen, agents, pools, session_id)
-    subnet = _subnet(spec.cluster_size, chosen, pools, session_id)
-    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_short_id(session_id)}"
+        return _make_overlay(spec, chosen, agents, pools, session_id)
+    subnet = _pick_subnet(spec.cluster_size, chosen, pools, session_id)
+    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_tag(session_id)}"
     if len(chosen) == 1:
         return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
     if vni is None:
         raise PlanningError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
-    mtu = addressing.vxlan_mtu(_underlays(chosen, "a tunnel", tunnelled=True))
+    mtu = addressing.vxlan_mtu(_check_underlays(chosen, "a tunnel", tunnelled=True))
     _check_vxlan_port(chosen, agents, pools.vxlan_port)
     return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, vxlan_link_name(session_id))
 
 
-def _subnet(containers: int, agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str) -> str:
+def _pick_subnet(containers: int, agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str) -> str:
     """Return a subnet for that many containers that none of the agents uses."""
     used = [network for agent in agents for network in agent.networks]
     subnet = addressing.pick_subnet(pools.network, containers, used, session_id)
     if subnet is None:
-        overlap = _overlap(pools.network, agents)
+        overlap = _describe_overlap(pools.network, agents)
         raise PlanningError(
             f"session_network_pool: {pools.network} has no subnet left for {containers} containers{overlap}"
         )
     return subnet
 
 
-def _overlay(
+def _make_overlay(
     spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str
 ) -> Network:
     """Return the overlay that one of the agents makes as a manager of their swarm.
 
     Swarm takes an address of its own on every node: it has the upper half of the subnet, the containers the lower one.
     """
-    managing = swarm_managers(agents)
+    managing = find_swarm_managers(agents)
     (name,) = {managing[agent.name] for agent in chosen}
     manager = next(agent for agent in agents if agent.name == name)
-    if obstacle := swarm_obstacle(chosen, manager):
+    if obstacle := find_swarm_obstacle(chosen, manager):
         raise PlanningError(obstacle)
-    mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
-    subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
+    mtu = addressing.vxlan_mtu(_check_underlays(chosen, "an overlay", tunnelled=True))
+    subnet = _pick_subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
     return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, swarm_manager=name)
 
 
-def _host_network(chosen: Sequence[AgentFacts]) -> Network:
+def _make_host_network(chosen: Sequence[AgentFacts]) -> Network:
     """Return the agents' own network, which containers share."""
-    underlays = _underlays(chosen, "the network driver host", tunnelled=False)
+    underlays = _check_underlays(chosen, "the network driver host", tunnelled=False)
     for agent, (address, _mtu) in zip(chosen, underlays, strict=True):
         if addressing.is_ipv6(address):
             raise PlanningError(
@@ -82,7 +82,7 @@ def _host_network(chosen: Sequence[AgentFacts]) -> Network:
     return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in underlays), None)
 
 
-def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
+def _describe_overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
     """Return a phrase for the first agent that uses the whole pool for something else; empty where none does."""
     for agent in chosen:
         for text in agent.networks:
@@ -105,7 +105,7 @@ def _check_vxlan_port(chosen: Iterable[AgentFacts], agents: Sequence[AgentFacts]
 
 def _swarm_ports(agents: Sequence[AgentFacts]) -> dict[str, dict[int, str]]:
     """Return the port of its swarm for each agent in one: what a manager reports, else Docker's default."""
-    manager_of, by_name = swarm_managers(agents), {agent.name: agent for agent in agents}
+    manager_of, by_name = find_swarm_managers(agents), {agent.name: agent for agent in agents}
     ports = {}
     for agent in agents:
         if agent.swarm:
@@ -114,7 +114,7 @@ def _swarm_ports(agents: Sequence[AgentFacts]) -> dict[str, dict[int, str]]:
     return ports
 
 
-def _underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: bool) -> list[tuple[str, int]]:
+def _check_underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: bool) -> list[tuple[str, int]]:
     """Return (address, MTU) of every agent; ``what`` needs them all, and room for the smallest frame."""
     underlays = []
     for agent in chosen:
@@ -145,7 +145,7 @@ def _underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: bool) -
 _ASKED = "session_network_driver: swarm was asked for"
 
 
-def swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
+def find_swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
     """Return, for each agent that is a ready node of a swarm, the agent that manages it: the first one by its name.
 
     Agents with the same manager are in the same swarm. A swarm that none of the agents manages does not count.
@@ -159,7 +159,7 @@ def swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
     return managers
 
 
-def why_no_swarm(agents: Sequence[AgentFacts]) -> str:
+def describe_missing_swarm(agents: Sequence[AgentFacts]) -> str:
     """Return one sentence for why none of the agents, none of which has a manager, can use a swarm."""
     outside = [agent.name for agent in agents if agent.swarm is None]
     inside = ", ".join(agent.name for agent in agents if agent.swarm)
@@ -168,7 +168,7 @@ def why_no_swarm(agents: Sequence[AgentFacts]) -> str:
     return f"{_ASKED}, and {' and '.join(reasons)}; make them nodes of one swarm, or choose vxlan"
 
 
-def swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
+def find_swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
     """Return one sentence for what keeps an overlay of the manager's swarm from joining the agents; else nothing."""
     port = manager.swarm.port if manager.swarm else 0
     for agent in chosen:

@@ -52,7 +52,7 @@ def make_plan(
     chosen = [by_name[name] for name in placement.agents]
     network = make_network(spec, chosen, agents, pools, session_id)
     uses_underlay = network is not None and network.driver in ("vxlan", HOST_NETWORK)
-    kernels = _kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id))
+    kernels = _make_kernels(spec, session_id, _make_attachments(placement.hosts, network, by_name, pools, session_id))
     main_agent = kernels[0].agent
     shares_host = network is not None and network.driver == HOST_NETWORK
     own_ssh_ports = [kernel.ssh_port for kernel in kernels if shares_host and kernel.agent == main_agent]
@@ -81,14 +81,15 @@ def make_plan(
     )
 
 
-def _kernels(spec: SessionSpec, session_id: str, places: Sequence[_Attachment]) -> tuple[Kernel, ...]:
+def _make_kernels(spec: SessionSpec, session_id: str, places: Sequence[_Attachment]) -> tuple[Kernel, ...]:
     members = [(role, index) for role in spec.effective_roles for index in range(1, role.replicas + 1)]
     return tuple(
-        _kernel(spec.name, session_id, role, index, rank, places[rank]) for rank, (role, index) in enumerate(members)
+        _make_kernel(spec.name, session_id, role, index, rank, places[rank])
+        for rank, (role, index) in enumerate(members)
     )
 
 
-def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place: _Attachment) -> Kernel:
+def _make_kernel(name: str, session_id: str, role: Role, index: int, rank: int, place: _Attachment) -> Kernel:
     hostname = f"{role.name}{index}"
     return Kernel(
         id=session_id if role.name == MAIN else str(uuid.uuid5(uuid.UUID(session_id), hostname)),
@@ -103,7 +104,7 @@ def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place
     )
 
 
-def _places(
+def _make_attachments(
     hosts: Sequence[str],
     network: Network | None,
     agents: Mapping[str, AgentFacts],
@@ -120,10 +121,10 @@ def _places(
         return [_Attachment(*place) for place in zip(hosts, addresses, macs, strict=True)]
     first, last = pools.first_host_port, pools.last_host_port
     free = {name: addressing.free_ports(first, last, agents[name].tcp_ports, session_id) for name in set(hosts)}
-    return [_host_place(agents[name], next(free[name], None), pools) for name in hosts]
+    return [_host_attachment(agents[name], next(free[name], None), pools) for name in hosts]
 
 
-def _host_place(agent: AgentFacts, port: int | None, pools: NetworkPools) -> _Attachment:
+def _host_attachment(agent: AgentFacts, port: int | None, pools: NetworkPools) -> _Attachment:
     if port is None:
         pool = f"{pools.first_host_port}-{pools.last_host_port}"
         raise PlanningError(f"session_host_port_pool: {pool} has no port left on {agent.name}")
@@ -141,23 +142,23 @@ def allocate_published_ports(
     """
     if not pools.gateways:
         return ()
-    address = _address(agent)
+    address = _gateway_address(agent)
     if own_ssh_ports:
-        _refuse_taken(apps, agent, own_ssh_ports)
+        _check_app_ports(apps, agent, own_ssh_ports)
         shared = [PublishedPort(app.name, app.protocol, app.port, address, app.port) for app in apps]
         return (PublishedPort(SSH, "tcp", own_ssh_ports[0], address, own_ssh_ports[0]), *shared)
     inside = [(SSH, "tcp", SSH_PORT), *((app.name, app.protocol, app.port) for app in apps)]
-    ports = _ports(agent, pools, len(inside), session_id)
+    ports = _pick_ports(agent, pools, len(inside), session_id)
     return tuple(PublishedPort(*endpoint, address, port) for endpoint, port in zip(inside, ports, strict=True))
 
 
-def _refuse_taken(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:
+def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:
     for app in apps:
         if app.port in agent.tcp_ports or app.port in own_ssh_ports:
             raise PlanningError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
 
 
-def _address(agent: AgentFacts) -> str:
+def _gateway_address(agent: AgentFacts) -> str:
     """Return where gateways reach an agent; under encryption, its peers alone reach the address of the underlay."""
     if agent.underlay is None:
         raise PlanningError(f"agent_underlay_address: no address of {agent.name} is known that gateways could reach")
@@ -165,7 +166,7 @@ def _address(agent: AgentFacts) -> str:
     return endpoint or agent.underlay.address
 
 
-def _ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: str) -> list[int]:
+def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: str) -> list[int]:
     first, last = pools.first_published_port, pools.last_published_port
     free = addressing.free_ports(first, last, agent.tcp_ports, session_id)
     ports = list(itertools.islice(free, count))

@@ -190,7 +190,7 @@ def dominant_shares(usage: Mapping[str, Mapping[str, float]], capacity: Mapping[
     }
 
 
-def waiting(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:
+def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:
     """Return the session as one that waits (again); ``failed`` says that a start of it has failed."""
     attempts = entry.attempts + failed
     return dataclasses.replace(
@@ -198,26 +198,26 @@ def waiting(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bo
     )
 
 
-def starting(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
+def mark_creating(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
     """Return the session as one that ``owner`` starts as the ``plan`` says."""
     return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan)
 
 
-def ending(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
+def mark_terminating(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
     """Return the session as one that has to be taken away from ``agents``; its request and its owner are dropped."""
     return dataclasses.replace(
         entry, state=TERMINATING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
     )
 
 
-def ended(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
+def mark_terminated(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
     """Return the session as history; its request and its owner are dropped."""
     return dataclasses.replace(
         entry, state=TERMINATED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
     )
 
 
-def reserved(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:
+def reserved_plans(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:
     """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
     others = (entry for entry in entries if entry.id != own_id and entry.id not in held_ids)
     return [entry.plan for entry in others if entry.state == CREATING and entry.owner and entry.plan]

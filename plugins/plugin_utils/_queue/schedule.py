@@ -48,7 +48,7 @@ def schedule(
         decision = waits_behind(remaining.values(), entry, cluster, rules) or _decide_entry(entry, cluster, pools, now)
         tried[entry.id] = entry, decision
         if isinstance(decision, Decision):
-            cluster = cluster if decision.known else cluster.with_plan(decision.plan)
+            cluster = cluster if decision.existing else cluster.with_plan(decision.plan)
             del remaining[entry.id]
             remaining.update({passed.id: passed for passed in count_skips(remaining.values(), entry)})
 

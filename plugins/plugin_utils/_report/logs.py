@@ -50,9 +50,9 @@ def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, h
     agents = {kernel.agent: answers.errors[kernel.agent] for kernel in kernels if kernel.agent in answers.errors}
     return {
         "session": {"id": plan.id, "name": plan.name},
-        "kernels": [_kernel(kernel, parts.get(kernel.agent), answers) for kernel in kernels],
+        "kernels": [_container_logs(kernel, parts.get(kernel.agent), answers) for kernel in kernels],
         "agents": agents,
-        "error": _error(plan.name, agents) if agents else None,
+        "error": _error_message(plan.name, agents) if agents else None,
     }
 
 
@@ -67,15 +67,15 @@ def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
     for kernel in report["kernels"]:
         code = "" if kernel["exit_code"] is None else f" with code {kernel['exit_code']}"
         yield f"== {kernel['hostname']} on {kernel['agent']}: {kernel['status']}{code} =="
-        yield from map(_shown, kernel["log"])
+        yield from map(_escape_control, kernel["log"])
         for app, log in kernel["apps"].items():
             yield f"== {kernel['hostname']}, app {app} =="
-            yield from map(_shown, log)
+            yield from map(_escape_control, log)
         if kernel["error"]:
-            yield f"== {kernel['hostname']}: {_shown(kernel['error'])} =="
+            yield f"== {kernel['hostname']}: {_escape_control(kernel['error'])} =="
 
 
-def _kernel(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
+def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
     """Return the logs of one container; ``unknown`` is one whose agent cannot be asked, ``missing`` one not there."""
     fields: dict[str, Any] = {
         "hostname": kernel.hostname,
@@ -93,11 +93,11 @@ def _kernel(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReport
     return {**fields, "status": state["status"], "exit_code": state["exit_code"], **part["logs"][kernel.hostname]}
 
 
-def _error(name: str, agents: Mapping[str, str]) -> str:
+def _error_message(name: str, agents: Mapping[str, str]) -> str:
     unreachable = "; ".join(f"{agent} cannot be asked: {reason}" for agent, reason in agents.items())
     return f"not all logs of the session {name!r} could be read: {unreachable}."
 
 
-def _shown(line: str) -> str:
+def _escape_control(line: str) -> str:
     """Return a line whose control characters can be seen, and do nothing: users print what they like."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], line.rstrip("\r"))

@@ -35,22 +35,22 @@ def session_record(
         "cluster_size": len(plan.kernels),
         "requested_cluster_mode": plan.requested_cluster_mode,
         "resource_group": plan.resource_group,
-        "network": _fields(plan.network, ("driver", "name", "subnet", "mtu", "vni")) if plan.network else None,
+        "network": _select_fields(plan.network, ("driver", "name", "subnet", "mtu", "vni")) if plan.network else None,
         "kernels": [
             {
-                **_fields(kernel, _KERNEL_FIELDS),
+                **_select_fields(kernel, _KERNEL_FIELDS),
                 "status": states[kernel.hostname].status,
                 "image_digest": states[kernel.hostname].image_digest,
             }
             for kernel in plan.kernels
         ],
-        "apps": [_fields(app, ("name", "port", "protocol")) for app in plan.apps],
+        "apps": [_select_fields(app, ("name", "port", "protocol")) for app in plan.apps],
         "pending": None,
         "error": error,
     }
 
 
-def _fields(item: object, names: Iterable[str]) -> dict[str, Any]:
+def _select_fields(item: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(item, name) for name in names}
 
 
@@ -75,12 +75,12 @@ def unplanned_record(
         "network": None,
         "kernels": [],
         "apps": [],
-        "pending": pending(no_room) if no_room else None,
+        "pending": describe_pending(no_room) if no_room else None,
         "error": error,
     }
 
 
-def pending(no_room: Unschedulable) -> dict[str, Any]:
+def describe_pending(no_room: Unschedulable) -> dict[str, Any]:
     """Return why a session waits, as its record says it."""
     return {"reason": no_room.reason, "shortfall": no_room.shortfall}
 
@@ -96,7 +96,7 @@ def ended_record(
     return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **ending}
 
 
-def as_json(data: Any) -> str:
+def to_json(data: Any) -> str:
     """Return a record or a list of records as the text of a file."""
     return json.dumps(data, indent=2) + "\n"
 
@@ -112,11 +112,11 @@ def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: floa
         agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in record["kernels"])) or "-"
         note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""
         name, size = record["name"] or "-", str(record["cluster_size"] or "-")
-        rows.append((name, mode, size, record["status"], agents, _age(now - since), note))
+        rows.append((name, mode, size, record["status"], agents, _format_age(now - since), note))
     return render_table(rows)
 
 
-def _age(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     """Return a span of time in its largest unit, as ``kubectl`` does: 45s, 12m, 3h, 9d."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:

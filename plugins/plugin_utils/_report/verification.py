@@ -75,7 +75,7 @@ def select_session(
 
 def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports) -> dict[str, Any]:
     """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
-    parsed = {agent: _held(agent, part) for agent, part in parts.items()}
+    parsed = {agent: _parse_part(agent, part) for agent, part in parts.items()}
     plan = plan_of(parsed)
     report: dict[str, Any] = {
         "session": {"id": plan.id, "name": plan.name, "status": status_of(parsed)},
@@ -87,14 +87,14 @@ def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: A
             for agent in plan.agents
             for change in (parts[agent]["drift"] if agent in parts else _missing_part(plan, agent, answers))
         ],
-        "pairs": _pairs(plan, parts.values()),
-        "mounts": [_mount(plan, mount, answers) for mount in plan.mounts],
+        "pairs": _list_pairs(plan, parts.values()),
+        "mounts": [_compare_mount(plan, mount, answers) for mount in plan.mounts],
     }
     failures = _summarize_failures(report)
-    return {**report, "healthy": not failures, "error": _error(plan.name, failures) if failures else None}
+    return {**report, "healthy": not failures, "error": _error_message(plan.name, failures) if failures else None}
 
 
-def absent_report(name: str, session_id: str, error: str) -> dict[str, Any]:
+def not_found_report(name: str, session_id: str, error: str) -> dict[str, Any]:
     """Return the report of a session that was not found."""
     session = {"id": session_id or None, "name": name or None, "status": None}
     empty: dict[str, Any] = {"agents": {}, "drift": [], "pairs": [], "mounts": []}
@@ -106,12 +106,12 @@ def failed_checks(pair: Mapping[str, Any]) -> list[str]:
     return [check for check in CHECKS if pair[check] is False]
 
 
-def is_unknown(pair: Mapping[str, Any]) -> bool:
+def is_unchecked(pair: Mapping[str, Any]) -> bool:
     """Return whether a pair could not be asked: its source does not run, or its agent is away."""
     return pair["name"] is None
 
 
-def _held(agent: str, part: Mapping[str, Any]) -> HeldSession:
+def _parse_part(agent: str, part: Mapping[str, Any]) -> HeldSession:
     kept = {field: part[field] for field in ("plan", "committed", "expired", "containers")}
     location = f"what {agent} holds of the session is damaged"
     return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, location)
@@ -123,7 +123,7 @@ def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[
     return [] if agent in answers.errors else [difference]
 
 
-def _pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _list_pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return all pairs in rank order; those that could not be asked have nothing but ``None``."""
     checked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
     names = [kernel.hostname for kernel in plan.kernels]
@@ -133,7 +133,7 @@ def _pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[s
     ]
 
 
-def _mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, Any]:
+def _compare_mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, Any]:
     """Return whether all containers see in a mount what main1 sees.
 
     ``compared`` is how that was found out: by a ``mark`` that main1 left there, or else by the ``names`` in the top
@@ -166,7 +166,7 @@ def _mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, 
 def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each kind of thing that is wrong; none for a healthy session."""
     pairs = [pair for pair in report["pairs"] if failed_checks(pair)]
-    silent = [pair for pair in report["pairs"] if is_unknown(pair)]
+    silent = [pair for pair in report["pairs"] if is_unchecked(pair)]
     mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["marker_left"]]
     counted = [
         (len(report["agents"]), "agent that cannot be asked", "agents that cannot be asked"),
@@ -178,6 +178,6 @@ def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
     return [f"{count} {singular if count == 1 else plural}" for count, singular, plural in counted if count]
 
 
-def _error(name: str, failures: Sequence[str]) -> str:
+def _error_message(name: str, failures: Sequence[str]) -> str:
     remedy = "create_session with the same variables repairs what differs from the plan"
     return f"the session {name!r} is not healthy: {', '.join(failures)}; {remedy}."

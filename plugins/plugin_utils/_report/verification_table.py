@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .record import render_table
-from .verification import failed_checks, is_unknown
+from .verification import failed_checks, is_unchecked
 
 # How the table calls what fails.
 SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}
@@ -20,38 +20,38 @@ def render_verification(report: Mapping[str, Any]) -> list[str]:
     """Return the whole report: the table, what could not be asked, what differs, who does not meet, the mounts."""
     name, error = report["session"]["name"], report["error"]
     return [
-        *matrix(report["pairs"]),
+        *render_matrix(report["pairs"]),
         *(f"{agent} cannot be asked: {reason}." for agent, reason in report["agents"].items()),
-        *(_difference(change) for change in report["drift"]),
-        *_failures(report["pairs"]),
-        *(_mount(mount) for mount in report["mounts"]),
+        *(_render_change(change) for change in report["drift"]),
+        *_render_failures(report["pairs"]),
+        *(_render_mount(mount) for mount in report["mounts"]),
         f"Session {name} is {'healthy' if error is None else 'not healthy'}.",
     ]
 
 
-def matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
+def render_matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a table: from each row to each column the round-trip time in milliseconds, or what fails."""
-    cells = {(pair["from"], pair["to"]): _cell(pair) for pair in pairs}
+    cells = {(pair["from"], pair["to"]): _render_cell(pair) for pair in pairs}
     names = list(dict.fromkeys(source for source, _target in cells))
     rows = [["ms", *names], *([source, *(cells[source, target] for target in names)] for source in names)]
     return render_table(rows)
 
 
-def _cell(pair: Mapping[str, Any]) -> str:
+def _render_cell(pair: Mapping[str, Any]) -> str:
     failed = ",".join(SHOWN[check] for check in failed_checks(pair))
-    if failed or is_unknown(pair):
+    if failed or is_unchecked(pair):
         return failed or "?"
     if pair["from"] == pair["to"]:
         return "-"
     return "ok" if pair["latency_ms"] is None else f"{pair['latency_ms']:.2f}"
 
 
-def _difference(change: Mapping[str, Any]) -> str:
+def _render_change(change: Mapping[str, Any]) -> str:
     is_now, should = change["actual"] or "missing", change["expected"] or "removed"
     return f"{change['agent']}: {change['subject']}: {is_now} -> {should}"
 
 
-def _failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
+def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each container that is not met and each way in which it is not, with all that do not."""
     sources_by_failure: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
@@ -62,7 +62,7 @@ def _failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"{', '.join(sources)} -> {target}: {failure}" for (target, failure), sources in sources_by_failure.items()]
 
 
-def _mount(mount: Mapping[str, Any]) -> str:
+def _render_mount(mount: Mapping[str, Any]) -> str:
     method = {
         "mark": "a mark that main1 left there was looked for",
         "names": "main1 could leave no mark, so the names in the top folder were compared",

@@ -13,7 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import agent_facts
@@ -22,14 +22,14 @@ Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueFolder:
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueStore:
     """Return the queue that actions use: the one of the folder that they run in."""
     monkeypatch.chdir(tmp_path)
-    return QueueFolder("queue")
+    return QueueStore("queue")
 
 
 @pytest.fixture
-def run(queue: QueueFolder) -> Run:
+def run(queue: QueueStore) -> Run:
     """Return what runs an action with arguments and variables, and returns its result."""
     assert queue.entries() == []
 
@@ -48,7 +48,7 @@ def run(queue: QueueFolder) -> Run:
     return run_action
 
 
-def keep(queue: QueueFolder, *names: str) -> FactsCache:
+def keep(queue: QueueStore, *names: str) -> FactsCache:
     """Keep the facts of ordinary agents beside the queue, as if they had just been read."""
     queue.path.mkdir(mode=0o700, exist_ok=True)
     cache = FactsCache(queue.path / "facts")

@@ -10,9 +10,9 @@ from ansible_collections.backendai.cluster.plugins.action.session_result import 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import SESSION_ID, plan, public_keys, requested, spec
 from tests.unit.plugins.action.conftest import Run
 
@@ -50,7 +50,7 @@ def decided(of: SessionPlan = MADE, *, known: bool = False) -> dict[str, Any]:
     """Return a start of a session as it is planned; ``known`` is one that had proven itself before."""
     keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if known else {}
     return {
-        **start_of(Decision(of, known, {}, keys), spec(), [], never_completed=False),
+        **start_arguments(Decision(of, known, {}, keys), spec(), [], never_completed=False),
         "nonce": f"nonce of {of.name}",
     }
 
@@ -76,8 +76,8 @@ def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: A
     return run(ActionModule, {"state": "settled", "started_at": 0.0, **given, **args}, there, check_mode=check_mode)
 
 
-def starts(queue: QueueFolder, **changes: Any) -> QueueEntry:
+def starts(queue: QueueStore, **changes: Any) -> QueueEntry:
     """Save that this run is starting the session, which has waited."""
-    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "CREATING", "owner": me(), **changes})
+    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "CREATING", "owner": current_owner(), **changes})
     queue.save(entry)
     return entry

@@ -13,18 +13,18 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     OWNER_TIMEOUT,
     RUN_SECONDS,
     ControlAction,
-    start_of,
+    start_arguments,
 )
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
-DEAD = dataclasses.replace(me(), started="0")
-ELSEWHERE = dataclasses.replace(me(), host="manager2 boot")
+DEAD = dataclasses.replace(current_owner(), started="0")
+ELSEWHERE = dataclasses.replace(current_owner(), host="manager2 boot")
 
 
 class Probe(ControlAction):
@@ -35,11 +35,11 @@ class Probe(ControlAction):
         variables, args = task_vars or {}, self._task.args
         queue = self.queue(variables)
         if "write" in args:
-            self.write(args["write"], "content")
-        self.forget(args.get("forget", []), variables)
+            self.write_report(args["write"], "content")
+        self.invalidate_facts(args.get("forget", []), variables)
         with self.transaction(queue):
             entries = self.entries(queue)
-        readings = self.readings(args.get("agents", []), variables)
+        readings = self.cluster_state(args.get("agents", []), variables)
         return {
             **result,
             "queue": str(queue.path),
@@ -69,13 +69,13 @@ def test_the_queue_is_where_it_is_said_to_be_or_beside_the_inventory(run: Run, t
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_check_mode_reads_the_queue_and_makes_no_folder(run: Run, queue: QueueFolder, check_mode: bool) -> None:
+def test_check_mode_reads_the_queue_and_makes_no_folder(run: Run, queue: QueueStore, check_mode: bool) -> None:
     assert run(Probe, {}, {}, check_mode=check_mode)["entries"] == []
     assert queue.path.exists() is not check_mode
 
 
 def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_kept(
-    run: Run, queue: QueueFolder
+    run: Run, queue: QueueStore
 ) -> None:
     kept = requested(1, state="CREATING", owner=DEAD, agents=("agent1",), attempts=1)
     own = requested(2, state="CREATING", owner=DEAD, spec=None)
@@ -90,7 +90,7 @@ def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_
 
 @pytest.mark.parametrize(("age", "alive"), [(OWNER_TIMEOUT - 10, True), (OWNER_TIMEOUT + 10, False)])
 def test_a_run_on_another_manager_counts_as_gone_after_a_while(
-    run: Run, queue: QueueFolder, age: float, alive: bool
+    run: Run, queue: QueueStore, age: float, alive: bool
 ) -> None:
     queue.save(requested(1, state="CREATING", owner=ELSEWHERE, updated_at=time.time() - age))
     (entry,) = run(Probe, {}, {})["entries"]
@@ -98,8 +98,8 @@ def test_a_run_on_another_manager_counts_as_gone_after_a_while(
 
 
 @pytest.mark.parametrize("entry", [requested(1), requested(1, state="TERMINATING", spec=None, agents=("agent1",))])
-def test_what_nobody_starts_is_nobodys(run: Run, queue: QueueFolder, entry: Any) -> None:
-    running = requested(2, state="CREATING", owner=me())
+def test_what_nobody_starts_is_nobodys(run: Run, queue: QueueStore, entry: Any) -> None:
+    running = requested(2, state="CREATING", owner=current_owner())
     queue.save(entry)
     queue.save(running)
     found = run(Probe, {}, {})["entries"]
@@ -162,13 +162,13 @@ def test_an_agent_whose_facts_are_damaged_is_left_out_and_others_are_not(run: Ru
     assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {wrong}."]
 
 
-def test_facts_that_are_kept_and_damaged_are_asked_for_again(run: Run, queue: QueueFolder) -> None:
+def test_facts_that_are_kept_and_damaged_are_asked_for_again(run: Run, queue: QueueStore) -> None:
     keep(queue, "agent1", "agent2")
     path = queue.path / "facts" / "agent1.json"
     path.write_text(path.read_text().replace('"capacity"', '"capacities"'))
     there = answers(agent1=None, agent2=None)
     seen = run(Probe, {"agents": ["agent1", "agent2"], "facts_max_age": 30}, there)["readings"]
-    assert (seen.facts, seen.told("agent1")) == ({"agent2": agent_facts("agent2")}, False)
+    assert (seen.facts, seen.was_read("agent1")) == ({"agent2": agent_facts("agent2")}, False)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_facts_that_are_kept_and_damaged_are_asked_for_again(run: Run, queue: Qu
     ids=["young", "young when the run began", "too old", "never wanted"],
 )
 def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
-    run: Run, queue: QueueFolder, max_age: int, age: float, used: bool
+    run: Run, queue: QueueStore, max_age: int, age: float, used: bool
 ) -> None:
     keep(queue, "agent1")
     then = time.time() - age
@@ -189,7 +189,7 @@ def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
 
 @pytest.mark.parametrize("said", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"])
 def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
-    run: Run, queue: QueueFolder, said: dict[str, Any]
+    run: Run, queue: QueueStore, said: dict[str, Any]
 ) -> None:
     keep(queue, "agent1")
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=said))["readings"]
@@ -198,7 +198,7 @@ def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_facts_of_agents_where_something_changes_are_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
     before = sorted(queue.path.rglob("*"))
@@ -248,7 +248,7 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
     made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
-    start = start_of(Decision(made, False, pulls, {}, 2, images), asked, [SESSION_ID], never_completed=True)
+    start = start_arguments(Decision(made, False, pulls, {}, 2, images), asked, [SESSION_ID], never_completed=True)
     nonce, request = start.pop("nonce"), start.pop("request")
     assert start == {
         "plan": made.to_dict(),
@@ -278,10 +278,10 @@ def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
     network = plan().network
     assert network is not None
     made = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
-    assert start_of(Decision(made, False, pulls, {}), spec(), [], never_completed=False)["prepare"] is prepare
+    assert start_arguments(Decision(made, False, pulls, {}), spec(), [], never_completed=False)["prepare"] is prepare
 
 
 def test_every_start_has_a_nonce_of_its_own() -> None:
     decision = Decision(plan(), False, {}, {})
-    nonces = {start_of(decision, spec(), [], never_completed=False)["nonce"] for _start in range(2)}
+    nonces = {start_arguments(decision, spec(), [], never_completed=False)["nonce"] for _start in range(2)}
     assert len(nonces) == 2

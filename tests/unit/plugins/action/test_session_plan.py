@@ -15,9 +15,9 @@ from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, held_session, plan, requested, spec
@@ -90,7 +90,7 @@ def test_what_starts_is_returned_as_the_steps_take_it(run: Run) -> None:
     assert (planned["record"], start["id"]) == (None, planned["plan"]["id"])
 
 
-def test_the_record_of_a_session_that_waits_is_returned(run: Run, queue: QueueFolder) -> None:
+def test_the_record_of_a_session_that_waits_is_returned(run: Run, queue: QueueStore) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
     (entry,) = queue.entries()
     assert planned["record"] == entry.record
@@ -164,7 +164,7 @@ def test_check_mode_writes_no_record_of_a_failure(run: Run, tmp_path: Path) -> N
 # ---- the queue
 
 
-ANOTHER = dataclasses.replace(me(), started="0", host="manager2 boot")
+ANOTHER = dataclasses.replace(current_owner(), started="0", host="manager2 boot")
 ROOM = answers(agent1=fit("agent1"))
 NO_ROOM = answers(agent1=fit("agent1", 3))
 
@@ -180,7 +180,7 @@ def holding(**state: Any) -> dict[str, Any]:
     return answers(agent1=fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED), **state)]))
 
 
-def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept(run: Run, queue: QueueFolder) -> None:
+def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept(run: Run, queue: QueueStore) -> None:
     before = time.time()
     result = run(ActionModule, arguments(), ROOM)
     (entry,) = queue.entries()
@@ -188,7 +188,7 @@ def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept
         result["id"],
         "train-llm",
         "CREATING",
-        me(),
+        current_owner(),
         None,
     )
     assert (entry.record["id"], entry.record["status"], result["queued"]) == (result["id"], "CREATING", False)
@@ -196,7 +196,7 @@ def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept
     assert entry.plan == SessionPlan.from_dict(result["plan"])
 
 
-def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: QueueFolder) -> None:
+def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.owner) == (result["id"], "PENDING", None)
@@ -212,7 +212,7 @@ def test_a_session_belongs_to_who_runs_ansible_unless_it_is_said(run: Run, user:
 
 @pytest.mark.parametrize("there", [ROOM, NO_ROOM], ids=["room", "no room"])
 def test_the_same_request_again_is_the_same_session_in_its_old_place(
-    run: Run, queue: QueueFolder, there: dict[str, Any]
+    run: Run, queue: QueueStore, there: dict[str, Any]
 ) -> None:
     waits = of_entry(skipped=1, attempts=1)
     queue.save(waits)
@@ -225,7 +225,7 @@ def test_the_same_request_again_is_the_same_session_in_its_old_place(
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
 
-def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue: QueueFolder) -> None:
+def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue: QueueStore) -> None:
     queue.save(of_entry())
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(priority=5), ROOM)
@@ -236,7 +236,7 @@ def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
-def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Run, queue: QueueFolder) -> None:
+def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Run, queue: QueueStore) -> None:
     starts = of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=ANOTHER, updated_at=time.time())
     queue.save(starts)
     with pytest.raises(AnsibleActionFail) as refused:
@@ -247,19 +247,21 @@ def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Ru
     assert queue.entries() == [starts]
 
 
-@pytest.mark.parametrize("owner", [ANOTHER, dataclasses.replace(me(), started="0")], ids=["at work", "killed"])
+@pytest.mark.parametrize(
+    "owner", [ANOTHER, dataclasses.replace(current_owner(), started="0")], ids=["at work", "killed"]
+)
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
 def test_what_agents_hold_of_another_runs_session_is_taken_over(
-    run: Run, queue: QueueFolder, owner: Any, state: dict[str, Any]
+    run: Run, queue: QueueStore, owner: Any, state: dict[str, Any]
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
     assert (result["id"], result["known"], result["never_completed"]) == (SESSION_ID, True, True)
-    assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, me())]
+    assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, current_owner())]
 
 
 @pytest.mark.parametrize("history", [True, False])
-def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue: QueueFolder, history: bool) -> None:
+def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue: QueueStore, history: bool) -> None:
     if history:
         queue.save(of_entry(id=SESSION_ID, state="TERMINATED", spec=None))
     result = run(ActionModule, arguments(), holding())
@@ -267,15 +269,15 @@ def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue:
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * history
 
 
-def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(run: Run, queue: QueueFolder) -> None:
+def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(run: Run, queue: QueueStore) -> None:
     made = plan({"agent1": 4})
-    queue.save(terminating_entry(made, session_record(made, "TERMINATED"), NOW))
+    queue.save(make_terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
     assert (result["known"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
 
 
-def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueFolder) -> None:
+def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueStore) -> None:
     for number, changes in ((1, {}), (2, {"priority": 90}), (3, {"resource_group": "gpu"}), (4, {"priority": 5})):
         queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
     for attempt, passed in ((1, [1, 1, 0, 0]), (2, [1, 1, 0, 0])):
@@ -283,7 +285,7 @@ def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueFol
         assert [entry.skipped for entry in queue.entries() if entry.name != "train-llm"] == passed
 
 
-def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue: QueueFolder) -> None:
+def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
     there = answers(agent1=fit("agent1", allocated={"cpu": 1}))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, there)
@@ -296,7 +298,7 @@ def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue
 
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
 def test_when_other_runs_were_faster_often_enough_the_session_waits(
-    run: Run, queue: QueueFolder, attempt: int, waits: bool
+    run: Run, queue: QueueStore, attempt: int, waits: bool
 ) -> None:
     said = {"refused": ["agent1 is full", "agent2 is full"]}
     result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **said}, ROOM)
@@ -305,7 +307,7 @@ def test_when_other_runs_were_faster_often_enough_the_session_waits(
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
 
 
-def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: QueueFolder) -> None:
+def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
@@ -313,7 +315,7 @@ def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: Que
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
 def test_what_waits_and_what_an_agent_that_returned_holds_are_the_same_session(
-    run: Run, queue: QueueFolder, state: dict[str, Any]
+    run: Run, queue: QueueStore, state: dict[str, Any]
 ) -> None:
     queue.save(of_entry())
     result = run(ActionModule, arguments(), holding(**state))
@@ -321,7 +323,7 @@ def test_what_waits_and_what_an_agent_that_returned_holds_are_the_same_session(
     assert [entry.id for entry in queue.entries()] == ([SESSION_ID] if state else [])
 
 
-def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: QueueFolder) -> None:
+def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: QueueStore) -> None:
     first = run(ActionModule, arguments(), ROOM)
     second = run(ActionModule, {**arguments(), "attempt": 2}, ROOM)
     assert second["id"] == first["id"]
@@ -330,7 +332,7 @@ def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: Q
 
 
 @pytest.mark.parametrize("there", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
-def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, there: dict[str, Any]) -> None:
+def test_check_mode_notes_nothing(run: Run, queue: QueueStore, there: dict[str, Any]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=9)))
     before = queue.entries()
     run(ActionModule, arguments(), there, check_mode=True)
@@ -339,7 +341,7 @@ def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, there: dict[str,
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
     result = run(ActionModule, {**arguments(), "facts_max_age": 60}, answers(), check_mode=check_mode)
@@ -366,7 +368,7 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
     ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],
 )
 def test_a_session_that_waits_is_told_whether_room_may_come_already(
-    run: Run, queue: QueueFolder, there: dict[str, Any], entry: QueueEntry | None, freed: bool
+    run: Run, queue: QueueStore, there: dict[str, Any], entry: QueueEntry | None, freed: bool
 ) -> None:
     if entry:
         queue.save(entry)

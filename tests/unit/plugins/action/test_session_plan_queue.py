@@ -13,9 +13,9 @@ from ansible_collections.backendai.cluster.plugins.action import session_plan
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import (
@@ -54,14 +54,14 @@ def test_an_empty_queue_starts_nothing(run: Run) -> None:
     assert (result["specs"], result["_ansible_no_log"]) == ({}, False)
 
 
-def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) -> None:
+def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number, spec(name=f"session-{number}", env={"TOKEN": "hunter2"})))
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1", "session-2"]
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
-    assert [(one.state, one.owner) for one in (first, second)] == [("CREATING", me())] * 2
+    assert [(one.state, one.owner) for one in (first, second)] == [("CREATING", current_owner())] * 2
     assert [one.plan for one in (first, second)] == [SessionPlan.from_dict(start["plan"]) for start in result["starts"]]
     assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
     assert third.record["pending"] == {
@@ -70,7 +70,7 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) ->
     }
 
 
-def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: QueueFolder) -> None:
+def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: QueueStore) -> None:
     asked = spec(name="session-1", env={"TOKEN": "hunter2"})
     queue.save(requested(1, asked))
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
@@ -83,7 +83,7 @@ def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: R
     assert queue.entries()[0].spec == result["specs"]["session-1"]
 
 
-def test_those_that_are_passed_are_counted(run: Run, queue: QueueFolder) -> None:
+def test_those_that_are_passed_are_counted(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
     run(ActionModule, ARGUMENTS, answers())
@@ -92,7 +92,7 @@ def test_those_that_are_passed_are_counted(run: Run, queue: QueueFolder) -> None
 
 @pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
 def test_what_was_passed_often_enough_is_not_passed_again(
-    run: Run, queue: QueueFolder, patience: int, started: list[str]
+    run: Run, queue: QueueStore, patience: int, started: list[str]
 ) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
     queue.save(requested(2))
@@ -102,24 +102,24 @@ def test_what_was_passed_often_enough_is_not_passed_again(
 
 
 @pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-2")])
-def test_the_policy_says_who_goes_first(run: Run, queue: QueueFolder, policy: str, first: str) -> None:
+def test_the_policy_says_who_goes_first(run: Run, queue: QueueStore, policy: str, first: str) -> None:
     for number in (1, 2):
         queue.save(requested(number))
     result = run(ActionModule, {**ARGUMENTS, "policy": policy}, answers(1))
     assert [start["plan"]["name"] for start in result["starts"]] == [first]
 
 
-def test_what_was_started_by_a_run_that_was_killed_is_started_again(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="CREATING", owner=dataclasses.replace(me(), started="0")))
-    queue.save(requested(2, state="CREATING", owner=me()))
+def test_what_was_started_by_a_run_that_was_killed_is_started_again(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), started="0")))
+    queue.save(requested(2, state="CREATING", owner=current_owner()))
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1"]
-    assert [entry.owner for entry in queue.entries()] == [me(), me()]
+    assert [entry.owner for entry in queue.entries()] == [current_owner(), current_owner()]
 
 
-def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(run: Run, queue: QueueFolder) -> None:
+def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(run: Run, queue: QueueStore) -> None:
     made = plan({"agent1": 1})
-    queue.save(terminating_entry(made, session_record(made, "TERMINATED"), NOW))
+    queue.save(make_terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     for number in (1, 2):
         queue.save(requested(number))
     there = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=holders(made)["agent1"].sessions))
@@ -129,7 +129,7 @@ def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(ru
     ]
 
 
-def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: QueueFolder) -> None:
+def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: QueueStore) -> None:
     asked = spec(name="session-1")
     entry = requested(1, asked)
     queue.save(entry)
@@ -140,11 +140,11 @@ def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: Q
 
 
 def test_what_others_have_changed_meanwhile_is_theirs(
-    run: Run, queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
-    taken = requested(1, state="CREATING", owner=dataclasses.replace(me(), host="manager2 - boot pid:[1]"))
+    taken = requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), host="manager2 - boot pid:[1]"))
     taken = dataclasses.replace(taken, updated_at=time.time())
 
     def meanwhile(*given: Any) -> Any:
@@ -155,12 +155,15 @@ def test_what_others_have_changed_meanwhile_is_theirs(
     monkeypatch.setattr(session_plan, "schedule", meanwhile)
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
-    assert [(entry.name, entry.owner) for entry in queue.entries()] == [("session-1", taken.owner), ("session-2", me())]
+    assert [(entry.name, entry.owner) for entry in queue.entries()] == [
+        ("session-1", taken.owner),
+        ("session-2", current_owner()),
+    ]
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     queue.save(requested(1))
     cache = keep(queue, "agent1", "agent2")
@@ -168,7 +171,7 @@ def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
     assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
 
 
-def test_check_mode_decides_and_notes_nothing(run: Run, queue: QueueFolder) -> None:
+def test_check_mode_decides_and_notes_nothing(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
     before = queue.entries()

@@ -11,14 +11,14 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from tests.unit.builders import POOLS, agent_facts, held_session, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 OTHER = dataclasses.replace(plan({"agent1": 4}, name="other"), id=OTHER_ID)
-LIVE = dataclasses.replace(me(), host="manager2 - boot pid:[1]")
-DEAD = dataclasses.replace(me(), started="0")
+LIVE = dataclasses.replace(current_owner(), host="manager2 - boot pid:[1]")
+DEAD = dataclasses.replace(current_owner(), started="0")
 SIZE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node"}
 
 
@@ -58,7 +58,7 @@ def started(run: Run, there: dict[str, Any]) -> list[str]:
     ids=["live, no room for both", "live, room for both", "dead, no room for both", "dead, room for neither"],
 )
 def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not(
-    run: Run, queue: QueueFolder, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
+    run: Run, queue: QueueStore, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
 ) -> None:
     queue.save(planned_by(owner, **kept))
     names = [start["plan"]["name"] for start in planned(run, surveyed(cpu))["starts"]]
@@ -67,21 +67,21 @@ def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not
 
 @pytest.mark.parametrize(("owner", "freed"), [(LIVE, True), (DEAD, False)], ids=["live", "dead"])
 def test_room_may_come_where_a_live_run_has_planned_what_it_may_not_claim(
-    run: Run, queue: QueueFolder, owner: Owner, freed: bool
+    run: Run, queue: QueueStore, owner: Owner, freed: bool
 ) -> None:
     queue.save(planned_by(owner))
     waits = planned(run, surveyed(3))
     assert (waits["plan"], waits["capacity_released"]) == (None, freed)
 
 
-def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueFolder) -> None:
+def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueStore) -> None:
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)
     there = surveyed(8, allocated={"cpu": 4}, containers=4, sessions=[claimed])
     assert len(planned(run, there)["starts"]) == 1
 
 
-def test_the_network_of_what_another_run_has_planned_is_not_given_away_again(run: Run, queue: QueueFolder) -> None:
+def test_the_network_of_what_another_run_has_planned_is_not_given_away_again(run: Run, queue: QueueStore) -> None:
     across = plan({"agent1": 2, "agent2": 2}, name="other")
     assert across.network is not None
     first = dataclasses.replace(across.network, subnet="10.128.0.0/29", vni=4096)
@@ -91,7 +91,7 @@ def test_the_network_of_what_another_run_has_planned_is_not_given_away_again(run
     assert (network["subnet"], network["vni"]) == ("10.128.0.8/29", 4097)
 
 
-def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run: Run, queue: QueueFolder) -> None:
+def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run: Run, queue: QueueStore) -> None:
     first = planned(run, surveyed(4))
     second = planned(run, surveyed(4), attempt=2)
     assert [(start["id"], start["agents"]) for start in second["starts"]] == [(first["id"], ["agent1"])]
@@ -103,11 +103,11 @@ def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run:
 
 @pytest.mark.parametrize(
     ("owner", "names"),
-    [(LIVE, ["session-1"]), (me(), ["session-1"]), (DEAD, ["session-1", "session-2"])],
+    [(LIVE, ["session-1"]), (current_owner(), ["session-1"]), (DEAD, ["session-1", "session-2"])],
     ids=["live", "this run", "dead"],
 )
 def test_what_a_live_run_has_planned_takes_room_of_those_that_wait(
-    run: Run, queue: QueueFolder, owner: Owner, names: list[str]
+    run: Run, queue: QueueStore, owner: Owner, names: list[str]
 ) -> None:
     for number in (1, 2):
         queue.save(requested(number))
@@ -117,7 +117,7 @@ def test_what_a_live_run_has_planned_takes_room_of_those_that_wait(
     assert queue.entry(OTHER_ID) == other
 
 
-def test_what_waits_starts_beside_what_another_run_has_claimed(run: Run, queue: QueueFolder) -> None:
+def test_what_waits_starts_beside_what_another_run_has_claimed(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1))
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)

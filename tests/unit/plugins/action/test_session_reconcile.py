@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_reconcile impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result
@@ -22,7 +22,7 @@ from tests.unit.plugins.action.conftest import Run, keep
 
 AGENTS = ["agent1", "agent2", "agent3"]
 ARGUMENTS: dict[str, Any] = {"agents": AGENTS}
-KILLED = dataclasses.replace(me(), started="0")
+KILLED = dataclasses.replace(current_owner(), started="0")
 DAY = 86400.0
 ENDED_LINE = "Session train-llm is TERMINATED: the command ended with exit code 3."
 
@@ -39,7 +39,7 @@ def over() -> dict[str, AgentFacts]:
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
-def own_start(queue: QueueFolder) -> QueueEntry:
+def own_start(queue: QueueStore) -> QueueEntry:
     """Save the entry of a session that a user's own run was making when it was killed."""
     record = session_record(plan(), "CREATING")
     entry = requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None, owner=KILLED, record=record)
@@ -54,7 +54,7 @@ def test_nothing_is_due_in_an_empty_cluster(run: Run, said: list[str]) -> None:
     assert said == []
 
 
-def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueStore, said: list[str]) -> None:
     result = run(ActionModule, ARGUMENTS, answers(**over()))
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
@@ -64,7 +64,7 @@ def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueFolder, sa
 
 
 def test_when_the_agents_are_cleared_the_end_is_history_and_is_not_told_again(
-    run: Run, queue: QueueFolder, said: list[str]
+    run: Run, queue: QueueStore, said: list[str]
 ) -> None:
     run(ActionModule, ARGUMENTS, answers(**over()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
@@ -73,7 +73,7 @@ def test_when_the_agents_are_cleared_the_end_is_history_and_is_not_told_again(
 
 
 @pytest.mark.usefixtures("said")
-def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: QueueFolder) -> None:
+def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: QueueStore) -> None:
     held = over()
     run(ActionModule, ARGUMENTS, answers("agent2", **held))
     run(ActionModule, ARGUMENTS, answers("agent2"))
@@ -84,7 +84,7 @@ def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: Queue
 
 
 @pytest.mark.usefixtures("said")
-def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run, queue: QueueFolder) -> None:
+def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run, queue: QueueStore) -> None:
     held = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
     left = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     held |= holders(left, committed=False, expired=True)
@@ -94,7 +94,7 @@ def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run,
 
 
 @pytest.mark.usefixtures("said")
-def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(run: Run, queue: QueueFolder) -> None:
+def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(run: Run, queue: QueueStore) -> None:
     entry = own_start(queue)
     held = holders(plan(), committed=False)
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == []
@@ -103,21 +103,21 @@ def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(
     assert [one.state for one in queue.entries()] == ["TERMINATING"]
 
 
-def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue: QueueStore, said: list[str]) -> None:
     own_start(queue)
     result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
     assert (result["agents"], queue.entries(), said) == ([], [], [])
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_whose_note_is_dropped_and_that_is_over_is_noted_anew(run: Run, queue: QueueFolder) -> None:
+def test_a_session_whose_note_is_dropped_and_that_is_over_is_noted_anew(run: Run, queue: QueueStore) -> None:
     own_start(queue)
     held = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == ["agent1", "agent2"]
     assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
 
 
-def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueStore, said: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
     run(ActionModule, ARGUMENTS, answers())
     assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "CANCELLED")]
@@ -129,7 +129,7 @@ def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueFolder, sa
     ("days", "age", "kept"), [(30, 29.9, True), (30, 30.1, False), (0, 0.1, False), (None, 29.9, True)]
 )
 def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
-    run: Run, queue: QueueFolder, days: int | None, age: float, kept: bool
+    run: Run, queue: QueueStore, days: int | None, age: float, kept: bool
 ) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - age * DAY))
     queue.save(requested(2, updated_at=0.0))
@@ -140,7 +140,7 @@ def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("max_age", [0, 60])
 def test_what_agents_say_is_kept_where_it_is_used_again_unless_something_changes_there(
-    run: Run, queue: QueueFolder, max_age: int
+    run: Run, queue: QueueStore, max_age: int
 ) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
     run(ActionModule, args, answers("agent2", agent1=over()["agent1"]))
@@ -148,7 +148,7 @@ def test_what_agents_say_is_kept_where_it_is_used_again_unless_something_changes
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
 
 
-def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queue: QueueFolder) -> None:
+def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queue: QueueStore) -> None:
     began = time.time()
     cache = keep(queue, "agent1")
     cache.drop(["agent1"])
@@ -156,7 +156,7 @@ def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queu
     assert [name for name in AGENTS if cache.load(name, 60)] == ["agent2", "agent3"]
 
 
-def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run, queue: QueueFolder) -> None:
+def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run, queue: QueueStore) -> None:
     keep(queue, "agent1")
     path = queue.path / "facts" / "agent1.json"
     before = path.stat().st_mtime_ns
@@ -167,7 +167,7 @@ def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run,
 
 
 @pytest.mark.usefixtures("said")
-def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueFolder) -> None:
+def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
     keep(queue, "agent1")
@@ -196,7 +196,7 @@ def routed() -> dict[str, AgentFacts]:
 
 
 @pytest.mark.usefixtures("said")
-def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: QueueFolder) -> None:
+def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
@@ -206,7 +206,7 @@ def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: 
 
 
 @pytest.mark.usefixtures("said")
-def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
+def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: QueueStore) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
@@ -225,7 +225,7 @@ def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run, che
 
 
 @pytest.mark.usefixtures("said")
-def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue: QueueFolder) -> None:
+def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     before = {"routes": {"ended": [requested(1).id]}}
     there = answers()
@@ -237,7 +237,7 @@ def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue:
 
 
 @pytest.mark.usefixtures("said")
-def test_what_is_over_is_not_routed_although_agents_still_hold_it(run: Run, queue: QueueFolder) -> None:
+def test_what_is_over_is_not_routed_although_agents_still_hold_it(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     told = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
     assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}

@@ -12,8 +12,8 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run, keep
@@ -39,7 +39,7 @@ def holding(made: SessionPlan, **state: Any) -> dict[str, Any]:
     return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in there.items()}}
 
 
-def content(queue: QueueFolder) -> dict[str, tuple[int, bytes]]:
+def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
     """Return what is in the folder of the queue, and when each file was written."""
     files = [path for path in queue.path.rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
@@ -82,30 +82,30 @@ def test_records_are_written_and_that_is_no_change(run: Run, tmp_path: Path) -> 
     ],
 )
 def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
-    run: Run, queue: QueueFolder, said: list[str], history: bool, listed: dict[str, str]
+    run: Run, queue: QueueStore, said: list[str], history: bool, listed: dict[str, str]
 ) -> None:
     queue.save(requested(1))
-    queue.save(requested(2, state="CREATING", owner=me()))
+    queue.save(requested(2, state="CREATING", owner=current_owner()))
     over = requested(3, state="TERMINATED", spec=None)
     queue.save(dataclasses.replace(over, record={**over.record, "status": "CANCELLED"}))
     away = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
-    queue.save(terminating_entry(away, session_record(away, "TERMINATED"), NOW))
+    queue.save(make_terminating_entry(away, session_record(away, "TERMINATED"), NOW))
     result = run(ActionModule, {**LIST, "history": history}, THERE)
     assert {one["name"]: one["status"] for one in result["sessions"]} == listed
     assert len(said) == 1 + len(listed)
 
 
 @pytest.mark.usefixtures("said")
-@pytest.mark.parametrize("state", [{"state": "CREATING", "owner": me()}, {"state": "PENDING"}])
-def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
+@pytest.mark.parametrize("state", [{"state": "CREATING", "owner": current_owner()}, {"state": "PENDING"}])
+def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: QueueStore, state: dict[str, Any]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", **state))
     result = run(ActionModule, LIST, THERE)
     assert [(one["name"], one["status"]) for one in result["sessions"]] == [("train-llm", "RUNNING")]
 
 
 @pytest.mark.usefixtures("said")
-def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> None:
-    queue.save(terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
+def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueStore) -> None:
+    queue.save(make_terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
     result = run(ActionModule, LIST, THERE)
     assert result["sessions"] == []
     assert result["warnings"][1:] == [
@@ -115,7 +115,7 @@ def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> 
 
 
 @pytest.mark.usefixtures("said")
-def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: QueueFolder) -> None:
+def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: QueueStore) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
@@ -146,7 +146,7 @@ def test_a_list_that_cannot_be_written_is_one_sentence_and_leaves_nothing(run: R
 
 @pytest.mark.parametrize("exit_code", [0, 3])
 def test_a_session_whose_command_has_ended_is_listed_as_such_although_nobody_has_noted_it(
-    run: Run, queue: QueueFolder, said: list[str], exit_code: int
+    run: Run, queue: QueueStore, said: list[str], exit_code: int
 ) -> None:
     there = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
     listed = run(ActionModule, LIST, there)
@@ -175,8 +175,8 @@ def test_where_nothing_is_due_nothing_is_warned_of(run: Run) -> None:
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("history", [True, False])
-def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueFolder, history: bool, check_mode: bool) -> None:
-    killed = dataclasses.replace(me(), started="0")
+def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueStore, history: bool, check_mode: bool) -> None:
+    killed = dataclasses.replace(current_owner(), started="0")
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="CREATING", owner=killed))
     queue.save(requested(3, state="CREATING", owner=killed, spec=None))
@@ -191,7 +191,7 @@ def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueFolder, histo
 
 
 @pytest.mark.usefixtures("said")
-def test_a_list_makes_no_folder_for_the_queue(run: Run, queue: QueueFolder) -> None:
+def test_a_list_makes_no_folder_for_the_queue(run: Run, queue: QueueStore) -> None:
     run(ActionModule, LIST, THERE)
     assert not queue.path.exists()
 

@@ -10,7 +10,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.unit.builders import SESSION_ID, plan, queued
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report.test_logs import logged
@@ -92,7 +92,7 @@ def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
     ids=["unknown", "waiting", "over"],
 )
 def test_a_session_that_no_agent_holds_fails_with_one_sentence(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
+    run: Run, queue: QueueStore, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
 ) -> None:
     queue.save(queued(1))
     queue.save(

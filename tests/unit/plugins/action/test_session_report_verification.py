@@ -10,7 +10,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.unit.builders import SESSION_ID, plan, queued
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report.test_verification import part
@@ -97,7 +97,7 @@ def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
 
 
 def test_a_session_that_is_not_there_fails_with_one_sentence(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
+    run: Run, queue: QueueStore, said: list[str], tmp_path: Path
 ) -> None:
     queue.save(queued(1))
     path = tmp_path / "report.json"

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action.session_request import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import IMAGE, POOLS, SESSION_ID, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
@@ -34,7 +34,7 @@ def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> No
     assert result["_ansible_no_log"] is True
 
 
-def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: QueueFolder) -> None:
+def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: QueueStore) -> None:
     waits = spec(name="session-1", env={"TOKEN": "hunter3"})
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
@@ -44,7 +44,7 @@ def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: Q
     assert spec_from_dict(checked["specs"]["session-1"]) == waits
 
 
-def test_what_is_asked_for_again_is_taken_as_it_is_asked_for_now(run: Run, queue: QueueFolder) -> None:
+def test_what_is_asked_for_again_is_taken_as_it_is_asked_for_now(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(env={"TOKEN": "hunter3"})))
     checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
     assert checked["specs"] == {"train-llm": checked["spec"]}
@@ -52,7 +52,7 @@ def test_what_is_asked_for_again_is_taken_as_it_is_asked_for_now(run: Run, queue
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_only_requests_are_kept_out_of_logs(run: Run, queue: QueueFolder, waits: bool) -> None:
+def test_only_requests_are_kept_out_of_logs(run: Run, queue: QueueStore, waits: bool) -> None:
     if waits:
         queue.save(requested(1))
     checked = run(ActionModule, {"purpose": "list"}, variables())
@@ -67,7 +67,7 @@ def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule", "verify", "logs"])
-def test_agents_are_asked_about_the_sessions_that_wait_too(run: Run, queue: QueueFolder, purpose: str) -> None:
+def test_agents_are_asked_about_the_sessions_that_wait_too(run: Run, queue: QueueStore, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
@@ -97,7 +97,7 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
     ],
 )
 def test_a_new_session_alone_needs_no_facts_that_are_younger_than_is_wanted(
-    run: Run, queue: QueueFolder, purpose: str, age: int, asked: list[str]
+    run: Run, queue: QueueStore, purpose: str, age: int, asked: list[str]
 ) -> None:
     keep(queue, "agent1", "agent2")
     os.utime(queue.path / "facts" / "agent2.json", (0, 0))
@@ -130,7 +130,7 @@ def test_what_later_tasks_need_is_returned_and_no_password(run: Run) -> None:
 
 
 def test_the_queue_is_the_one_that_is_asked_for(run: Run, tmp_path: Path) -> None:
-    QueueFolder(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
+    QueueStore(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
     result = run(ActionModule, {"purpose": "list"}, variables(queue_path=str(tmp_path / "elsewhere")))
     assert list(result["specs"]) == ["session-1"]
     assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.settled_starts import (
@@ -87,14 +87,14 @@ def test_what_is_said_in_the_end_is_not_said_before(run: Run, said: list[str]) -
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_that_runs_leaves_the_queue(run: Run, queue: QueueFolder) -> None:
+def test_a_session_that_runs_leaves_the_queue(run: Run, queue: QueueStore) -> None:
     starts(queue)
     settle(run, PROVEN)
     assert queue.entries() == []
 
 
 def test_a_start_that_failed_is_tried_again_and_the_record_says_so(
-    run: Run, queue: QueueFolder, said: list[str]
+    run: Run, queue: QueueStore, said: list[str]
 ) -> None:
     starts(queue)
     (session,) = settle(run, FAILED)["sessions"]
@@ -105,7 +105,7 @@ def test_a_start_that_failed_is_tried_again_and_the_record_says_so(
 
 
 def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
-    run: Run, queue: QueueFolder, said: list[str]
+    run: Run, queue: QueueStore, said: list[str]
 ) -> None:
     starts(queue)
     (session,) = settle(run, REFUSED)["sessions"]
@@ -116,7 +116,7 @@ def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("changes", [{"spec": None}, {"attempts": 2}], ids=["a user's own run", "the third start"])
-def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueFolder, changes: dict[str, Any]) -> None:
+def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueStore, changes: dict[str, Any]) -> None:
     starts(queue, **changes)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
@@ -128,7 +128,7 @@ def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueFolder, c
 @pytest.mark.parametrize(
     "changes",
     [
-        {"owner": dataclasses.replace(me(), pid=1)},
+        {"owner": dataclasses.replace(current_owner(), pid=1)},
         {"state": "TERMINATING", "spec": None, "owner": None, "agents": ("agent1",)},
         {"state": "PENDING", "owner": None},
     ],
@@ -136,7 +136,7 @@ def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueFolder, c
 )
 @pytest.mark.parametrize("outcome", [PROVEN, FAILED], ids=["runs", "failed"])
 def test_a_session_that_a_later_run_has_taken_over_is_left_to_it(
-    run: Run, queue: QueueFolder, changes: dict[str, Any], outcome: Steps
+    run: Run, queue: QueueStore, changes: dict[str, Any], outcome: Steps
 ) -> None:
     entry = starts(queue, **changes)
     settle(run, outcome)
@@ -155,7 +155,7 @@ def test_a_session_that_a_later_run_has_taken_over_is_left_to_it(
     ids=["runs", "refused", "failed"],
 )
 def test_check_mode_writes_nothing(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, outcome: Steps, line: str
+    run: Run, queue: QueueStore, said: list[str], tmp_path: Path, outcome: Steps, line: str
 ) -> None:
     starts(queue)
     before = queue.entries()
@@ -195,7 +195,7 @@ def test_only_the_end_of_what_runs_is_waited_for(
 )
 @pytest.mark.parametrize("queued", [True, False])
 def test_the_queue_is_looked_after_where_room_may_have_become_free_and_someone_waits(
-    run: Run, queue: QueueFolder, freed: bool, outcome: Steps | None, looks: bool, queued: bool
+    run: Run, queue: QueueStore, freed: bool, outcome: Steps | None, looks: bool, queued: bool
 ) -> None:
     queue.save(requested(2, state="TERMINATED", spec=None))
     if queued:
@@ -204,7 +204,7 @@ def test_the_queue_is_looked_after_where_room_may_have_become_free_and_someone_w
 
 
 @pytest.mark.usefixtures("said")
-def test_a_start_that_failed_and_is_tried_again_has_freed_room_for_others(run: Run, queue: QueueFolder) -> None:
+def test_a_start_that_failed_and_is_tried_again_has_freed_room_for_others(run: Run, queue: QueueStore) -> None:
     starts(queue)
     settled = settle(run, FAILED)
     assert (settled["sessions"][0]["record"]["status"], settled["waiting"]) == ("PENDING", True)

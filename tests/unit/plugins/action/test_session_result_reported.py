@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
@@ -37,7 +37,7 @@ def over(exit_code: int | None) -> dict[str, Any]:
     return ended_record(RUNS, "TERMINATED", f"the command ended with exit code {exit_code}", exit_code, NOW, NOW)
 
 
-def history(queue: QueueFolder, record: dict[str, Any], state: str = "TERMINATED") -> None:
+def history(queue: QueueStore, record: dict[str, Any], state: str = "TERMINATED") -> None:
     """Save that the session has ended with this record."""
     queue.save(requested(id=SESSION_ID, name="train-llm", state=state, spec=None, record=record))
 
@@ -123,7 +123,7 @@ def test_a_session_that_failed_is_said_and_fails(
 
 @pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, state: str
+    run: Run, queue: QueueStore, said: list[str], tmp_path: Path, state: str
 ) -> None:
     history(queue, over(0), state)
     path = tmp_path / "record.json"
@@ -134,7 +134,7 @@ def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
 
 @pytest.mark.parametrize("exit_code", [3, 137, None])
 def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
-    run: Run, queue: QueueFolder, said: list[str], exit_code: int | None
+    run: Run, queue: QueueStore, said: list[str], exit_code: int | None
 ) -> None:
     history(queue, over(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
@@ -145,14 +145,14 @@ def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
 
 @pytest.mark.parametrize("waited", [True, False])
 def test_only_an_end_that_was_waited_for_is_looked_up(
-    run: Run, queue: QueueFolder, said: list[str], waited: bool
+    run: Run, queue: QueueStore, said: list[str], waited: bool
 ) -> None:
     history(queue, over(0))
     report(run, RUNS, waited=waited)
     assert said[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
 
 
-def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue: QueueStore, said: list[str]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
@@ -233,7 +233,7 @@ def test_without_a_way_in_there_is_nothing_to_say(
     assert json.loads(path.read_text()) == result["access"] == []
 
 
-def test_there_is_no_way_in_to_a_session_that_has_ended(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_there_is_no_way_in_to_a_session_that_has_ended(run: Run, queue: QueueStore, said: list[str]) -> None:
     history(queue, over(0))
     result = report(run, RUNS, waited=True, links={"gateway1": [LINK]})
     assert (said, result["record"]) == (["Session train-llm is TERMINATED."], over(0))

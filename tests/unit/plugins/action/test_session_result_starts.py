@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
 from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run
@@ -47,7 +47,7 @@ from tests.unit.plugins.action.settled_starts import (
 )
 def test_what_came_of_each_start_is_said_and_noted(
     run: Run,
-    queue: QueueFolder,
+    queue: QueueStore,
     said: list[str],
     steps: Steps,
     statuses: list[str],
@@ -116,7 +116,7 @@ def test_a_step_that_another_start_of_the_run_took_and_this_one_does_not_take_do
 
 
 def test_what_was_refused_is_planned_anew_and_its_entry_is_left_alone(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
+    run: Run, queue: QueueStore, said: list[str], tmp_path: Path
 ) -> None:
     starts(queue)
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
@@ -134,7 +134,7 @@ def test_what_was_refused_is_planned_anew_and_its_entry_is_left_alone(
     [(REFUSED, False), (FAILED, True), (PROVEN, True), (None, True)],
     ids=["refused, and that is it", "failed", "runs", "no room"],
 )
-def test_nothing_else_is_planned_anew(run: Run, queue: QueueFolder, steps: Steps | None, retry: bool) -> None:
+def test_nothing_else_is_planned_anew(run: Run, queue: QueueStore, steps: Steps | None, retry: bool) -> None:
     starts(queue)
     before = queue.entries()
     settled = settle(run, steps, retry=retry)
@@ -171,7 +171,7 @@ def test_a_session_that_waits_or_publishes_nothing_is_no_news(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("said")
-def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
+def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, queue: QueueStore) -> None:
     began = time.time() - 60
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=began + 1))
     queue.save(requested(3, state="TERMINATED", spec=None, updated_at=began - 1))
@@ -191,14 +191,14 @@ def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, que
 
 
 @pytest.mark.usefixtures("said")
-def test_a_start_that_failed_for_good_has_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
+def test_a_start_that_failed_for_good_has_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     told = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
     assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_that_was_ended_meanwhile_is_not_routed(run: Run, queue: QueueFolder) -> None:
+def test_a_session_that_was_ended_meanwhile_is_not_routed(run: Run, queue: QueueStore) -> None:
     starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
     told = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
     assert (told["routes"], told["ended"]) == ([], [SESSION_ID])

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
 from ansible_collections.backendai.cluster.plugins.action.session_step import STEP_SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import IMAGE, image_data, plan, spec
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.rendering import OPTIONS_OF_RUN, Rendering
@@ -27,7 +27,7 @@ def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts."""
     images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
     decision = Decision(of, False, {}, {}, len(of.agents), images)
-    return {**start_of(decision, ASKED, [OTHER_ID], never_completed=True), "nonce": "n", **changes}
+    return {**start_arguments(decision, ASKED, [OTHER_ID], never_completed=True), "nonce": "n", **changes}
 
 
 class Host:

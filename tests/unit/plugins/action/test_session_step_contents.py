@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.environme
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import plan, spec
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.rendering import OPTIONS_OF_RUN, Rendering
@@ -41,7 +41,9 @@ def contents(
     templates: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the contents that reach agent1 for a session that is asked for, or was ``waited`` for."""
-    start = start_of(Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], never_completed=False)
+    start = start_arguments(
+        Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], never_completed=False
+    )
     proven = {"sessions": {made.id: {"nonce": start["nonce"], "steps": []}}}
     specs = {made.name: dataclasses.asdict(waited)} if waited else {}
     request = {"specs": {made.name: dataclasses.asdict(asked)}, "run": OPTIONS_OF_RUN}

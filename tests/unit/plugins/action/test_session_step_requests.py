@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.action.session_step import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import environment_text
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import SESSION_ID, plan, spec
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.rendering import OPTIONS_OF_RUN
@@ -46,7 +46,7 @@ def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:
 def test_the_request_of_a_session_is_found(
     run: Run, request_result: dict[str, Any], queue_plan: dict[str, Any] | None, token: str
 ) -> None:
-    start = start_of(Decision(plan({"agent1": 1}), False, {}, {}), spec(), [], never_completed=False)
+    start = start_arguments(Decision(plan({"agent1": 1}), False, {}, {}), spec(), [], never_completed=False)
     localhost = {"__session_request": {**request_result, "run": OPTIONS_OF_RUN}, "__session_queue_plan": queue_plan}
     variables = {"inventory_hostname": "agent1", "hostvars": {"localhost": localhost, "agent1": {}}}
     sent = run(Sent, {"step": "claim", "starts": [start]}, variables)

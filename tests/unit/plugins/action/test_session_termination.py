@@ -12,8 +12,8 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
@@ -29,7 +29,7 @@ ENDED: dict[str, Any] = {"state": "ended", "started_at": 0.0}
 BEGUN: dict[str, Any] = {"state": "begun", "agents": AGENTS}
 
 RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
-NOTE = terminating_entry(MADE, RECORD, NOW)
+NOTE = make_terminating_entry(MADE, RECORD, NOW)
 NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
 
 
@@ -48,7 +48,7 @@ AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
     ids=["name", "name, empty id", "id", "id, empty name"],
 )
 def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
-    run: Run, queue: QueueFolder, wanted: dict[str, str]
+    run: Run, queue: QueueStore, wanted: dict[str, str]
 ) -> None:
     result = run(ActionModule, {**BEGUN, **wanted}, answers())
     assert (result["plan"]["id"], result["agents"], result["unreachable_agents"]) == (
@@ -62,20 +62,20 @@ def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
 
 
 @pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
-def test_a_session_that_nobody_holds_is_nothing_to_end(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
+def test_a_session_that_nobody_holds_is_nothing_to_end(run: Run, queue: QueueStore, wanted: dict[str, str]) -> None:
     result = run(ActionModule, {**BEGUN, **wanted}, answers())
     assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
     assert queue.entries() == []
 
 
-def test_an_id_that_belongs_to_another_name_ends_neither(run: Run, queue: QueueFolder) -> None:
+def test_an_id_that_belongs_to_another_name_ends_neither(run: Run, queue: QueueStore) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "other", "id": SESSION_ID}, answers())
     assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
     assert queue.entries() == []
 
 
-def test_a_session_is_not_ended_by_half(run: Run, queue: QueueFolder) -> None:
+def test_a_session_is_not_ended_by_half(run: Run, queue: QueueStore) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "train-llm"}, AWAY)
     assert str(refused.value) == (
@@ -85,14 +85,14 @@ def test_a_session_is_not_ended_by_half(run: Run, queue: QueueFolder) -> None:
     assert queue.entries() == []
 
 
-def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue: QueueFolder) -> None:
+def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     assert (result["agents"], result["unreachable_agents"]) == (["agent1"], ["agent2"])
     assert result["warnings"] == ["agent2 is left out: Failed to connect."]
     assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
 
 
-def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: Run, queue: QueueFolder) -> None:
+def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: Run, queue: QueueStore) -> None:
     hidden = answers()
     hidden["hostvars"]["agent3"] = {}
     args = {**BEGUN, "name": "ghost"}
@@ -107,7 +107,7 @@ def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: R
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent3",))]
 
 
-def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder) -> None:
+def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1))
     result = run(ActionModule, {**BEGUN, "name": "session-1"}, answers())
     assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
@@ -116,7 +116,7 @@ def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, *AGENTS)
     run(ActionModule, {**BEGUN, "name": "train-llm"}, answers(), check_mode=check_mode)
@@ -125,7 +125,7 @@ def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
 
 
 @pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
-def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, name: str, changed: bool) -> None:
+def test_check_mode_notes_nothing(run: Run, queue: QueueStore, name: str, changed: bool) -> None:
     queue.save(requested(1))
     before = queue.entries()
     result = run(ActionModule, {**BEGUN, "name": name}, answers(), check_mode=True)
@@ -135,7 +135,7 @@ def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, name: str, chang
 # ---- when it has gone
 
 
-def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: QueueStore, said: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": []}, {})
     (entry,) = queue.entries()
@@ -144,7 +144,7 @@ def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: Que
     assert (result["record"], result["changed"], result["waiting"]) == (RECORD, False, False)
 
 
-def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueStore, said: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"]}, {})
     (entry,) = queue.entries()
@@ -156,7 +156,7 @@ def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueFold
 
 
 def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
-    run: Run, queue: QueueFolder, said: list[str]
+    run: Run, queue: QueueStore, said: list[str]
 ) -> None:
     queue.save(NOTE)
     removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
@@ -182,7 +182,7 @@ def test_the_record_is_written(run: Run, tmp_path: Path) -> None:
     "record", [NEVER_THERE, {**NEVER_THERE, "id": "other"}, {**NEVER_THERE, "id": MADE.id}], ids=["none", "no", "an id"]
 )
 def test_a_session_that_was_never_there_leaves_no_note(
-    run: Run, queue: QueueFolder, said: list[str], record: dict[str, Any]
+    run: Run, queue: QueueStore, said: list[str], record: dict[str, Any]
 ) -> None:
     run(ActionModule, {**ENDED, "record": record}, {})
     assert (queue.entries(), said) == ([], ["Session ghost is TERMINATED."])
@@ -198,7 +198,7 @@ def test_a_session_that_was_never_there_leaves_no_note(
     ],
     ids=["history", "waits", "starts"],
 )
-def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueFolder, entry: Any) -> None:
+def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueStore, entry: Any) -> None:
     queue.save(entry)
     before = queue.entries()
     run(ActionModule, {**ENDED, "record": RECORD}, {})
@@ -210,7 +210,7 @@ def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueFolder
     ("changes", "waiting"), [({}, True), ({"state": "TERMINATED", "spec": None}, False)], ids=["waits", "history"]
 )
 def test_who_waits_is_told_that_room_is_free(
-    run: Run, queue: QueueFolder, changes: dict[str, Any], waiting: bool
+    run: Run, queue: QueueStore, changes: dict[str, Any], waiting: bool
 ) -> None:
     queue.save(NOTE)
     queue.save(requested(2, **changes))
@@ -218,7 +218,7 @@ def test_who_waits_is_told_that_room_is_free(
 
 
 @pytest.mark.usefixtures("said")
-def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueFolder) -> None:
+def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueStore) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     queue.save(NOTE)
@@ -227,7 +227,7 @@ def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueFold
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
+def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     began = time.time()
     run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"], "started_at": began}, {})[
@@ -246,7 +246,7 @@ def test_where_nothing_has_ended_gateways_are_told_nothing(run: Run) -> None:
     assert ended["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
-def test_check_mode_writes_nothing_and_says_so(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_writes_nothing_and_says_so(run: Run, queue: QueueStore, said: list[str], tmp_path: Path) -> None:
     queue.save(NOTE)
     path = tmp_path / "record.json"
     run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {}, check_mode=True)

@@ -101,11 +101,11 @@ def test_a_plugin_that_is_not_there_is_named_with_the_option(option: str) -> Non
 
 
 def test_the_variables_of_both_plugins_count_and_no_others() -> None:
-    names = agent_connection.settings("ssh", "sudo")
+    names = agent_connection.connection_variables("ssh", "sudo")
     assert {"ansible_host", "ansible_password", "ansible_ssh_common_args", "ansible_become_password"} <= names
     assert {"ansible_connection", "ansible_become", "ansible_become_method", "ansible_timeout"} <= names
     assert not {"ansible_python_interpreter", "agent_slots"} & names
-    assert "ansible_host" not in agent_connection.settings("local", "sudo")
+    assert "ansible_host" not in agent_connection.connection_variables("local", "sudo")
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_the_variables_of_both_plugins_count_and_no_others() -> None:
     [({}, 10), ({"ansible_timeout": "7"}, 7), ({"ansible_timeout": 7, "ansible_ssh_timeout": 3}, 3)],
 )
 def test_the_time_that_an_agent_has_is_that_of_its_connection(variables: dict[str, object], seconds: int) -> None:
-    assert agent_connection.seconds_of(variables) == seconds
+    assert agent_connection.timeout_of(variables) == seconds

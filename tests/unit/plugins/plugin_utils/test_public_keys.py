@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import ValidationError
-from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
+from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import check_public_keys
 
 ED25519 = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 ECDSA = generate_private_key(SECP256R1()).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
@@ -23,7 +23,7 @@ ECDSA = generate_private_key(SECP256R1()).public_key().public_bytes(Encoding.Ope
     ids=["none", "one", "with a comment", "two kinds"],
 )
 def test_public_keys_of_openssh_are_taken(keys: list[str]) -> None:
-    refuse_malformed(keys)
+    check_public_keys(keys)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_public_keys_of_openssh_are_taken(keys: list[str]) -> None:
 )
 def test_anything_else_is_refused_with_its_place(key: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        refuse_malformed([ED25519, key])
+        check_public_keys([ED25519, key])
     assert str(refused.value) == (
         f"session_authorized_keys[1]: {key[:40]!r} is not a public key of OpenSSH (ssh-ed25519 AAAA…)."
     )
@@ -49,7 +49,7 @@ def test_anything_else_is_refused_with_its_place(key: str) -> None:
 def test_a_missing_package_is_told_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(AnsibleActionFail) as refused:
-        refuse_malformed([ED25519])
+        check_public_keys([ED25519])
     assert str(refused.value) == (
         "session_authorized_keys needs the Python package cryptography here (import of cryptography.exceptions halted;"
         " None in sys.modules)."
@@ -58,4 +58,4 @@ def test_a_missing_package_is_told_where_it_is_needed(monkeypatch: pytest.Monkey
 
 def test_without_keys_no_package_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    refuse_malformed([])
+    check_public_keys([])

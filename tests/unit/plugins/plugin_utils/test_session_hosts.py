@@ -25,7 +25,7 @@ def line(agent: str = "agent1", **changes: Any) -> str:
 
 
 def host(**changes: Any) -> SessionHost:
-    (first, *_others), _warnings = session_hosts.answer("agent1", f"{line()}\nbackendai-train-llm-main1\n")
+    (first, *_others), _warnings = session_hosts.parse_listing("agent1", f"{line()}\nbackendai-train-llm-main1\n")
     return replace(first, **changes)
 
 
@@ -47,7 +47,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
-    question = session_hosts.question(str(state), "unix:///its.sock", seconds)
+    question = session_hosts.list_command(str(state), "unix:///its.sock", seconds)
     return subprocess.run(["/bin/sh", "-c", question], capture_output=True, text=True, check=False)
 
 
@@ -57,7 +57,7 @@ def asked(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
 def test_an_agent_prints_its_sessions_and_what_runs_at_the_engine_that_was_named(state: Path, tmp_path: Path) -> None:
     done = asked(state)
     assert (done.returncode, done.stderr) == (0, "")
-    hosts, warnings = session_hosts.answer("agent1", done.stdout)
+    hosts, warnings = session_hosts.parse_listing("agent1", done.stdout)
     assert [one.container for one in hosts] == ["backendai-train-llm-main1"]
     assert warnings == []
     label = "label=ai.backend.owner=backendai.cluster"
@@ -78,7 +78,7 @@ def test_an_agent_that_is_not_provisioned_says_what_to_do(tmp_path: Path) -> Non
         f"{tmp_path}/nowhere/sessions cannot be entered: run backendai.cluster.provision_agents, or reach the agent as"
         " root\n"
     )
-    assert session_hosts.left_out("agent1", session_hosts.refusal(1, done.stderr, 5)) == (
+    assert session_hosts.unavailable_warning("agent1", session_hosts.error_reason(1, done.stderr, 5)) == (
         f"agent1 is left out: {done.stderr.strip()}."
     )
 
@@ -92,12 +92,14 @@ def test_an_engine_that_fails_makes_the_whole_answer_fail(state: Path, tmp_path:
 def test_an_engine_that_hangs_is_given_up(state: Path, tmp_path: Path) -> None:
     docker(tmp_path, "exec sleep 60")
     done = asked(state, seconds=1)
-    reason = session_hosts.refusal(done.returncode, done.stderr, 1)
-    assert session_hosts.left_out("agent1", reason) == "agent1 is left out: it did not answer within 1 seconds."
+    reason = session_hosts.error_reason(done.returncode, done.stderr, 1)
+    assert (
+        session_hosts.unavailable_warning("agent1", reason) == "agent1 is left out: it did not answer within 1 seconds."
+    )
 
 
 def test_an_agent_that_fails_without_a_word_is_left_out_with_the_exit_code() -> None:
-    assert session_hosts.refusal(9, "", 5) == "the command that lists its sessions ended with 9"
+    assert session_hosts.error_reason(9, "", 5) == "the command that lists its sessions ended with 9"
 
 
 # ---- what its answer means
@@ -105,7 +107,7 @@ def test_an_agent_that_fails_without_a_word_is_left_out_with_the_exit_code() -> 
 
 def test_only_running_containers_of_this_agent_are_hosts() -> None:
     running = "backendai-train-llm-main1\nbackendai-train-llm-sub2\nanother\n"
-    hosts, warnings = session_hosts.answer("first", f"{line()}\n{running}")
+    hosts, warnings = session_hosts.parse_listing("first", f"{line()}\n{running}")
     assert warnings == []
     (only,) = hosts
     assert only == SessionHost(
@@ -124,12 +126,12 @@ def test_only_running_containers_of_this_agent_are_hosts() -> None:
 def test_a_session_that_is_not_committed_has_no_hosts() -> None:
     of = replace(held(plan()), expires_at=1.0)
     text = json.dumps({**asdict(of), "plan": of.plan.to_dict()})
-    assert session_hosts.answer("agent1", f"{text}\nbackendai-train-llm-main1") == ([], [])
+    assert session_hosts.parse_listing("agent1", f"{text}\nbackendai-train-llm-main1") == ([], [])
 
 
 @pytest.mark.parametrize("damaged", ["{", "{}", '{"plan": 1}', line().replace("train-llm", "{{ 1 }}")])
 def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) -> None:
-    hosts, warnings = session_hosts.answer("agent1", f"{damaged}\n{line()}\nbackendai-train-llm-main1")
+    hosts, warnings = session_hosts.parse_listing("agent1", f"{damaged}\n{line()}\nbackendai-train-llm-main1")
     assert [one.hostname for one in hosts] == ["main1"]
     assert warnings == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
 
@@ -139,7 +141,7 @@ def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) 
 
 def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role_and_agent() -> None:
     one = host(agent="agent-1.example")
-    assert session_hosts.named([one], []) == ({"main1.train-llm": one}, [])
+    assert session_hosts.assign_host_names([one], []) == ({"main1.train-llm": one}, [])
     assert one.groups == ("session_train_llm", "role_main", "agent_agent_1_example")
     assert one.variables == {
         "backendai_session_id": SESSION_ID,
@@ -155,7 +157,7 @@ def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role
 
 def test_sessions_of_one_name_are_told_apart_by_their_ids() -> None:
     one, other = host(), host(session_id=OTHER_ID, agent="agent2")
-    found, warnings = session_hosts.named([other, one], [])
+    found, warnings = session_hosts.assign_host_names([other, one], [])
     assert found == {"main1.train-llm.5f0c6a52": one, "main1.train-llm.ffffffff": other}
     assert warnings == [
         "2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."
@@ -163,7 +165,7 @@ def test_sessions_of_one_name_are_told_apart_by_their_ids() -> None:
 
 
 def test_a_host_that_is_there_already_is_never_replaced() -> None:
-    found, warnings = session_hosts.named([host()], ["main1.train-llm"])
+    found, warnings = session_hosts.assign_host_names([host()], ["main1.train-llm"])
     assert found == {}
     assert warnings == [
         "agent1: the container backendai-train-llm-main1 is left out: a host main1.train-llm is there already."
@@ -171,12 +173,12 @@ def test_a_host_that_is_there_already_is_never_replaced() -> None:
 
 
 def test_a_container_that_two_agents_name_is_the_first_ones() -> None:
-    found, warnings = session_hosts.named([host(agent="agent2"), host()], [])
+    found, warnings = session_hosts.assign_host_names([host(agent="agent2"), host()], [])
     assert found == {"main1.train-llm": host()}
     assert len(warnings) == 1
 
 
 def test_settings_of_an_agent_are_referred_to_and_not_copied() -> None:
-    assert session_hosts.references("agent's", ["ansible_password"]) == {
+    assert session_hosts.variable_references("agent's", ["ansible_password"]) == {
         "ansible_password": """{{ hostvars["agent's"]['ansible_password'] }}"""
     }

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import reconcile
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import reconcile
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     ClusterState,

@@ -10,7 +10,11 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import reachable, routes_of, told_by
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
+    build_gateway_update,
+    reachable,
+    told_by,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, readings, requested
@@ -44,27 +48,31 @@ def held(**state: Any) -> list[str]:
 
 def test_a_session_that_was_started_is_routed() -> None:
     made = published()
-    assert routes_of([made], [], NOW) == {"routes": [build_gateway_route(made)], "ended": [], "changed": True}
+    assert build_gateway_update([made], [], NOW) == {
+        "routes": [build_gateway_route(made)],
+        "ended": [],
+        "changed": True,
+    }
 
 
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
-    assert routes_of([], [], 0.0) == {"routes": [], "ended": [], "changed": False}
+    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "changed": False}
 
 
 def test_a_session_that_publishes_nothing_is_not_routed() -> None:
-    assert ids(routes_of([published(published=()), published(OTHER_ID)], [], NOW)) == ([OTHER_ID], [])
+    assert ids(build_gateway_update([published(published=()), published(OTHER_ID)], [], NOW)) == ([OTHER_ID], [])
 
 
 def test_of_two_sessions_of_one_name_the_newer_one_is_routed() -> None:
     older = published()
     newer = published(OTHER_ID, created_at=older.created_at + 1)
     for plans in ([newer, older], [older, newer]):
-        assert ids(routes_of(plans, [], NOW)) == ([OTHER_ID], [])
+        assert ids(build_gateway_update(plans, [], NOW)) == ([OTHER_ID], [])
 
 
 def test_sessions_of_other_names_are_all_routed() -> None:
     plans = [published(), published(OTHER_ID, name="other")]
-    assert sorted(ids(routes_of(plans, [], NOW))[0]) == [OTHER_ID, SESSION_ID]
+    assert sorted(ids(build_gateway_update(plans, [], NOW))[0]) == [OTHER_ID, SESSION_ID]
 
 
 # ---- what is over
@@ -72,13 +80,13 @@ def test_sessions_of_other_names_are_all_routed() -> None:
 
 @pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_a_session_that_is_over_is_not_routed(state: str) -> None:
-    told = routes_of([published(), published(OTHER_ID, name="other")], [over(state=state)], NOW)
+    told = build_gateway_update([published(), published(OTHER_ID, name="other")], [over(state=state)], NOW)
     assert ids(told) == ([OTHER_ID], [SESSION_ID])
 
 
 @pytest.mark.parametrize("state", ["PENDING", "CREATING"])
 def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
-    assert ids(routes_of([published()], [requested(id=SESSION_ID, state=state)], 0.0)) == ([SESSION_ID], [])
+    assert ids(build_gateway_update([published()], [requested(id=SESSION_ID, state=state)], 0.0)) == ([SESSION_ID], [])
 
 
 @pytest.mark.parametrize(
@@ -87,12 +95,12 @@ def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
 )
 def test_only_what_has_ended_since_then_is_told(since: float, ended: list[str]) -> None:
     entries = [over(OTHER_ID, at=NOW + 60), over(SESSION_ID, at=NOW)]
-    told = routes_of([], entries, since)
+    told = build_gateway_update([], entries, since)
     assert (told["ended"], told["changed"]) == (ended, bool(ended))
 
 
 def test_what_was_over_before_is_not_routed_either() -> None:
-    assert ids(routes_of([published()], [over(at=NOW)], NOW + 1)) == ([], [])
+    assert ids(build_gateway_update([published()], [over(at=NOW)], NOW + 1)) == ([], [])
 
 
 # ---- what has been told
@@ -104,11 +112,11 @@ def test_what_was_over_before_is_not_routed_either() -> None:
     ids=["nothing", "another one", "it", "it and another one"],
 )
 def test_an_end_that_has_been_told_is_no_news(told: list[str], news: bool) -> None:
-    assert routes_of([], [over()], 0.0, told) == {"routes": [], "ended": [SESSION_ID], "changed": news}
+    assert build_gateway_update([], [over()], 0.0, told) == {"routes": [], "ended": [SESSION_ID], "changed": news}
 
 
 def test_a_route_is_always_news() -> None:
-    told = routes_of([published(OTHER_ID)], [over()], 0.0, [SESSION_ID, OTHER_ID])
+    told = build_gateway_update([published(OTHER_ID)], [over()], 0.0, [SESSION_ID, OTHER_ID])
     assert (ids(told), told["changed"]) == (([OTHER_ID], [SESSION_ID]), True)
 
 
@@ -155,4 +163,7 @@ def test_where_agents_hold_nothing_nobody_is_reached() -> None:
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     there = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    assert ids(routes_of(reachable(readings(agent1=there)), [over(state="TERMINATING")], 0.0)) == ([], [SESSION_ID])
+    assert ids(build_gateway_update(reachable(readings(agent1=there)), [over(state="TERMINATING")], 0.0)) == (
+        [],
+        [SESSION_ID],
+    )

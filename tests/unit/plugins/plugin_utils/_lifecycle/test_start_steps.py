@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import start_result
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import combine_replies
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     REMOVE,
     UNREACHABLE,
     Start,
-    start_from,
-    variable_of,
+    read_start,
+    result_variable,
 )
 from tests.unit.builders import plan
 from tests.unit.starts import AGENTS, KEYS, TIMED_OUT, Run, decided, takes_part
@@ -87,7 +87,7 @@ def runs(draw: some.DrawFn) -> Run:
 def with_leftovers(run: Run, left: Mapping[tuple[str, str], Any]) -> Run:
     variables: dict[str, dict[str, Any]] = {agent: {} for agent in AGENTS}
     for (agent, step), value in left.items():
-        variables[agent][variable_of(step)] = value
+        variables[agent][result_variable(step)] = value
     return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, variables)
 
 
@@ -131,11 +131,11 @@ def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
     for one in run.sessions:
         start = run.start(one)
         outcomes = {agent: start.outcome_on(agent) for agent in one["agents"]}
-        status = start_result(plan(), outcomes, committed_before=False).status
+        status = combine_replies(plan(), outcomes, committed_before=False).status
         assert (status == "RUNNING") is not start.failed
         assert (status == "PENDING") is bool(start.refusals)
         if status == "RUNNING":
-            assert {*start_result(plan(), outcomes, committed_before=False).containers} == {*one["agents"]}
+            assert {*combine_replies(plan(), outcomes, committed_before=False).containers} == {*one["agents"]}
 
 
 @given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
@@ -229,7 +229,7 @@ def test_keys_are_those_of_all_claims() -> None:
 def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[str, Any] | None, why: str) -> None:
     one, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
-    start = start_from(one, variables)
+    start = read_start(one, variables)
     wanted = {"refused": "", "containers": {}, "left": why == "it gave no answer", "failed": why}
     assert (start.outcome_on("agent1"), start.failed) == (wanted, True)
     # Nobody else has to say why, and nothing was refused.
@@ -262,7 +262,7 @@ def test_refusal_beside_a_failure_is_not_tried_again() -> None:
 def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> None:
     run = Run([decided()], {("session-1", APPLY, "agent1"): "failed"}).play()
     assert [run.start(decided()).outcome_on(agent)["left"] for agent in AGENTS[:2]] == [False, False]
-    run.variables["agent2"][variable_of(REMOVE)] = result
+    run.variables["agent2"][result_variable(REMOVE)] = result
     assert [run.start(decided()).outcome_on(agent)["left"] for agent in AGENTS[:2]] == [False, True]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import listed
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import join_names
 from tests.unit.builders import GIB, agent_facts, bare_session
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
@@ -186,5 +186,5 @@ def test_the_sessions_that_make_room_are_named() -> None:
 
 
 def test_a_phrase_names_a_few_and_counts_the_others() -> None:
-    assert listed(["a", "b", "c", "d"]) == "a, b, c, d"
-    assert listed(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"
+    assert join_names(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert join_names(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"

@@ -276,7 +276,7 @@ def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names:
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
 def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
     decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
-    assert (decision.plan, decision.known, decision.missing_images, decision.min_agents) == (plan(), True, {}, None)
+    assert (decision.plan, decision.existing, decision.missing_images, decision.min_agents) == (plan(), True, {}, None)
     # One that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
@@ -285,13 +285,13 @@ def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bo
 def test_what_was_given_up_everywhere_is_nobodys_and_its_name_is_free(asked: dict[str, Any]) -> None:
     seen = readings(**holding("agent1", "agent2", committed=False, expired=True))
     decision = decided(spec(**{**TWO_AND_TWO, **asked}), seen)
-    assert (decision.plan.id, decision.known) == (LATER_ID, False)
+    assert (decision.plan.id, decision.existing) == (LATER_ID, False)
 
 
 def test_what_was_given_up_on_one_agent_alone_is_taken_up_again() -> None:
     seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
     decision = decided(spec(**TWO_AND_TWO), readings(**seen))
-    assert (decision.plan, decision.known, decision.public_keys) == (plan(), True, {})
+    assert (decision.plan, decision.existing, decision.public_keys) == (plan(), True, {})
 
 
 def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
@@ -538,7 +538,7 @@ def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_fl
 
 def test_an_agent_has_told_what_it_has_or_why_it_cannot() -> None:
     seen = readings("agent1", left_out={"agent2": "unreachable"})
-    assert [seen.told(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
+    assert [seen.was_read(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
 
 
 # ---- what fits an empty cluster

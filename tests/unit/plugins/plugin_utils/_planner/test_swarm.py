@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import (
     PlanningError,
-    swarm_managers,
+    find_swarm_managers,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
 from tests.unit.builders import (
@@ -71,12 +71,12 @@ def test_the_first_manager_by_name_makes_the_networks_of_its_swarm() -> None:
         agent_facts("agent6", swarm=node("agent6")),
         agent_facts("agent7"),
     ]
-    assert swarm_managers(agents) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
+    assert find_swarm_managers(agents) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
 
 
 def test_a_node_that_is_not_ready_is_left_out() -> None:
     agents = [agent_facts("agent1", swarm=node("agent1", "agent1")), agent_facts("agent2", swarm=node("agent2"))]
-    assert swarm_managers(agents) == {"agent1": "agent1"}
+    assert find_swarm_managers(agents) == {"agent1": "agent1"}
 
 
 def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
@@ -256,7 +256,7 @@ def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
         data = {name: dataclasses.replace(there.facts[name], sessions=(part,)) for name, part in parts.items()}
         decision = decide(spec(**{**SWARM, **asked}), ClusterState(data, {}), POOLS, "other", USER, NOW)
         assert isinstance(decision, Decision)
-        assert (decision.known, decision.plan, set(decision.public_keys)) == (True, made, set(keys))
+        assert (decision.existing, decision.plan, set(decision.public_keys)) == (True, made, set(keys))
 
 
 def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:

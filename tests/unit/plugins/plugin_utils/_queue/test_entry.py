@@ -24,13 +24,13 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     blocked_by,
     count_skips,
     dominant_shares,
-    ended,
-    ending,
     expired_history,
+    mark_creating,
+    mark_pending,
+    mark_terminated,
+    mark_terminating,
     sort_pending,
-    starting,
     timed_out,
-    waiting,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import NOW, queued
@@ -390,32 +390,32 @@ def test_the_dominant_share_is_the_largest_of_all_slots(
 
 def test_a_session_waits_starts_and_waits_again() -> None:
     first = queued(1, skipped=3)
-    begun = starting(first, OWNER, NOW + 5)
+    begun = mark_creating(first, OWNER, NOW + 5)
     assert begun == dataclasses.replace(first, state="CREATING", owner=OWNER, updated_at=NOW + 5)
-    refused = waiting(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
+    refused = mark_pending(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
     assert refused == dataclasses.replace(first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6)
-    assert waiting(begun, begun.record, NOW + 6, failed=True).attempts == 1
+    assert mark_pending(begun, begun.record, NOW + 6, failed=True).attempts == 1
 
 
 def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
-    begun = starting(queued(1, spec={"env": {"TOKEN": "hunter2"}}), OWNER, NOW + 5)
-    going = ending(begun, {"status": "RUNNING"}, ["agent1", "agent2"], NOW + 6)
+    begun = mark_creating(queued(1, spec={"env": {"TOKEN": "hunter2"}}), OWNER, NOW + 5)
+    going = mark_terminating(begun, {"status": "RUNNING"}, ["agent1", "agent2"], NOW + 6)
     changes: dict[str, Any] = {"record": {"status": "RUNNING"}, "agents": ("agent1", "agent2"), "updated_at": NOW + 6}
     assert going == dataclasses.replace(begun, state="TERMINATING", **changes, **DROPPED)
-    gone = ended(going, {"status": "TERMINATED"}, NOW + 7)
+    gone = mark_terminated(going, {"status": "TERMINATED"}, NOW + 7)
     changes = {"record": {"status": "TERMINATED"}, "agents": (), "updated_at": NOW + 7}
     assert gone == dataclasses.replace(going, state="TERMINATED", **changes, **DROPPED)
     assert "hunter2" not in going.to_json() + gone.to_json()
 
 
 def test_what_has_ended_does_not_wait_again() -> None:
-    gone = ended(queued(1), {"status": "CANCELLED"}, NOW)
+    gone = mark_terminated(queued(1), {"status": "CANCELLED"}, NOW)
     with pytest.raises(ValueError, match=r"^the state PENDING does not go without a spec$"):
-        waiting(gone, {}, NOW)
+        mark_pending(gone, {}, NOW)
 
 
 def test_a_run_that_starts_its_own_session_keeps_the_request_to_itself() -> None:
-    begun = starting(queued(1, state="CREATING", spec=None), OWNER, NOW)
+    begun = mark_creating(queued(1, state="CREATING", spec=None), OWNER, NOW)
     assert QueueEntry.from_json(begun.to_json(), "x.json").spec is None
 
 

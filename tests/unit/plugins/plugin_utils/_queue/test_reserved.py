@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     CorruptEntryError,
     Owner,
     QueueEntry,
-    reserved,
+    reserved_plans,
 )
 from tests.unit.builders import plan, queued
 
@@ -50,7 +50,7 @@ def test_plan_counts_that_a_live_run_carries_out_and_no_agent_shows(
 ) -> None:
     entry = queued(1, **{**NOTED, **changes})
     other = queued(2, **{**NOTED, "plan": plan({"agent2": 1})})
-    found = reserved([entry, other], {entry.id} if held else set(), entry.id if own else "")
+    found = reserved_plans([entry, other], {entry.id} if held else set(), entry.id if own else "")
     assert found == [*([PLAN] if counts else []), other.plan]
 
 

@@ -102,7 +102,12 @@ def test_a_start_has_the_id_and_the_user_of_its_entry_and_the_time_of_the_schedu
     entry = dataclasses.replace(waits(1), user="bob")
     ((_entry, answer),) = schedule([entry], cluster(8), POOLS, FIFO, NOW + 9)
     assert isinstance(answer, Decision)
-    assert (answer.plan.id, answer.plan.user, answer.plan.created_at, answer.known) == (entry.id, "bob", NOW + 9, False)
+    assert (answer.plan.id, answer.plan.user, answer.plan.created_at, answer.existing) == (
+        entry.id,
+        "bob",
+        NOW + 9,
+        False,
+    )
 
 
 def test_what_fits_starts_past_what_does_not() -> None:
@@ -256,7 +261,7 @@ def test_what_agents_hold_of_a_session_already_is_taken_up_again_and_takes_no_ro
     )
     ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=left), POOLS, FIFO, NOW)
     assert isinstance(first, Decision)
-    assert (first.plan, first.known) == (made, True)
+    assert (first.plan, first.existing) == (made, True)
     assert isinstance(second, Decision)
 
 

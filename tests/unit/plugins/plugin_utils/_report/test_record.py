@@ -16,11 +16,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
-    as_json,
+    describe_pending,
     ended_record,
-    pending,
     session_record,
     session_table,
+    to_json,
     unplanned_record,
 )
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, plan, spec
@@ -203,7 +203,7 @@ def test_containers_are_gathered_from_all_agents() -> None:
 
 
 def test_a_file_of_records_is_json_that_people_can_read() -> None:
-    text = as_json([{"id": "1"}])
+    text = to_json([{"id": "1"}])
     assert json.loads(text) == [{"id": "1"}]
     assert text.endswith("]\n")
     assert len(text.splitlines()) > 1
@@ -230,7 +230,7 @@ def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(s
 
 
 def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
-    assert pending(Unschedulable("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
+    assert describe_pending(Unschedulable("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
         "reason": "no room",
         "shortfall": {"cpu": 1},
     }

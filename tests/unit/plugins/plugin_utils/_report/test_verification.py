@@ -10,8 +10,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
     AgentReports,
     SessionNotFoundError,
-    absent_report,
     build_verification_report,
+    not_found_report,
     select_session,
 )
 from tests.unit.builders import SESSION_ID, plan, queued
@@ -207,7 +207,7 @@ def test_a_session_that_waits_is_told_and_one_that_has_ended_is_not() -> None:
 
 
 def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
-    absent = absent_report("ghost", "", "no session 'ghost' was found.")
+    absent = not_found_report("ghost", "", "no session 'ghost' was found.")
     assert absent.keys() == build_verification_report(parts(MADE), AgentReports({})).keys()
     assert absent["session"] == {"id": None, "name": "ghost", "status": None}
     assert (absent["healthy"], absent["error"]) == (False, "no session 'ghost' was found.")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification_table import (
-    matrix,
+    render_matrix,
     render_verification,
 )
 
@@ -42,7 +42,7 @@ def test_the_table_has_round_trips_or_what_fails() -> None:
         pair("sub1", "sub2", latency_ms=None),
         *(pair("sub2", target, **NOTHING) for target in ("main1", "sub1", "sub2")),
     ]
-    assert matrix(rows) == [
+    assert render_matrix(rows) == [
         "ms     main1  sub1  sub2",
         "main1  -      0.07  tcp,mtu",
         "sub1   name   ssh   ok",

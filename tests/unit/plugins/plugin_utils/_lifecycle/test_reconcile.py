@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import (
     ReconcileActions,
-    end_reason,
+    find_end_reason,
+    find_terminating,
+    make_terminating_entry,
     reconcile,
-    terminating,
-    terminating_entry,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     ClusterState,
@@ -72,7 +72,7 @@ def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> Queue
     """Return the note that a session has to go from these agents."""
     made = of or plan()
     record = ended_record(session_record(made, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
-    return dataclasses.replace(terminating_entry(made, record, NOW), agents=agents, **changes)
+    return dataclasses.replace(make_terminating_entry(made, record, NOW), agents=agents, **changes)
 
 
 def by_name(*agents: str) -> QueueEntry:
@@ -225,7 +225,7 @@ def test_what_is_not_committed_has_not_begun_and_so_is_not_over(policy: str, sta
 
 
 def test_what_lives_on_has_no_end() -> None:
-    assert end_reason(found(plan(**BATCH))[SESSION_ID]) == ("", None)
+    assert find_end_reason(found(plan(**BATCH))[SESSION_ID]) == ("", None)
 
 
 def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() -> None:
@@ -291,7 +291,7 @@ def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: f
     made = dataclasses.replace(plan(), name=name, created_at=NOW + age)
     note = by_name("agent2")
     held = found(made, "agent1")
-    assert terminating([note], held) == [(note, [SESSION_ID] if meant else [])]
+    assert find_terminating([note], held) == [(note, [SESSION_ID] if meant else [])]
     told = is_due([note], held)
     assert told.end == ({"agent2": [SESSION_ID]} if meant else {})
     assert [one.state for one in told.entries_to_save] == ([] if meant else ["TERMINATED"])
@@ -307,7 +307,7 @@ def test_a_note_by_name_may_mean_several_sessions() -> None:
 def test_only_ends_are_doomed() -> None:
     states = ["PENDING", "CREATING", "TERMINATED"]
     entries = [requested(number, state=state) for number, state in enumerate(states[:2], 1)]
-    assert terminating([*entries, requested(3, state="TERMINATED", spec=None)], found(plan())) == []
+    assert find_terminating([*entries, requested(3, state="TERMINATED", spec=None)], found(plan())) == []
 
 
 # ---- runs that were killed

@@ -23,13 +23,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import folder
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry, starting
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import (
-    QueueFolder,
-    alive,
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry, mark_creating
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import (
+    QueueStore,
+    current_owner,
     default_path,
-    me,
+    owner_is_alive,
 )
 from tests.unit.builders import NOW, queued
 
@@ -45,9 +45,9 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> QueueFolder:
+def queue(tmp_path: Path) -> QueueStore:
     """Return a queue that nobody has used yet."""
-    return QueueFolder(str(tmp_path / "queue"))
+    return QueueStore(str(tmp_path / "queue"))
 
 
 def mode_of(path: Path) -> int:
@@ -60,7 +60,7 @@ def refusal(of: Any) -> str:
     return str(refused.value)
 
 
-def lock(queue: QueueFolder) -> None:
+def lock(queue: QueueStore) -> None:
     with queue.lock():
         pass
 
@@ -68,7 +68,7 @@ def lock(queue: QueueFolder) -> None:
 # ---- what is stored
 
 
-def test_sessions_come_back_as_they_were_saved(queue: QueueFolder) -> None:
+def test_sessions_come_back_as_they_were_saved(queue: QueueStore) -> None:
     entries = [queued(1, owner=Owner("here", 1, "2"), agents=("agent1",)), queued(2, state="TERMINATED", spec=None)]
     for entry in reversed(entries):
         queue.save(entry)
@@ -76,13 +76,13 @@ def test_sessions_come_back_as_they_were_saved(queue: QueueFolder) -> None:
     assert [queue.entry(entry.id) for entry in entries] == entries
 
 
-def test_saving_again_replaces_what_was_there(queue: QueueFolder) -> None:
+def test_saving_again_replaces_what_was_there(queue: QueueStore) -> None:
     queue.save(queued(1, skipped=1))
     queue.save(queued(1, skipped=2))
     assert [entry.skipped for entry in queue.entries()] == [2]
 
 
-def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_error(queue: QueueFolder) -> None:
+def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_error(queue: QueueStore) -> None:
     queue.save(queued(1))
     for _time in range(2):
         queue.remove(queued(1).id)
@@ -90,7 +90,7 @@ def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_err
     assert queue.entries() == []
 
 
-def test_live_sessions_are_found_by_name(queue: QueueFolder) -> None:
+def test_live_sessions_are_found_by_name(queue: QueueStore) -> None:
     same = [
         queued(1, name="a"),
         queued(2, name="a", state="TERMINATING", spec=None),
@@ -102,14 +102,14 @@ def test_live_sessions_are_found_by_name(queue: QueueFolder) -> None:
 
 
 def test_a_queue_that_nobody_has_written_to_is_empty_and_reading_makes_nothing(
-    queue: QueueFolder, tmp_path: Path
+    queue: QueueStore, tmp_path: Path
 ) -> None:
     assert (queue.entries(), queue.by_name("a"), queue.entry(queued(1).id)) == ([], [], None)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("no_id", ["", "x", "../queue/00000001-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "0" * 36])
-def test_what_is_no_id_names_no_file(queue: QueueFolder, no_id: str) -> None:
+def test_what_is_no_id_names_no_file(queue: QueueStore, no_id: str) -> None:
     queue.save(queued(1))
     assert queue.entry(no_id) is None
     for of in (lambda: queue.remove(no_id), lambda: queue.save(queued(1, id=no_id))):
@@ -117,7 +117,7 @@ def test_what_is_no_id_names_no_file(queue: QueueFolder, no_id: str) -> None:
             of()
 
 
-def test_other_files_are_passed_over(queue: QueueFolder) -> None:
+def test_other_files_are_passed_over(queue: QueueStore) -> None:
     lock(queue)
     for name in ("notes.txt", "x.json", f".{queued(1).id}.abc.new", f"{queued(1).id}.json.bak", "README.json"):
         (queue.path / name).write_text("not an entry")
@@ -125,7 +125,7 @@ def test_other_files_are_passed_over(queue: QueueFolder) -> None:
 
 
 def test_a_file_that_vanishes_while_the_folder_is_read_is_passed_over(
-    queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+    queue: QueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.save(queued(1))
     names = [*os.listdir(queue.path), f"{queued(2).id}.json"]
@@ -139,7 +139,7 @@ def test_a_path_may_begin_at_home_or_here(written: str, tmp_path: Path, monkeypa
     here.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(here)
-    assert QueueFolder(written).path == {"~/q": home / "q", "q": here / "q", "/q": Path("/q")}[written]
+    assert QueueStore(written).path == {"~/q": home / "q", "q": here / "q", "/q": Path("/q")}[written]
 
 
 # ---- whose files they are
@@ -148,14 +148,14 @@ def test_a_path_may_begin_at_home_or_here(written: str, tmp_path: Path, monkeypa
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize("first", [lambda queue: queue.save(queued(1)), lock], ids=["saving", "locking"])
 def test_a_queue_is_for_its_owner_alone(first: Any, tmp_path: Path) -> None:
-    queue = QueueFolder(str(tmp_path / "a" / "b" / "queue"))
+    queue = QueueStore(str(tmp_path / "a" / "b" / "queue"))
     first(queue)
     assert mode_of(queue.path) == 0o700
     assert {mode_of(path) for path in queue.path.iterdir()} == {0o600}
 
 
 @pytest.mark.usefixtures("umask")
-def test_a_folder_that_others_may_only_read_keeps_its_mode_and_its_files_secret(queue: QueueFolder) -> None:
+def test_a_folder_that_others_may_only_read_keeps_its_mode_and_its_files_secret(queue: QueueStore) -> None:
     queue.path.mkdir()
     queue.path.chmod(0o755)
     queue.save(queued(1))
@@ -166,7 +166,7 @@ def test_a_folder_that_others_may_only_read_keeps_its_mode_and_its_files_secret(
 
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize("mode", [0o2770, 0o770], ids=["setgid", "without setgid"])
-def test_what_is_in_a_groups_folder_is_the_groups(queue: QueueFolder, mode: int) -> None:
+def test_what_is_in_a_groups_folder_is_the_groups(queue: QueueStore, mode: int) -> None:
     group = 12345 if os.geteuid() == 0 else (os.getgroups() or [os.getegid()])[-1]
     queue.path.mkdir()
     os.chown(queue.path, -1, group)
@@ -178,9 +178,7 @@ def test_what_is_in_a_groups_folder_is_the_groups(queue: QueueFolder, mode: int)
     assert [(stat.S_IMODE(file.st_mode), file.st_gid) for file in files] == [(0o660, group)] * 2
 
 
-def test_the_lock_file_of_another_operator_is_left_as_it_is(
-    queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_file_of_another_operator_is_left_as_it_is(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.path.mkdir(mode=0o770)
     queue.path.chmod(0o770)
 
@@ -198,7 +196,7 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(
 @pytest.mark.parametrize(
     ("attempt", "done"),
     [
-        (QueueFolder.entries, "read"),
+        (QueueStore.entries, "read"),
         (lambda queue: queue.entry(queued(1).id), "read"),
         (lambda queue: queue.save(queued(1)), "written"),
         (lambda queue: queue.remove(queued(1).id), "written"),
@@ -208,14 +206,14 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(
 )
 def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(attempt: Any, done: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    queue = QueueFolder(str(tmp_path / "file" / "queue"))
+    queue = QueueStore(str(tmp_path / "file" / "queue"))
     assert refusal(lambda: attempt(queue)) == (
         f"session_queue_path: '{tmp_path}/file/queue' cannot be {done}: Not a directory."
     )
 
 
 def test_a_save_that_fails_leaves_the_old_session_and_nothing_else(
-    queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+    queue: QueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.save(queued(1, skipped=1))
 
@@ -230,13 +228,13 @@ def test_a_save_that_fails_leaves_the_old_session_and_nothing_else(
     assert len(os.listdir(queue.path)) == 1
 
 
-def test_what_fails_under_the_lock_is_not_taken_for_the_queues_fault(queue: QueueFolder) -> None:
+def test_what_fails_under_the_lock_is_not_taken_for_the_queues_fault(queue: QueueStore) -> None:
     with pytest.raises(FileNotFoundError, match="elsewhere"), queue.lock():
         raise FileNotFoundError("elsewhere")
     lock(queue)
 
 
-def test_a_damaged_file_is_named_and_what_it_holds_is_not_shown(queue: QueueFolder) -> None:
+def test_a_damaged_file_is_named_and_what_it_holds_is_not_shown(queue: QueueStore) -> None:
     queue.save(queued(1))
     path = queue.path / f"{queued(1).id}.json"
     path.write_text('{"spec": {"env": {"TOKEN": "hunter2"}')
@@ -246,7 +244,7 @@ def test_a_damaged_file_is_named_and_what_it_holds_is_not_shown(queue: QueueFold
     assert "hunter2" not in sentence
 
 
-def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueFolder) -> None:
+def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueStore) -> None:
     queue.save(queued(1))
     copy = queue.path / f"{queued(2).id}.json"
     shutil.copy(queue.path / f"{queued(1).id}.json", copy)
@@ -259,18 +257,18 @@ def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueFolder) -
 
 
 def _hold(path: str, inside: Event, leave: Event) -> None:
-    with QueueFolder(path).lock():
+    with QueueStore(path).lock():
         inside.set()
         leave.wait(10)
 
 
 def _pass_through(path: str, inside: Event) -> None:
-    with QueueFolder(path).lock():
+    with QueueStore(path).lock():
         inside.set()
 
 
 def _raise(path: str, times: int) -> None:
-    queue = QueueFolder(path)
+    queue = QueueStore(path)
     for _time in range(times):
         with queue.lock():
             (entry,) = queue.entries()
@@ -289,7 +287,7 @@ def running(target: Any, *args: Any) -> Iterator[Any]:
         process.join(10)
 
 
-def test_the_lock_keeps_others_out_until_its_holder_is_gone(queue: QueueFolder) -> None:
+def test_the_lock_keeps_others_out_until_its_holder_is_gone(queue: QueueStore) -> None:
     inside, leave, second = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
     with running(_hold, str(queue.path), inside, leave) as holder:
         assert inside.wait(10)
@@ -299,8 +297,8 @@ def test_the_lock_keeps_others_out_until_its_holder_is_gone(queue: QueueFolder) 
             assert second.wait(10)
 
 
-def test_a_lock_that_is_never_let_go_is_an_error(queue: QueueFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "LOCK_SECONDS", 0.05)
+def test_a_lock_that_is_never_let_go_is_an_error(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.05)
     inside, leave = PROCESSES.Event(), PROCESSES.Event()
     with running(_hold, str(queue.path), inside, leave):
         assert inside.wait(10)
@@ -311,7 +309,7 @@ def test_a_lock_that_is_never_let_go_is_an_error(queue: QueueFolder, monkeypatch
         assert queue.entries() == [queued(1)]
 
 
-def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueFolder) -> None:
+def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueStore) -> None:
     queue.save(queued(1))
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(running(_raise, str(queue.path), 10)) for _process in range(4)]
@@ -322,13 +320,13 @@ def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueFol
 
 
 def _save_for_ever(path: str, entries: list[QueueEntry], began: Event) -> None:
-    queue = QueueFolder(path)
+    queue = QueueStore(path)
     for entry in itertools.cycle(entries):
         queue.save(entry)
         began.set()
 
 
-def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueFolder) -> None:
+def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueStore) -> None:
     versions = [queued(1, skipped=number, record={"text": str(number) * 200_000}) for number in range(2)]
     chance = random.Random(1)
     for _kill in range(25):
@@ -341,7 +339,7 @@ def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueF
         assert queue.entries()[0] in versions
 
 
-def test_what_killed_writers_left_is_removed_after_a_minute(queue: QueueFolder) -> None:
+def test_what_killed_writers_left_is_removed_after_a_minute(queue: QueueStore) -> None:
     queue.save(queued(1))
     lock(queue)
     old, young = (queue.path / f".{queued(1).id}.{name}.new" for name in ("old", "young"))
@@ -358,7 +356,7 @@ def test_what_killed_writers_left_is_removed_after_a_minute(queue: QueueFolder) 
 
 
 def _say_me(answers: Any) -> None:
-    answers.put(me())
+    answers.put(current_owner())
 
 
 def started_by(owner: Owner | None, **changes: Any) -> QueueEntry:
@@ -377,41 +375,41 @@ def test_a_worker_is_part_of_the_process_that_forked_it() -> None:
     answers = PROCESSES.Queue()
     with running(_say_me, answers):
         owner = answers.get(timeout=10)
-    assert owner == me() == me(os.getpid())
+    assert owner == current_owner() == current_owner(os.getpid())
     assert owner.pid == os.getpid()
 
 
-def test_a_run_is_alive_as_long_as_its_process(sleeper: subprocess.Popen[bytes], queue: QueueFolder) -> None:
-    queue.save(starting(queued(1), me(sleeper.pid), NOW))
+def test_a_run_is_alive_as_long_as_its_process(sleeper: subprocess.Popen[bytes], queue: QueueStore) -> None:
+    queue.save(mark_creating(queued(1), current_owner(sleeper.pid), NOW))
     (entry,) = queue.entries()
-    assert alive(entry, 0)
+    assert owner_is_alive(entry, 0)
     sleeper.kill()
     # Dead, but not collected yet: its number is still in the table of processes.
     deadline = time.monotonic() + 10
-    while alive(entry, 1e9) and time.monotonic() < deadline:
+    while owner_is_alive(entry, 1e9) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert Path(f"/proc/{sleeper.pid}").exists()
-    assert not alive(entry, 1e9)
-    assert refusal(lambda: me(sleeper.pid)) == (
+    assert not owner_is_alive(entry, 1e9)
+    assert refusal(lambda: current_owner(sleeper.pid)) == (
         f"the run cannot be found in /proc (process {sleeper.pid}): No such process."
     )
     sleeper.wait()
-    assert not alive(entry, 1e9)
-    assert refusal(lambda: me(sleeper.pid)).startswith("the run cannot be found in /proc (process ")
+    assert not owner_is_alive(entry, 1e9)
+    assert refusal(lambda: current_owner(sleeper.pid)).startswith("the run cannot be found in /proc (process ")
 
 
 def test_a_later_process_with_the_same_number_is_another(sleeper: subprocess.Popen[bytes]) -> None:
-    owner = me(sleeper.pid)
+    owner = current_owner(sleeper.pid)
     before = dataclasses.replace(owner, started=str(int(owner.started) - 1))
-    assert not alive(started_by(before), 1e9)
+    assert not owner_is_alive(started_by(before), 1e9)
 
 
 def test_runs_before_the_last_boot_are_over_and_those_of_other_machines_cannot_be_asked() -> None:
-    node, machine, boot, names = me().host.split()
-    before_the_boot = dataclasses.replace(me(), host=f"{node} {machine} {boot[::-1]} {names}")
-    elsewhere = dataclasses.replace(me(), host=f"other{node} {machine} {boot[::-1]} {names}")
-    assert not alive(started_by(before_the_boot), 1e12)
-    assert alive(started_by(elsewhere), 1e12)
+    node, machine, boot, names = current_owner().host.split()
+    before_the_boot = dataclasses.replace(current_owner(), host=f"{node} {machine} {boot[::-1]} {names}")
+    elsewhere = dataclasses.replace(current_owner(), host=f"other{node} {machine} {boot[::-1]} {names}")
+    assert not owner_is_alive(started_by(before_the_boot), 1e12)
+    assert owner_is_alive(started_by(elsewhere), 1e12)
 
 
 def test_the_name_of_a_program_does_not_confuse(tmp_path: Path) -> None:
@@ -419,22 +417,22 @@ def test_the_name_of_a_program_does_not_confuse(tmp_path: Path) -> None:
     shutil.copy(shutil.which("sleep") or "", program)
     with subprocess.Popen([program, "60"]) as process:
         try:
-            owner = me(process.pid)
-            assert int(owner.started) >= int(me().started)
-            assert alive(started_by(owner), 0)
+            owner = current_owner(process.pid)
+            assert int(owner.started) >= int(current_owner().started)
+            assert owner_is_alive(started_by(owner), 0)
         finally:
             process.kill()
 
 
 def test_nobody_is_not_alive() -> None:
-    assert not alive(started_by(None), 1e9)
+    assert not owner_is_alive(started_by(None), 1e9)
 
 
 @pytest.mark.parametrize("pid", [1, 2**22 + 1], ids=["a number that is in use here", "one that is not"])
 def test_a_run_on_another_machine_is_alive_as_long_as_it_says_something(pid: int) -> None:
     elsewhere = Owner("manager2", pid, "1")
-    assert alive(started_by(elsewhere, updated_at=time.time() - 50), 60)
-    assert not alive(started_by(elsewhere, updated_at=time.time() - 70), 60)
+    assert owner_is_alive(started_by(elsewhere, updated_at=time.time() - 50), 60)
+    assert not owner_is_alive(started_by(elsewhere, updated_at=time.time() - 70), 60)
 
 
 def test_a_process_of_another_user_that_is_hidden_is_alive_as_long_as_it_says_something(
@@ -443,11 +441,11 @@ def test_a_process_of_another_user_that_is_hidden_is_alive_as_long_as_it_says_so
     def not_yours(_pid: int, _signal: int) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    hidden = dataclasses.replace(me(), pid=2**22 + 1)
-    assert not alive(started_by(hidden), 1e9)
+    hidden = dataclasses.replace(current_owner(), pid=2**22 + 1)
+    assert not owner_is_alive(started_by(hidden), 1e9)
     monkeypatch.setattr(os, "kill", not_yours)
-    assert alive(started_by(hidden, updated_at=time.time() - 50), 60)
-    assert not alive(started_by(hidden, updated_at=time.time() - 70), 60)
+    assert owner_is_alive(started_by(hidden, updated_at=time.time() - 50), 60)
+    assert not owner_is_alive(started_by(hidden, updated_at=time.time() - 70), 60)
 
 
 # ---- where it is
@@ -471,7 +469,7 @@ def test_the_queue_is_beside_the_inventory(tmp_path: Path, monkeypatch: pytest.M
 def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("agents: {hosts: {agent1: {}}}")
     for path in (default_path([str(tmp_path)]), str(tmp_path / "queue")):
-        QueueFolder(path).save(queued(1))
+        QueueStore(path).save(queued(1))
     groups = [
         sorted(InventoryManager(DataLoader(), sources=[source]).groups)
         for source in (str(tmp_path), str(tmp_path / "hosts.yml"))

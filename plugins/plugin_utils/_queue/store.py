@@ -22,13 +22,13 @@ from ...module_utils._model.session import is_session_id
 from .entry import TERMINATED, CorruptEntryError, Owner, QueueEntry
 
 # How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs.
-LOCK_SECONDS = 30.0
+LOCK_TIMEOUT = 30.0
 
 # From this age on, what a killed writer left is removed.
-LEFTOVER_SECONDS = 60.0
+LEFTOVER_MIN_AGE = 60.0
 
 
-class QueueFolder:
+class QueueStore:
     """The folder ``session_queue_path``, made when it is first written to.
 
     It is for its owner alone, unless it is there already and its group may write: then so it is with the files. What
@@ -40,7 +40,7 @@ class QueueFolder:
 
     def entries(self) -> list[QueueEntry]:
         """Return all sessions in the order of their ids. It needs no lock: files are replaced, never rewritten."""
-        with self._told("read"):
+        with self._convert_os_errors("read"):
             try:
                 names = sorted(os.listdir(self.path))
             except FileNotFoundError:
@@ -60,31 +60,31 @@ class QueueFolder:
     def lock(self) -> Iterator[None]:
         """Hold the queue while entries are read, decided on and saved: never twice at once in one process."""
         with contextlib.ExitStack() as stack:
-            with self._told("written"):
+            with self._convert_os_errors("written"):
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                handle = stack.enter_context(locked(self.path / ".lock", LOCK_SECONDS, create=True))
+                handle = stack.enter_context(locked(self.path / ".lock", LOCK_TIMEOUT, create=True))
                 if handle is None:
                     raise AnsibleActionFail(
-                        f"session_queue_path: another run has held '{self.path}/.lock' for {LOCK_SECONDS:g} seconds;"
+                        f"session_queue_path: another run has held '{self.path}/.lock' for {LOCK_TIMEOUT:g} seconds;"
                         " end that run first."
                     )
-                share(handle, self.path)
+                share_with_group(handle, self.path)
                 self._remove_leftovers()
             yield
 
     def save(self, entry: QueueEntry) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         target = self._file(entry.id)
-        with self._told("written"):
+        with self._convert_os_errors("written"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(target, entry.to_json(), prepare=lambda handle: share(handle, self.path))
-            self._settle()
+            write_atomically(target, entry.to_json(), prepare=lambda handle: share_with_group(handle, self.path))
+            self._fsync_folder()
 
     def remove(self, session_id: str) -> None:
         """Forget a session; nothing where there is none of that id."""
-        with self._told("written"), contextlib.suppress(FileNotFoundError):
+        with self._convert_os_errors("written"), contextlib.suppress(FileNotFoundError):
             self._file(session_id).unlink()
-            self._settle()
+            self._fsync_folder()
 
     def _file(self, session_id: str) -> Path:
         if not is_session_id(session_id):
@@ -94,7 +94,7 @@ class QueueFolder:
     def _read(self, session_id: str) -> QueueEntry | None:
         """Return a session; ``None`` where its file is not, or no longer, there."""
         path = self._file(session_id)
-        with self._told("read"):
+        with self._convert_os_errors("read"):
             try:
                 content = path.read_bytes()
             except FileNotFoundError:
@@ -108,13 +108,13 @@ class QueueFolder:
         return entry
 
     def _remove_leftovers(self) -> None:
-        oldest = time.time() - LEFTOVER_SECONDS
+        oldest = time.time() - LEFTOVER_MIN_AGE
         for path in self.path.glob(".*.new"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
 
-    def _settle(self) -> None:
+    def _fsync_folder(self) -> None:
         """Bring the folder itself to the disk: without it a power cut can undo a renaming."""
         handle = os.open(self.path, os.O_RDONLY)
         try:
@@ -123,7 +123,7 @@ class QueueFolder:
             os.close(handle)
 
     @contextlib.contextmanager
-    def _told(self, operation: str) -> Iterator[None]:
+    def _convert_os_errors(self, operation: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -132,7 +132,7 @@ class QueueFolder:
             ) from None
 
 
-def share(target: int | Path, folder: Path, mode: int = 0o660) -> None:
+def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> None:
     """Give an open file, or a path, to the group of a folder, where that group may write to the folder."""
     above = folder.stat()
     # Another operator's lock has been shared by that operator; and who is no member still may by the folder's ACL.
@@ -142,7 +142,7 @@ def share(target: int | Path, folder: Path, mode: int = 0o660) -> None:
             os.chown(target, -1, above.st_gid)
 
 
-def me(pid: int | None = None) -> Owner:
+def current_owner(pid: int | None = None) -> Owner:
     """Return the ``ansible-playbook`` process: actions run in workers that it forks, and it outlives them."""
     parent = multiprocessing.parent_process()
     pid = pid or (parent.pid if parent else None) or os.getpid()
@@ -152,7 +152,7 @@ def me(pid: int | None = None) -> Owner:
         raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
 
 
-def alive(entry: QueueEntry, timeout: float) -> bool:
+def owner_is_alive(entry: QueueEntry, timeout: float) -> bool:
     """Return whether the run that starts a session is still at work.
 
     One that cannot be asked, because it is on another machine that shares the folder, or hidden as another user's,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import (
     MAX_STARTS,
     StartResult,
+    combine_replies,
     requeue_or_end,
-    start_result,
-    summary,
+    summarize_record,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
@@ -39,7 +39,7 @@ def failed(why: str = "", *, left: bool = False) -> dict[str, Any]:
 
 def error(known: bool = False, **said: dict[str, Any] | None) -> str:
     """Return what went wrong, from what the agents said."""
-    outcome = start_result(MADE, said, committed_before=known)
+    outcome = combine_replies(MADE, said, committed_before=known)
     assert (outcome.status, outcome.containers) == ("ERROR", {})
     return outcome.error or ""
 
@@ -49,7 +49,7 @@ def error(known: bool = False, **said: dict[str, Any] | None) -> str:
 
 def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
     running = ContainerState("running", "sha256:1")
-    assert start_result(MADE, DONE, committed_before=False) == StartResult(
+    assert combine_replies(MADE, DONE, committed_before=False) == StartResult(
         "RUNNING", {"main1": running, "sub1": running}
     )
 
@@ -58,7 +58,9 @@ def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
 def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
     said = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
     refusals = [one["refused"] for one in said.values() if one["refused"]]
-    assert start_result(MADE, said, committed_before=False) == StartResult("PENDING", {}, refused="; ".join(refusals))
+    assert combine_replies(MADE, said, committed_before=False) == StartResult(
+        "PENDING", {}, refused="; ".join(refusals)
+    )
 
 
 def test_a_failure_outweighs_a_refusal() -> None:
@@ -151,12 +153,12 @@ def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
 
 
 def test_a_running_session_is_told_with_where_its_containers_are() -> None:
-    assert summary(session_record(MADE, "RUNNING"), check_mode=False) == [
+    assert summarize_record(session_record(MADE, "RUNNING"), check_mode=False) == [
         "Session train-llm is RUNNING.",
         f"  main1    agent1           {MADE.kernels[0].address}",
         f"  sub1     agent2           {MADE.kernels[1].address}",
     ]
-    assert summary(session_record(plan({"agent1": 1}), "RUNNING"), check_mode=False)[1:] == [
+    assert summarize_record(session_record(plan({"agent1": 1}), "RUNNING"), check_mode=False)[1:] == [
         "  main1    agent1           -"
     ]
 
@@ -165,16 +167,16 @@ def test_a_session_that_waits_is_told_with_its_reason_in_check_mode_too() -> Non
     asked = spec()
     record = {**unplanned_record(asked, asked.name, "PENDING"), "pending": {"reason": "no room", "shortfall": {}}}
     for check_mode in (True, False):
-        assert summary(record, check_mode=check_mode) == ["Session train-llm is PENDING.", "  no room"]
+        assert summarize_record(record, check_mode=check_mode) == ["Session train-llm is PENDING.", "  no room"]
 
 
 @pytest.mark.parametrize("status", ["RUNNING", "TERMINATED", "CANCELLED"])
 def test_check_mode_claims_nothing(status: str) -> None:
-    assert summary(session_record(MADE, status), check_mode=True) == [
+    assert summarize_record(session_record(MADE, status), check_mode=True) == [
         "Session train-llm was not touched: this is check mode."
     ]
 
 
 def test_a_session_that_nobody_knows_by_name_is_told_by_its_id() -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
-    assert summary(record, check_mode=False) == [f"Session {SESSION_ID} is TERMINATED."]
+    assert summarize_record(record, check_mode=False) == [f"Session {SESSION_ID} is TERMINATED."]

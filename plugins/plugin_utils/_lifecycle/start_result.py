@@ -14,7 +14,7 @@ from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.held_session import ContainerState
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
-from .._queue.entry import QueueEntry, ended, waiting
+from .._queue.entry import QueueEntry, mark_pending, mark_terminated
 from .._report.record import ended_record
 
 # How often a session that waits is started before it is given up.
@@ -31,7 +31,7 @@ class StartResult:
     refused: str = ""
 
 
-def start_result(
+def combine_replies(
     plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, committed_before: bool
 ) -> StartResult:
     """Return what came of a start from what each agent said of its part; nothing at all when it became unreachable.
@@ -41,25 +41,27 @@ def start_result(
     """
     results = {agent: reply or {"failed": "", "left": True} for agent, reply in replies.items()}
     if any("failed" in result for result in results.values()):
-        return StartResult("ERROR", {}, _failure(plan, results, committed_before=committed_before))
+        return StartResult("ERROR", {}, _describe_failure(plan, results, committed_before=committed_before))
     refusals = [result["refused"] for result in results.values() if result.get("refused")]
     if refusals:
         return StartResult("PENDING", {}, refused="; ".join(refusals))
     states = {name: data for result in results.values() for name, data in result["containers"].items()}
-    return StartResult("RUNNING", {name: _state(name, data) for name, data in states.items()})
+    return StartResult("RUNNING", {name: _parse_state(name, data) for name, data in states.items()})
 
 
 def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResult, now: float) -> QueueEntry:
     """Return what the queue remembers of a session that was not started: one that has waited waits on for a while."""
     if outcome.status == "PENDING":
-        return waiting(entry, _pending(entry, f"it is tried again: {outcome.refused}"), now)
+        return mark_pending(entry, _pending_record(entry, f"it is tried again: {outcome.refused}"), now)
     if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
-        return ended(entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now)
+        return mark_terminated(
+            entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now
+        )
     reason = f"start {entry.attempts + 1} of {MAX_STARTS} failed: {as_phrase(outcome.error or '')}"
-    return waiting(entry, _pending(entry, reason), now, failed=True)
+    return mark_pending(entry, _pending_record(entry, reason), now, failed=True)
 
 
-def summary(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
+def summarize_record(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
     """Return a record as a few lines for people."""
     name = record["name"] or record["id"]
     if check_mode and record["status"] in ("RUNNING", "TERMINATED", "CANCELLED"):
@@ -75,15 +77,15 @@ def summary(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
     return lines
 
 
-def _state(hostname: str, data: object) -> ContainerState:
+def _parse_state(hostname: str, data: object) -> ContainerState:
     return from_plain(ContainerState, data, f"the state of {hostname} is damaged")
 
 
-def _pending(entry: QueueEntry, reason: str) -> dict[str, Any]:
+def _pending_record(entry: QueueEntry, reason: str) -> dict[str, Any]:
     return {**entry.record, "status": "PENDING", "pending": {"reason": reason, "shortfall": {}}}
 
 
-def _failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, committed_before: bool) -> str:
+def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, committed_before: bool) -> str:
     """Return what went wrong on the agents, and what is to be done where no rollback was possible."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable while its part was made"]

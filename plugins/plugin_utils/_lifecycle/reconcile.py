@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
 from .._planner.cluster_state import Parts, completed, containers_of, plan_of
-from .._queue.entry import CREATING, TERMINATED, TERMINATING, QueueEntry, ended, ending, timed_out
+from .._queue.entry import CREATING, TERMINATED, TERMINATING, QueueEntry, mark_terminated, mark_terminating, timed_out
 from .._report.record import ended_record, session_record
 
 
@@ -52,12 +52,12 @@ def reconcile(
     listed = list(entries)
     drop = [entry.id for entry in listed if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))]
     by_id = {entry.id: entry for entry in listed if entry.id not in drop}
-    terminations = terminating(by_id.values(), sessions)
+    terminations = find_terminating(by_id.values(), sessions)
     ending_parts = {
-        entry.id: _merged(sessions.get(session_id, {}) for session_id in ids) for entry, ids in terminations
+        entry.id: _merge_parts(sessions.get(session_id, {}) for session_id in ids) for entry, ids in terminations
     }
     save = [
-        _next_state(
+        _next_entry(
             entry,
             ending_parts.get(entry.id, sessions.get(entry.id, {})),
             unreachable,
@@ -74,19 +74,19 @@ def reconcile(
     committed = [parts for parts in unqueued if all(part.committed for part in parts.values())]
     save += [_termination_entry(parts, now) for parts in committed]
     changed = {entry.id: entry for entry in save if entry is not None}
-    all_terminations = terminating({**by_id, **changed}.values(), sessions)
+    all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
     return ReconcileActions(
-        end=_by_agent(
+        end=_group_by_agent(
             (agent, session_id)
             for _entry, ids in all_terminations
             for session_id in ids
             for agent in sessions.get(session_id, {})
         ),
-        restart=_by_agent(
+        restart=_group_by_agent(
             (agent, plan_of(parts).id)
             for parts in committed
             if plan_of(parts).failure_policy == "restart" and plan_of(parts).id not in changed
-            for agent in _with_stopped(parts)
+            for agent in _agents_with_stopped(parts)
         ),
         agents_with_expired_claims=tuple(
             sorted({agent for parts in sessions.values() for agent, part in parts.items() if part.expired})
@@ -96,7 +96,9 @@ def reconcile(
     )
 
 
-def terminating(entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]) -> list[tuple[QueueEntry, list[str]]]:
+def find_terminating(
+    entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]
+) -> list[tuple[QueueEntry, list[str]]]:
     """Return each entry that says that a session must go, with the ids of the sessions that it means.
 
     A session that was ended while no agent that holds it could be asked is known by its name alone: what bears that
@@ -112,19 +114,19 @@ def terminating(entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]) ->
     return [(entry, matching_ids(entry)) for entry in entries if entry.state == TERMINATING]
 
 
-def _merged(sessions: Iterable[Parts]) -> Parts:
+def _merge_parts(sessions: Iterable[Parts]) -> Parts:
     """Return what agents hold of several sessions as if it were one: which agents they are is what matters."""
     return {agent: part for parts in sessions for agent, part in parts.items()}
 
 
-def _by_agent(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _group_by_agent(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     sessions: dict[str, list[str]] = {}
     for agent, session_id in pairs:
         sessions.setdefault(agent, []).append(session_id)
     return sessions
 
 
-def end_reason(parts: Parts) -> tuple[str, int | None]:
+def find_end_reason(parts: Parts) -> tuple[str, int | None]:
     """Return why a committed session is over, empty where it is not, and the exit code that ended it."""
     plan, containers = plan_of(parts), containers_of(parts)
     stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
@@ -144,23 +146,29 @@ def end_reason(parts: Parts) -> tuple[str, int | None]:
     return "", None
 
 
-def _next_state(
+def _next_entry(
     entry: QueueEntry, parts: Parts, unreachable: Collection[str], *, end_orphaned: bool, now: float
 ) -> QueueEntry | None:
     """Return what becomes of an entry of the queue; ``None`` where it stays as it is."""
     if timed_out(entry, now) and not any(part.committed for part in parts.values()):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
-        return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now)
+        return mark_terminated(
+            entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now
+        )
     if _is_orphaned(entry) and end_orphaned:
         record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, entry.enqueued_at, now)
         if not parts:
-            return ending(entry, record, unreachable, now) if unreachable else ended(entry, record, now)
+            return (
+                mark_terminating(entry, record, unreachable, now)
+                if unreachable
+                else mark_terminated(entry, record, now)
+            )
         plan = plan_of(parts)
-        return ending(entry, {**session_record(plan, "ERROR"), **_times(record)}, plan.agents, now)
+        return mark_terminating(entry, {**session_record(plan, "ERROR"), **_end_fields(record)}, plan.agents, now)
     if entry.state == TERMINATING:
         remaining = [agent for agent in entry.agents if agent in parts or agent in unreachable]
         if not remaining:
-            return ended(entry, entry.record, now)
+            return mark_terminated(entry, entry.record, now)
         if tuple(remaining) != entry.agents:
             return dataclasses.replace(entry, agents=tuple(remaining), updated_at=now)
     return None
@@ -178,21 +186,23 @@ def _is_complete(parts: Parts) -> bool:
     return all(part.committed for part in parts.values()) and parts.keys() >= set(plan_of(parts).agents)
 
 
-def _times(record: Mapping[str, Any]) -> dict[str, Any]:
+def _end_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in ("error", "reason", "exit_code", "created_at", "ended_at")}
 
 
 def _termination_entry(parts: Parts, now: float) -> QueueEntry | None:
     """Return the note that a committed session has to go, where it is over."""
     plan = plan_of(parts)
-    reason, exit_code = end_reason(parts)
+    reason, exit_code = find_end_reason(parts)
     if not reason:
         return None
     record = session_record(plan, "TERMINATED", containers_of(parts))
-    return terminating_entry(plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now)
+    return make_terminating_entry(
+        plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now
+    )
 
 
-def terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:
+def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:
     """Return the entry that says: this session must go from all of its agents."""
     return QueueEntry(
         id=plan.id,
@@ -209,7 +219,7 @@ def terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> 
     )
 
 
-def _with_stopped(parts: Parts) -> list[str]:
+def _agents_with_stopped(parts: Parts) -> list[str]:
     """Return the agents on which a container of the session is there and does not run."""
     startable = (*STOPPED, "created")
     return [
