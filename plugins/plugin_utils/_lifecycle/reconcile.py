@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is due about sessions that are there: what ended, what died, what was given up, what waited too long."""
+"""Finds sessions that need action: finished, failed, abandoned or timed out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .._report.record import ended_record, session_record
 
 @dataclasses.dataclass(frozen=True)
 class ReconcileActions:
-    """What is to be done: ``end`` and ``restart`` name sessions by agent, ``save`` are entries of the queue to write.
+    """The actions to take: ``end`` and ``restart`` are session ids by agent.
 
-    ``sweep`` are agents with claims whose time is over; they remove those themselves. ``drop`` are the ids of entries
-    that the queue can forget: the run was killed, but all agents have committed.
+    Agents remove expired claims themselves. ``entries_to_remove`` are the ids of queue entries whose run was killed
+    after all agents had committed.
     """
 
     end: dict[str, list[str]]
@@ -33,7 +33,7 @@ class ReconcileActions:
 
     @property
     def agents(self) -> list[str]:
-        """The agents that have something to do."""
+        """The agents that have to take action."""
         return sorted({*self.end, *self.restart, *self.agents_with_expired_claims})
 
 
@@ -44,10 +44,10 @@ def reconcile(
     end_orphaned: bool,
     now: float,
 ) -> ReconcileActions:
-    """Return what is due, from the queue and from what the agents hold (``sessions``, by id).
+    """Return the actions that follow from the queue and from the ``sessions`` on agents, by id.
 
-    ``away`` are the agents of the inventory that gave no facts. Entries of runs that died must come as such: state
-    ``CREATING`` and no owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
+    ``unreachable`` are the agents of the inventory without facts. Entries of runs that died must have the state
+    ``CREATING`` and no owner; they are ended only with ``end_orphaned``. ``now`` is in seconds since the epoch.
     """
     listed = list(entries)
     drop = [entry.id for entry in listed if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))]
@@ -99,10 +99,10 @@ def reconcile(
 def find_terminating(
     entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]
 ) -> list[tuple[QueueEntry, list[str]]]:
-    """Return each entry that says that a session must go, with the ids of the sessions that it means.
+    """Return each TERMINATING entry with the ids of the sessions that it applies to.
 
-    A session that was ended while no agent that holds it could be asked is known by its name alone: what bears that
-    name and is older than the note is meant.
+    A session that was ended while all of its agents were unreachable is known only by its name: the entry applies to
+    sessions of that name that are older than the entry.
     """
 
     def matching_ids(entry: QueueEntry) -> list[str]:
@@ -115,7 +115,7 @@ def find_terminating(
 
 
 def _merge_parts(sessions: Iterable[Parts]) -> Parts:
-    """Return what agents hold of several sessions as if it were one: which agents they are is what matters."""
+    """Return the parts of several sessions as if they were one: only their agents matter."""
     return {agent: part for parts in sessions for agent, part in parts.items()}
 
 
@@ -127,7 +127,7 @@ def _group_by_agent(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def find_end_reason(parts: Parts) -> tuple[str, int | None]:
-    """Return why a committed session is over, empty where it is not, and the exit code that ended it."""
+    """Return why a committed session is over (empty if it is not) and the exit code that ended it."""
     plan, containers = plan_of(parts), containers_of(parts)
     stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
     if plan.command and MAIN1 in stopped:
@@ -149,7 +149,7 @@ def find_end_reason(parts: Parts) -> tuple[str, int | None]:
 def _next_entry(
     entry: QueueEntry, parts: Parts, unreachable: Collection[str], *, end_orphaned: bool, now: float
 ) -> QueueEntry | None:
-    """Return what becomes of an entry of the queue; ``None`` where it stays as it is."""
+    """Return the changed entry; ``None`` if it stays as it is."""
     if timed_out(entry, now) and not any(part.committed for part in parts.values()):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
         return mark_terminated(
@@ -175,12 +175,12 @@ def _next_entry(
 
 
 def _is_orphaned(entry: QueueEntry) -> bool:
-    """Return whether the run is gone that was starting a session of its own."""
+    """Return whether the run that was starting its own session has died."""
     return entry.state == CREATING and entry.owner is None and entry.spec is None
 
 
 def _is_complete(parts: Parts) -> bool:
-    """Return whether nothing is missing: all agents have committed, and there is no command that has to be started."""
+    """Return whether the start is complete: all agents have committed, and there is no command left to start."""
     if not parts or plan_of(parts).command:
         return False
     return all(part.committed for part in parts.values()) and parts.keys() >= set(plan_of(parts).agents)
@@ -191,7 +191,7 @@ def _end_fields(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _termination_entry(parts: Parts, now: float) -> QueueEntry | None:
-    """Return the note that a committed session has to go, where it is over."""
+    """Return the TERMINATING entry of a committed session that is over; ``None`` if it is not."""
     plan = plan_of(parts)
     reason, exit_code = find_end_reason(parts)
     if not reason:
@@ -203,7 +203,7 @@ def _termination_entry(parts: Parts, now: float) -> QueueEntry | None:
 
 
 def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:
-    """Return the entry that says: this session must go from all of its agents."""
+    """Return the entry by which a session is removed from all of its agents."""
     return QueueEntry(
         id=plan.id,
         name=plan.name,
@@ -220,7 +220,7 @@ def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float
 
 
 def _agents_with_stopped(parts: Parts) -> list[str]:
-    """Return the agents on which a container of the session is there and does not run."""
+    """Return the agents with a container of the session that exists and does not run."""
     startable = (*STOPPED, "created")
     return [
         agent

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a run tells gateways: which sessions they lead to from now on, and to which no more."""
+"""The updates that a run sends to gateways: routes to add and sessions whose routes are removed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .._report.access import build_gateway_route
 def build_gateway_update(
     plans: Iterable[SessionPlan], entries: Iterable[QueueEntry], since: float, already_sent: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return ``routes`` to the sessions of these plans, the ids of those that ``ended``, and whether that is ``news``.
+    """Return ``routes`` to the sessions of ``plans``, the ids of sessions that ``ended``, and whether there are changes.
 
-    A session has ended when the queue says so since a time in seconds since the epoch. ``told`` are the ids that this
-    run has told of before. Nothing is taken from a gateway because it is not known here: another run may just have told
-    it.
+    Sessions count as ended if they are TERMINATING or TERMINATED since ``since`` (seconds since the epoch).
+    ``already_sent`` are the ids that this run has sent before. Routes of sessions that are unknown here are kept:
+    another run may just have added them.
     """
     ended_at = {entry.id: entry.updated_at for entry in entries if entry.state in (TERMINATING, TERMINATED)}
     ended = sorted(session_id for session_id, at in ended_at.items() if at >= since)
-    # Of two sessions of one name, which an agent may bring back, the newer one has it.
+    # Two sessions can have the same name if an agent returns: the newer one gets the route.
     newest = sorted(plans, key=lambda plan: plan.created_at)
     routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in ended_at}
     changed = bool(routes) or not {*ended} <= {*already_sent}

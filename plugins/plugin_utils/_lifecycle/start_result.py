@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What came of a start: from what the agents said to one status, one sentence, and what the queue remembers."""
+"""Combines the results of all agents into one status, one error message and one queue entry."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...module_utils._model.plan import SessionPlan
 from .._queue.entry import QueueEntry, mark_pending, mark_terminated
 from .._report.record import ended_record
 
-# How often a session that waits is started before it is given up.
+# How many starts of a PENDING session may fail before it ends with ERROR.
 MAX_STARTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class StartResult:
-    """What came of a start: its status, the containers' states by hostname, and why it failed or was refused."""
+    """The result of a start: its status, the containers' states by hostname, and why it failed or was refused."""
 
     status: str
     containers: dict[str, ContainerState]
@@ -34,10 +34,10 @@ class StartResult:
 def combine_replies(
     plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, committed_before: bool
 ) -> StartResult:
-    """Return what came of a start from what each agent said of its part; nothing at all when it became unreachable.
+    """Return the result of a start from the reply of each agent, ``None`` for one that became unreachable.
 
-    An agent says ``failed`` (why), ``refused`` (why), ``containers``, and ``left``: whether taking its part away again
-    failed. ``known`` is a session that had proven itself before.
+    A reply has ``failed`` (why), ``refused`` (why), ``containers``, and ``rollback_failed``. ``committed_before``: the
+    session was committed by an earlier run.
     """
     results = {agent: reply or {"failed": "", "left": True} for agent, reply in replies.items()}
     if any("failed" in result for result in results.values()):
@@ -50,7 +50,7 @@ def combine_replies(
 
 
 def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResult, now: float) -> QueueEntry:
-    """Return what the queue remembers of a session that was not started: one that has waited waits on for a while."""
+    """Return the entry of a session that was not started: PENDING again, or TERMINATED after :data:`MAX_STARTS`."""
     if outcome.status == "PENDING":
         return mark_pending(entry, _pending_record(entry, f"it is tried again: {outcome.refused}"), now)
     if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
@@ -62,7 +62,7 @@ def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResu
 
 
 def summarize_record(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
-    """Return a record as a few lines for people."""
+    """Return a record as a few lines of text."""
     name = record["name"] or record["id"]
     if check_mode and record["status"] in ("RUNNING", "TERMINATED", "CANCELLED"):
         return [f"Session {name} was not touched: this is check mode."]
@@ -86,7 +86,7 @@ def _pending_record(entry: QueueEntry, reason: str) -> dict[str, Any]:
 
 
 def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, committed_before: bool) -> str:
-    """Return what went wrong on the agents, and what is to be done where no rollback was possible."""
+    """Return the errors of the agents, and the remedy if a rollback failed."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable while its part was made"]
     holding = [agent for agent, result in results.items() if result.get("left")]

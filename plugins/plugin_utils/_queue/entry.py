@@ -2,18 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The sessions that a manager remembers because the agents do not hold them, and which of those that wait goes first.
+"""Queue entries, their state transitions, and the order in which PENDING sessions are tried.
 
-**No session starves.** Small sessions that fit would pass a large one that waits for ever. So a waiting session may be
-passed at most ``patience`` times: by sessions of its resource group that came later and have no higher priority. Then
-it is *due*, and such sessions do not start before it.
+**No session starves.** Without a limit, small sessions that fit would be started before a large one forever. So a
+PENDING session may be skipped at most ``max_skips`` times: by sessions of its resource group that arrived later and do
+not have a higher priority. Then it is *due*, and such sessions do not start before it.
 
-The argument: each pass is counted, and the last that is allowed makes the session due, so there is no further one.
-Before a due session start only those of a higher priority, which is what priorities are for, and those that came
-earlier, of which there are finitely many. Everything else that runs ends at some time and leaves its room free: the due
-session starts as soon as what it asks for is there. It holds for every policy, for a policy only orders the others. It
-needs one thing of the caller: a session that would not fit even if its resource group were empty, because an agent has
-gone, is left out of ``entries`` when it is asked who has to wait behind whom.
+The argument: each skip is counted, and the last one that is allowed makes the session due, so there is no further one.
+Only sessions of a higher priority, which is what priorities are for, and those that arrived earlier, of which there are
+finitely many, start before a due session. Every other session ends at some time and releases its capacity: the due
+session starts as soon as the capacity that it requests is free. This holds for every policy, since a policy only orders
+the sessions that are not due. The caller has one obligation: a session that would not fit even if its resource group
+were empty, because an agent was removed, must not be in ``entries`` for :func:`blocked_by`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from ...module_utils._model.files import dump_state, load_state
 from ...module_utils._model.plain_data import from_plain, to_plain
 from ...module_utils._model.plan import SessionPlan
 
-# PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
+# Waits for capacity; is started by a run; has to be removed from agents; history. A RUNNING session has no entry.
 PENDING, CREATING, TERMINATING, TERMINATED = STATES = ("PENDING", "CREATING", "TERMINATING", "TERMINATED")
 
-# How many times a waiting session may be passed.
+# How many times a PENDING session may be skipped.
 DEFAULT_MAX_SKIPS = 16
 
 _DAY = 86400.0
 
 
 class CorruptEntryError(ClusterError, ValueError):
-    """What was stored is no entry; the message is one sentence for the operator."""
+    """The file does not contain a valid entry. The message is one sentence for the operator."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """A process of a manager.
+    """A process of a control node.
 
-    ``host`` names the machine since it was booted. ``started`` is the start of the process in ticks since then, which
-    tells it from a later one with the same ``pid``.
+    ``host`` identifies the machine and its boot. ``started`` is the start of the process in ticks since that boot, which
+    distinguishes it from a later process with the same ``pid``.
     """
 
     host: str
@@ -55,18 +55,19 @@ class Owner:
 
 @dataclasses.dataclass(frozen=True)
 class QueueEntry:
-    """A session as the manager remembers it.
+    """A session in the queue of a control node.
 
-    ``spec`` is the whole request, which may hold secrets: it is there while the session waits, and where a run starts
-    one that has waited; a run that starts its own keeps the request to itself. ``record`` is what programs are told.
-    ``passed`` counts the sessions of the same or a lower priority that came later and started first, ``attempts`` the
-    starts that failed (those that were refused for want of room are not counted). ``owner`` is the run that starts it;
-    ``plan`` is what that run starts: it takes room from when it is noted, which agents may not say yet.
-    ``agents`` are those that have yet to be cleared. Times are in seconds since the epoch; ``pending_timeout`` is in
-    seconds, 0 for none. ``priority`` is 0 to 100.
+    ``spec`` is the whole request, which may contain secrets: it is kept while the session is PENDING, and while a run
+    starts a session that was PENDING before; a run that starts its own session does not store the request. ``record``
+    is the session's record. ``skipped`` counts the sessions of the same or a lower priority that arrived later and
+    started first, ``attempts`` the failed starts (starts refused for lack of capacity are not counted). ``owner`` is
+    the run that starts the session and ``plan`` what that run starts: the plan reserves capacity as soon as the entry
+    is saved, before the facts of the agents show it. ``agents`` are the agents from which the session is still to be
+    removed. Times are in seconds since the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to
+    100.
 
-    Raises :class:`ValueError` for an unknown state, and where the state and ``spec`` do not belong together: what waits
-    has a request, and what ends or has ended has none.
+    Raises :class:`ValueError` for an unknown state, and for a state that contradicts ``spec``: a PENDING session has a
+    request, a TERMINATING or TERMINATED one has none.
     """
 
     id: str
@@ -95,16 +96,16 @@ class QueueEntry:
 
     @property
     def arrival_key(self) -> tuple[float, str]:
-        """What tells earlier from later; no two entries have the same."""
+        """The sort key of arrival, unique for each entry."""
         return self.enqueued_at, self.id
 
     def to_json(self) -> str:
-        """Return the entry as the text of a file; :meth:`from_json` gives it back."""
+        """Return the entry as the text of a file, to be read by :meth:`from_json`."""
         return dump_state(to_plain(self))
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
-        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` where the file holds none."""
+        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` if the file has no valid entry."""
         try:
             return from_plain(cls, load_state(content), "the entry")
         except (ValueError, RecursionError) as error:
@@ -116,12 +117,12 @@ class QueueEntry:
 def sort_pending(
     entries: Iterable[QueueEntry], policy: str, shares: Mapping[str, float], max_skips: int = DEFAULT_MAX_SKIPS
 ) -> list[QueueEntry]:
-    """Return the waiting sessions in the order in which to try them.
+    """Return the PENDING sessions in the order in which to try them.
 
-    Those that are due come first, by arrival. Then higher priorities come first, and within one the earliest arrival
-    (``fifo``), the latest (``lifo``), or the user with the smallest dominant share (``drf``), then the earliest.
-    ``shares`` are those of :func:`dominant_shares`, to be updated by the caller as sessions start; a user who is not in
-    them has nothing.
+    Due sessions come first, by arrival. The others are sorted by priority, highest first, and within one priority by
+    the earliest arrival (``fifo``), the latest (``lifo``), or the user with the smallest dominant share (``drf``), then
+    the earliest. ``shares`` is the result of :func:`dominant_shares`, to be updated by the caller as sessions start; a
+    user that is missing there has a share of 0.
     """
 
     def place(entry: QueueEntry) -> tuple[bool, int, float, float, str]:
@@ -140,12 +141,12 @@ def blocked_by(
     max_skips: int = DEFAULT_MAX_SKIPS,
     own_id: str | None = None,
 ) -> QueueEntry | None:
-    """Return the due session that a candidate has to wait behind, the earliest of them; ``None`` where it may start.
+    """Return the earliest due session that a candidate has to wait behind; ``None`` if the candidate may start.
 
-    The candidate is the entry ``own_id``, or a new session where there is none of that id. It waits behind due ones of
-    its resource group that arrived earlier and whose priority is not lower than its own. One that a run is starting
-    counts too, or it could lose its room to others again and again; once the agents hold its claim nobody can take
-    that room, and the caller may leave it out.
+    The candidate is the entry ``own_id``, or a new session if there is no such entry. It waits behind due sessions of
+    its resource group that arrived earlier and have no lower priority. CREATING sessions count as well, or they could
+    lose their capacity to others again and again; once the agents hold its claim, a session's capacity is safe, and the
+    caller may omit it.
     """
     listed = list(entries)
     own = next((entry for entry in listed if entry.id == own_id), None)
@@ -162,11 +163,11 @@ def blocked_by(
 
 
 def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[QueueEntry]:
-    """Return the entries that ``started`` has passed, their ``passed`` one higher: what the caller has to save.
+    """Return the entries that ``started`` skips, with ``skipped`` incremented, for the caller to save.
 
-    Those are the waiting sessions of its resource group that arrived earlier and whose priority is not lower. To count
-    in the same step that notes a session as starting keeps the promise when several start at once: a start that fails
-    afterwards has then been counted too, which makes no one wait longer.
+    Those are the PENDING sessions of its resource group that arrived earlier and whose priority is not lower. They have
+    to be counted in the transaction that marks a session as CREATING, so that the limit holds when several sessions
+    start at once: a start that fails afterwards is then counted too, which makes no session wait longer.
     """
     return [
         dataclasses.replace(entry, skipped=entry.skipped + 1)
@@ -181,8 +182,8 @@ def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[Queu
 def dominant_shares(usage: Mapping[str, Mapping[str, float]], capacity: Mapping[str, float]) -> dict[str, float]:
     """Return each user's dominant share: the largest fraction that the user has of any one slot's capacity.
 
-    Both are amounts by slot; what there is no capacity of is left out. After Ghodsi et al., "Dominant Resource
-    Fairness", NSDI 2011.
+    ``usage`` (by user) and ``capacity`` are amounts by slot; slots without capacity are ignored. After Ghodsi et al.,
+    "Dominant Resource Fairness", NSDI 2011.
     """
     return {
         user: max((amount / capacity[slot] for slot, amount in slots.items() if capacity.get(slot)), default=0.0)
@@ -191,7 +192,7 @@ def dominant_shares(usage: Mapping[str, Mapping[str, float]], capacity: Mapping[
 
 
 def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:
-    """Return the session as one that waits (again); ``failed`` says that a start of it has failed."""
+    """Return the entry as PENDING; ``failed`` counts a failed start."""
     attempts = entry.attempts + failed
     return dataclasses.replace(
         entry, state=PENDING, record=record, updated_at=now, attempts=attempts, owner=None, agents=(), plan=None
@@ -199,43 +200,43 @@ def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, faile
 
 
 def mark_creating(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
-    """Return the session as one that ``owner`` starts as the ``plan`` says."""
+    """Return the entry as CREATING: ``owner`` starts it according to ``plan``."""
     return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan)
 
 
 def mark_terminating(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
-    """Return the session as one that has to be taken away from ``agents``; its request and its owner are dropped."""
+    """Return the entry as TERMINATING: the session has to be removed from ``agents``. Drops its request and its owner."""
     return dataclasses.replace(
         entry, state=TERMINATING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
     )
 
 
 def mark_terminated(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
-    """Return the session as history; its request and its owner are dropped."""
+    """Return the entry as TERMINATED: history. Drops its request and its owner."""
     return dataclasses.replace(
         entry, state=TERMINATED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
     )
 
 
 def reserved_plans(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:
-    """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
+    """Return the plans of other runs that have not been claimed yet; ``held_ids`` are the session ids on agents."""
     others = (entry for entry in entries if entry.id != own_id and entry.id not in held_ids)
     return [entry.plan for entry in others if entry.state == CREATING and entry.owner and entry.plan]
 
 
 def timed_out(entry: QueueEntry, now: float) -> bool:
-    """Return whether a session has waited for as long as it may."""
+    """Return whether a PENDING session has exceeded its ``pending_timeout``."""
     return entry.state == PENDING and 0 < entry.pending_timeout <= now - entry.enqueued_at
 
 
 def abandoned(entry: QueueEntry, alive: bool) -> bool:
-    """Return whether the run that was starting a session is gone (not ``alive``): the session is :func:`waiting` then.
+    """Return whether the run that was starting a session has ended (not ``alive``): the session is PENDING again then.
 
-    What that run left on agents is a claim, which ends by itself or is taken over by the next start.
+    Claims that the run left on agents expire, or are taken over by the next start.
     """
     return entry.state == CREATING and not alive
 
 
 def expired_history(entries: Iterable[QueueEntry], now: float, days: float) -> list[QueueEntry]:
-    """Return what ended more than so many days ago: what the caller has to remove."""
+    """Return the sessions that ended more than ``days`` days ago, for the caller to remove."""
     return [entry for entry in entries if entry.state == TERMINATED and now - entry.updated_at > days * _DAY]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which of the sessions that wait start now, one after the other, each on what the ones before it leave."""
+"""Decides which PENDING sessions start now, one after the other, each with the capacity that the earlier ones leave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .entry import QueueEntry, blocked_by, count_skips, dominant_shares, sort_pe
 
 @dataclasses.dataclass(frozen=True)
 class QueuePolicy:
-    """How a queue is worked off: ``fifo``, ``lifo`` or ``drf``, and how many sessions may pass one that waits."""
+    """The order of a queue (``fifo``, ``lifo`` or ``drf``), and how often a PENDING session may be skipped."""
 
     policy: str
     max_skips: int
@@ -31,10 +31,10 @@ class QueuePolicy:
 def schedule(
     entries: Iterable[QueueEntry], cluster: ClusterState, pools: NetworkPools, rules: QueuePolicy, now: float
 ) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
-    """Return every waiting session in the order in which it was tried, with the plan to start it or why it waits on.
+    """Return every PENDING session in the order in which it was tried, with its decision or why it stays PENDING.
 
-    Those that wait on have been told how many have passed them. A session that can never be met as the agents are now
-    waits on as well: its reason says what is wrong.
+    Entries that stay PENDING have an updated ``skipped``. A session that can never start on the agents as they are stays
+    PENDING as well, with the problem as its reason.
     """
     remaining = {entry.id: entry for entry in entries}
     tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
@@ -56,7 +56,7 @@ def schedule(
 def waits_behind(
     entries: Iterable[QueueEntry], entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy
 ) -> Unschedulable | None:
-    """Return why a session has to wait behind another one, even if it would fit; ``None`` where it need not."""
+    """Return why a session has to wait behind another one, even if it would fit; ``None`` if it may start."""
     listed = [
         other for other in entries if other.id not in cluster.sessions and not _is_infeasible(other, cluster, rules)
     ]
@@ -67,7 +67,7 @@ def waits_behind(
 
 
 def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Return what each user's sessions take, and what all agents have: amounts by slot."""
+    """Return the usage of each user's sessions, and the capacity of all agents: amounts by slot."""
     taken: dict[str, dict[str, float]] = {}
     capacity: dict[str, float] = {}
     for agent, facts in cluster.facts.items():
@@ -96,7 +96,7 @@ def _decide_entry(
 
 
 def _is_infeasible(entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy) -> bool:
-    """Return whether a session could not start even if all others ended: nobody is made to wait behind it."""
+    """Return whether a session could not start even if all others ended: no session has to wait behind it."""
     if entry.spec is None or entry.skipped < rules.max_skips:
         return False
     return not is_feasible(spec_from_dict(entry.spec), cluster)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The queue of sessions as a folder on the control node, one file for each, shared by all who use the inventory."""
+"""The queue of sessions: a folder on the control node with one file per session, shared by all users of an inventory."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from ...module_utils._model.files import locked, write_atomically
 from ...module_utils._model.session import is_session_id
 from .entry import TERMINATED, CorruptEntryError, Owner, QueueEntry
 
-# How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs.
+# How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
+# it longer hangs.
 LOCK_TIMEOUT = 30.0
 
-# From this age on, what a killed writer left is removed.
+# From this age on (seconds), temporary files of killed writers are removed.
 LEFTOVER_MIN_AGE = 60.0
 
 
 class QueueStore:
-    """The folder ``session_queue_path``, made when it is first written to.
+    """The folder ``session_queue_path``, created by the first write.
 
-    It is for its owner alone, unless it is there already and its group may write: then so it is with the files. What
-    cannot be made, read or written raises :class:`AnsibleActionFail` with one sentence, and so does a damaged file.
+    Only its owner has access, unless it already exists and is group-writable: then the files are as well. Raises
+    :class:`AnsibleActionFail` with one sentence for I/O errors and corrupt files.
     """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).expanduser().absolute()
 
     def entries(self) -> list[QueueEntry]:
-        """Return all sessions in the order of their ids. It needs no lock: files are replaced, never rewritten."""
+        """Return all entries, sorted by id. This needs no lock: files are replaced, never rewritten."""
         with self._convert_os_errors("read"):
             try:
                 names = sorted(os.listdir(self.path))
@@ -49,16 +50,16 @@ class QueueStore:
         return [entry for entry in entries if entry]
 
     def entry(self, session_id: str) -> QueueEntry | None:
-        """Return one session; ``None`` where there is none of that id."""
+        """Return the entry of a session; ``None`` if there is none."""
         return self._read(session_id) if is_session_id(session_id) else None
 
     def by_name(self, name: str) -> list[QueueEntry]:
-        """Return the sessions of that name that have not ended."""
+        """Return the entries of that name that are not TERMINATED."""
         return [entry for entry in self.entries() if entry.name == name and entry.state != TERMINATED]
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the queue while entries are read, decided on and saved: never twice at once in one process."""
+        """Hold the lock while entries are read, decided on and saved. It is not reentrant."""
         with contextlib.ExitStack() as stack:
             with self._convert_os_errors("written"):
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,7 +74,7 @@ class QueueStore:
             yield
 
     def save(self, entry: QueueEntry) -> None:
-        """Write a session, so that a crash leaves the old or the new one, never half of it."""
+        """Write an entry atomically: a crash leaves either the old or the new one."""
         target = self._file(entry.id)
         with self._convert_os_errors("written"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ class QueueStore:
             self._fsync_folder()
 
     def remove(self, session_id: str) -> None:
-        """Forget a session; nothing where there is none of that id."""
+        """Remove an entry, if it exists."""
         with self._convert_os_errors("written"), contextlib.suppress(FileNotFoundError):
             self._file(session_id).unlink()
             self._fsync_folder()
@@ -92,7 +93,7 @@ class QueueStore:
         return self.path / f"{session_id}.json"
 
     def _read(self, session_id: str) -> QueueEntry | None:
-        """Return a session; ``None`` where its file is not, or no longer, there."""
+        """Return an entry; ``None`` if its file does not exist."""
         path = self._file(session_id)
         with self._convert_os_errors("read"):
             try:
@@ -115,7 +116,7 @@ class QueueStore:
                     path.unlink()
 
     def _fsync_folder(self) -> None:
-        """Bring the folder itself to the disk: without it a power cut can undo a renaming."""
+        """Flush the folder itself to the disk: without it a power failure can undo a rename."""
         handle = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -133,9 +134,9 @@ class QueueStore:
 
 
 def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> None:
-    """Give an open file, or a path, to the group of a folder, where that group may write to the folder."""
+    """Make an open file, or a path, accessible to the group of a folder if that group may write to the folder."""
     above = folder.stat()
-    # Another operator's lock has been shared by that operator; and who is no member still may by the folder's ACL.
+    # A lock file of another operator has been shared already; and an operator outside the group may have access by ACL.
     with contextlib.suppress(PermissionError):
         if above.st_mode & stat.S_IWGRP:
             os.chmod(target, mode)
@@ -143,7 +144,7 @@ def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> Non
 
 
 def current_owner(pid: int | None = None) -> Owner:
-    """Return the ``ansible-playbook`` process: actions run in workers that it forks, and it outlives them."""
+    """Return the ``ansible-playbook`` process: it forks the workers that actions run in, and outlives them."""
     parent = multiprocessing.parent_process()
     pid = pid or (parent.pid if parent else None) or os.getpid()
     try:
@@ -153,10 +154,10 @@ def current_owner(pid: int | None = None) -> Owner:
 
 
 def owner_is_alive(entry: QueueEntry, timeout: float) -> bool:
-    """Return whether the run that starts a session is still at work.
+    """Return whether the run that starts a session still exists.
 
-    One that cannot be asked, because it is on another machine that shares the folder, or hidden as another user's,
-    counts as alive as long as the entry was updated within the last ``silence`` seconds.
+    A process that cannot be checked, because it is on another machine that shares the folder, or hidden as another
+    user's, counts as alive if the entry was updated within the last ``timeout`` seconds.
     """
     owner = entry.owner
     if owner is None:
@@ -169,17 +170,16 @@ def owner_is_alive(entry: QueueEntry, timeout: float) -> bool:
         except PermissionError:
             pass
     elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2] != _host().split()[2]:
-        # This machine has been booted since.
+        # This machine has been rebooted since.
         return False
     return time.time() - entry.updated_at < timeout
 
 
 def default_path(inventory_sources: Sequence[str]) -> str:
-    """Return the folder of the queue that belongs to an inventory.
+    """Return the default folder of the queue of an inventory.
 
-    It is ``queue`` beside the first source that is a file. Within a folder of inventories it is ``.queue``: Ansible
-    reads every file below that is not hidden as one more inventory. Without either it is ``queue`` in the current
-    folder.
+    It is ``queue`` next to the first source that is a file, or ``.queue`` in a source that is a folder: Ansible parses
+    every file in there that is not hidden as another inventory. Without either it is ``queue`` in the current folder.
     """
     for source in inventory_sources:
         if os.path.isdir(source):
@@ -190,7 +190,7 @@ def default_path(inventory_sources: Sequence[str]) -> str:
 
 
 def _host() -> str:
-    """Return what names this machine, its boot, and its process numbers: a container has numbers of its own."""
+    """Return the identity of this machine, its boot and its PID namespace: a container has process ids of its own."""
     try:
         machine = Path("/etc/machine-id").read_text().strip()
     except OSError:
