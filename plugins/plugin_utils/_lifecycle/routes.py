@@ -18,7 +18,7 @@ from .._report.access import build_gateway_route
 def build_gateway_update(
     plans: Iterable[SessionPlan], entries: Iterable[QueueEntry], since: float, already_sent: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return ``routes`` to the sessions of ``plans``, the ids of sessions that ``ended``, and whether there are changes.
+    """Return ``routes`` to the sessions of ``plans``, the ids of sessions that ``ended``, and whether that is a change.
 
     Sessions count as ended if they are TERMINATING or TERMINATED since ``since`` (seconds since the epoch).
     ``already_sent`` are the ids that this run has sent before. Routes of sessions that are unknown here are kept:
@@ -34,11 +34,11 @@ def build_gateway_update(
 
 
 def reachable(cluster: ClusterState) -> list[SessionPlan]:
-    """Return the plans of the sessions that agents hold and users may be in."""
+    """Return the plans of the sessions that users can access."""
     sessions = cluster.sessions.values()
     return [plan_of(parts) for parts in sessions if status_of(parts) in ("RUNNING", "DEGRADED")]
 
 
 def told_by(results: Iterable[Mapping[str, Any] | None]) -> set[str]:
-    """Return the ids of the ended sessions that earlier results of a run have told of."""
+    """Return the ids of ended sessions in earlier results of a run."""
     return {name for result in results for name in ((result or {}).get("routes") or {}).get("ended", ())}

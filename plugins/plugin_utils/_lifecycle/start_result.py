@@ -39,7 +39,7 @@ def combine_replies(
     A reply has ``failed`` (why), ``refused`` (why), ``containers``, and ``rollback_failed``. ``committed_before``: the
     session was committed by an earlier run.
     """
-    results = {agent: reply or {"failed": "", "left": True} for agent, reply in replies.items()}
+    results = {agent: reply or {"failed": "", "rollback_failed": True} for agent, reply in replies.items()}
     if any("failed" in result for result in results.values()):
         return StartResult("ERROR", {}, _describe_failure(plan, results, committed_before=committed_before))
     refusals = [result["refused"] for result in results.values() if result.get("refused")]
@@ -89,7 +89,7 @@ def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]
     """Return the errors of the agents, and the remedy if a rollback failed."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable while its part was made"]
-    holding = [agent for agent, result in results.items() if result.get("left")]
+    holding = [agent for agent, result in results.items() if result.get("rollback_failed")]
     if holding:
         remedy = f"backendai.cluster.terminate_session -e session_id={plan.id}"
         sentences.append(f"{', '.join(holding)} may still hold a part of it: run {remedy} once it can be used again")

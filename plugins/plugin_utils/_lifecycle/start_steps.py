@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a start on all agents of a session: what an agent does next, and what came of all of it.
+"""The steps of a start on all agents of a session: the next steps of an agent, and the result of all steps.
 
-A step begins when every agent of the session has succeeded in the one before. Where a session has one agent there is
-nobody to wait for, and one request takes all steps. Where all of its agents work at the same time, their containers
-meet while that request lasts, so the proof is tried along with the start; what is not proven then takes its own step.
+A step begins when every agent of the session has succeeded in the previous one. A session with one agent takes all
+steps in one request. If all agents of a session work at the same time, their containers can reach each other during the
+request that starts them, so that request also runs the check; a check that does not pass is repeated as its own step.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
 UNREACHABLE, SILENT = "it became unreachable", "it gave no answer"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""What agents replied about one session: by step, then by agent. An agent that has no part in a step is not there."""
+"""The replies of agents for one session: by step, then by agent. Agents that take no part in a step are absent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """One session that a run starts, and what its agents have replied so far.
+    """One session that a run starts, and the replies of its agents so far.
 
-    ``plan`` and what else is decided are plain data, as :func:`start_of` makes them.
+    ``decided`` is plain data as made by :func:`start_arguments`.
     """
 
     decided: Mapping[str, Any]
@@ -46,12 +46,12 @@ class Start:
 
     @property
     def committed(self) -> bool:
-        """Whether all agents had committed it before this run, so that no claim is needed."""
+        """Whether all agents had committed the session before this run, so that no claim is needed."""
         return bool(self.decided["public_keys"])
 
     @property
     def overlay_agent(self) -> str:
-        """The agent that makes its network for all of them; empty where there is none to make."""
+        """The agent that creates the network for all of them; empty if there is none to create."""
         return str((self.decided["plan"]["network"] or {}).get("swarm_manager") or "")
 
     @property
@@ -63,14 +63,14 @@ class Start:
         return keys
 
     def steps_of(self, agent: str, step: str, forks: int) -> list[str]:
-        """Return the steps that an agent takes now, where the run has come to ``step``.
+        """Return the steps that an agent takes now that the run is at ``step``.
 
-        ``forks`` is how many agents work at the same time.
+        ``forks`` is the number of agents that work at the same time.
         """
         if agent not in self._participants(step) or not self._succeeded_before(step):
             return []
         if self._is_single_request:
-            # The first task takes all steps along.
+            # The first request includes all steps.
             steps = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._participants(name)]
             return [name for name in steps if name != CLAIM or not self.committed] if step == CLAIM else []
         if step == PROVE and self._succeeded(PROVE, agent):
@@ -78,22 +78,22 @@ class Start:
         return [APPLY, PROVE] if step == APPLY and len(self.agents) <= forks else [step]
 
     def needs_pull(self, agent: str) -> bool:
-        """Return whether an agent has to pull for this session, or to keep its claim while others do."""
+        """Return whether an agent has to pull images for this session, or to renew its claim while other agents do."""
         pulling = self.decided["missing_images"] and agent in self.agents and self._succeeded_before(PULL)
         return bool(pulling) and not any("failed" in reply for reply in self.results.get(PULL, {}).values())
 
     @property
     def failed(self) -> bool:
-        """Whether it has to be taken away again: a step failed, or was refused, on any agent."""
+        """Whether the session has to be rolled back: a step failed, or was refused, on any agent."""
         return not self._succeeded_before(REMOVE)
 
     def outcome_on(self, agent: str) -> dict[str, Any]:
-        """Return what came of the start on one agent.
+        """Return the result of the start on one agent.
 
-        It has ``failed`` (why) only where it did, ``refused`` (why), the states of its ``containers``, and ``left``:
-        whether taking it away again failed.
+        It has ``failed`` (why) only if a step failed, ``refused`` (why), the states of its ``containers``, and
+        ``rollback_failed``.
         """
-        outcome: dict[str, Any] = {"refused": "", "containers": {}, "left": False}
+        outcome: dict[str, Any] = {"refused": "", "containers": {}, "rollback_failed": False}
         for step in ORDER:
             result = self._result(step, agent)
             outcome["refused"] = outcome["refused"] or result.get("refused") or ""
@@ -101,12 +101,12 @@ class Start:
             if "failed" in result:
                 outcome["failed"] = result["failed"] or ""
         removed = self.results.get(REMOVE, {}).get(agent)
-        outcome["left"] = outcome.get("failed") == SILENT if removed is None else "failed" in removed
+        outcome["rollback_failed"] = outcome.get("failed") == SILENT if removed is None else "failed" in removed
         return outcome
 
     @property
     def refusals(self) -> list[str]:
-        """Why agents refused their parts, where that is all that went wrong: other runs were faster."""
+        """Why agents refused their parts; empty if there were other errors. Refused means that other runs were faster."""
         outcomes = [self.outcome_on(agent) for agent in self.agents]
         reasons = [outcome["refused"] for outcome in outcomes if outcome["refused"]]
         return reasons if not any("failed" in outcome for outcome in outcomes) else []
@@ -116,7 +116,7 @@ class Start:
         return len(self.agents) == 1 and not self.decided["missing_images"] and not self.overlay_agent
 
     def _participants(self, step: str) -> list[str]:
-        """Return the agents that have something to do in a step."""
+        """Return the agents that take part in a step."""
         plan = self.decided["plan"]
         if step == CLAIM:
             return [] if self.committed and not self._is_single_request else self.agents
@@ -130,17 +130,17 @@ class Start:
         return self.agents
 
     def _succeeded_before(self, step: str) -> bool:
-        """Return whether all agents have succeeded in all steps before one."""
+        """Return whether all agents have succeeded in all steps before ``step``."""
         before = ORDER[: ORDER.index(step)] if step in ORDER else ORDER
         return all(self._succeeded(name, agent) for name in before for agent in self._participants(name))
 
     def _result(self, step: str, agent: str) -> Mapping[str, Any]:
-        """Return what came of a step on an agent: nothing where it was not its turn, a failure where it was silent."""
+        """Return the reply of an agent to a step: empty if the step has not begun, a failure if there was no reply."""
         if agent not in self._participants(step) or not self._succeeded_before(step):
-            # What is there has been left by an earlier start.
+            # The result is that of an earlier start.
             return {}
         if self._was_combined(step, agent):
-            # What is there is about other sessions.
+            # The result is that of other sessions.
             return {}
         return self.results.get(step, {}).get(agent, {} if self._succeeded(step, agent) else {"failed": SILENT})
 
@@ -151,19 +151,19 @@ class Start:
         return result is not None and "failed" not in result and not result.get("refused")
 
     def _was_combined(self, step: str, agent: str) -> bool:
-        """Return whether an agent has taken a step in the request of an earlier one."""
+        """Return whether an agent has taken a step as part of the request of an earlier step."""
         earlier = [self.results.get(name, {}).get(agent, {}) for name in (CLAIM, APPLY) if name != step]
         return any(step in reply.get("steps", ()) for reply in earlier)
 
 
 def read_start(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
-    """Return a start with what its agents have replied, from the variables that hold the results of the steps.
+    """Return a start with the replies of its agents, from the variables that contain the results of the steps.
 
-    Results of an earlier attempt, which bear another nonce, do not count.
+    Results of an earlier attempt, which have another nonce, are ignored.
     """
     results: dict[str, dict[str, Mapping[str, Any]]] = {}
     for agent in decided["agents"]:
-        # To look up a host is what costs time.
+        # Each lookup of a host's variables is slow.
         variables = hostvars[agent]
         for step in (*ORDER, REMOVE):
             reply = _find_reply(variables.get(result_variable(step)), str(decided["id"]), str(decided["nonce"]))
@@ -175,10 +175,10 @@ def read_start(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
 def agents_of_step(
     decided: Iterable[Mapping[str, Any]], step: str, hostvars: Mapping[str, Mapping[str, Any]], forks: int
 ) -> list[str]:
-    """Return the agents that have something to do where a run has come to ``step``.
+    """Return the agents that take part in ``step`` of a run.
 
-    At the last one these are the agents of all sessions that are not through: there is more to prove, a command to
-    start, or something to take away.
+    For the last one (remove), these are the agents of all sessions whose start is incomplete: a check, the command or a
+    rollback is left to do.
     """
     starts = [read_start(each, hostvars) for each in decided]
     agents = [
@@ -191,17 +191,17 @@ def agents_of_step(
 
 
 def failed_replies(starts: Iterable[Start], reason: str) -> dict[str, dict[str, Any]]:
-    """Return the replies about sessions where a task has failed as a whole: whose failures they are has to be known."""
+    """Return one failed reply per session, for a task that has failed as a whole."""
     return {start.id: {"nonce": start.decided["nonce"], "failed": reason} for start in starts}
 
 
 def result_variable(step: str) -> str:
-    """Return the variable of an agent that holds the result of a step."""
+    """Return the name of the variable that contains the result of a step."""
     return f"__session_{step}"
 
 
 def _find_reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -> Mapping[str, Any] | None:
-    """Return what an agent replied about a session in one task; ``None`` where it was not asked."""
+    """Return the reply of an agent for a session in one task; ``None`` if there was no request."""
     if not result or result.get("skipped"):
         return None
     if "sessions" in result:

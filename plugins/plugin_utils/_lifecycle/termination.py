@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What ending a session means: which one is meant, what goes where, and what stays noted."""
+"""Plans the end of a session: selects the session, the agents to remove it from, and the entry for the queue."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BY_USER = "terminate_session was run"
 
 @dataclasses.dataclass(frozen=True)
 class Termination:
-    """How a session ends: its last record, the ``note`` for the queue, and its plan where agents hold it.
+    """How a session ends: its last record, the entry for the queue (``note``), and its plan if agents hold it.
 
-    ``agents`` are those that can be cleared now, ``away`` those that are cleared when they return.
+    The session is removed from ``agents`` now, and from ``unreachable`` agents when they return.
     """
 
     record: dict[str, Any]
@@ -39,10 +39,11 @@ class Termination:
 def end_session(
     name: str, session_id: str, entries: Sequence[QueueEntry], cluster: ClusterState, *, force: bool, now: float
 ) -> Termination:
-    """Return how the session of that name or id ends; nothing happens where there is none.
+    """Return how the session of that name or id ends; there are no actions if no such session exists.
 
-    One that waits is cancelled. One that agents hold goes from all of them; with ``force`` from those that can be
-    asked, and the note remembers the others. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence.
+    A PENDING session is cancelled. A session on agents is removed from all of them; with ``force`` from those that are
+    reachable, and the entry lists the others. Raises :class:`ValidationError` or :class:`PlanningError` with one
+    sentence.
     """
     parts, entry = _resolve_session(name, session_id, entries, cluster)
     if parts:
@@ -69,7 +70,7 @@ def end_session(
 def _resolve_session(
     name: str, session_id: str, entries: Sequence[QueueEntry], cluster: ClusterState
 ) -> tuple[Parts, QueueEntry | None]:
-    """Return what agents hold of the session, nothing where they hold none, and what the queue has of it."""
+    """Return the parts of the session on agents, empty if there are none, and its entry in the queue."""
     sessions = cluster.sessions
     live = [entry for entry in entries if entry.state != TERMINATED]
     if session_id:
@@ -103,14 +104,14 @@ def _terminate_held(
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != TERMINATED else None
     note = mark_terminating(live, record, plan.agents, now) if live else make_terminating_entry(plan, record, now)
-    # An overlay goes when nobody uses it any more: who has to take it away is asked last.
+    # An overlay can only be removed when it is no longer in use: the agent that removes it comes last.
     manager = plan.network.swarm_manager if plan.network else None
     agents = sorted((agent for agent in plan.agents if agent not in unreachable), key=lambda agent: agent == manager)
     return Termination(record, note, plan, tuple(agents), unreachable)
 
 
 def _terminate_later(record: dict[str, Any], cluster: ClusterState, now: float) -> Termination:
-    """Return the end of a session that only agents hold which cannot be asked: they learn of it when they return."""
+    """Return the end of a session that may exist on unreachable agents: they remove it when they return."""
     final_record = ended_record(record, "TERMINATED", BY_USER, None, None, now)
     unreachable = tuple(sorted(cluster.unavailable))
     note = QueueEntry(

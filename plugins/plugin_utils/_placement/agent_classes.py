@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Agents by what matters of them to containers of several shapes: of many agents, few kinds are left."""
+"""Groups agents into classes that are equivalent for a demand: of many agents, few classes remain."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from .demand import Demand
 from .packing import Budget, Frontier, Packing, frontier, max_count
 from .uniform import Order
 
-# What an agent has left of containers and of each slot that is asked, and last the cores it has online.
+# An agent's free capacity: containers, then each requested slot, and last its online cores.
 CapacityVector = tuple[int, ...]
 
-# An agent behind its key in an order.
+# An agent after its sort key.
 OrderedAgent = tuple[tuple[Any, ...], AgentFacts]
 
 
 class Normalizer:
-    """Measures agents in the units of what is asked: two that measure the same can hold the same.
+    """Measures agents in the units of a demand: agents with equal vectors can hold the same containers.
 
-    The unit of a slot is the greatest common divisor of what the shapes ask of it, and no more of it is counted than
-    is asked in all. ``asks`` are what one container of each shape asks, in these units, and first of containers one.
+    The unit of a slot is the greatest common divisor of the requests of all shapes, and capacity beyond the total
+    demand is not counted. ``asks`` is the request of one container of each shape, in these units; the first element is
+    1, for the container itself.
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -45,7 +46,7 @@ class Normalizer:
         self.asks = list(zip(*parts, strict=True))
 
     def measure(self, agent: HasCapacity) -> CapacityVector:
-        """Return what of an agent matters."""
+        """Return the capacity vector of an agent."""
         limit = agent.max_containers
         measured = [max(0, min(self._size, limit - agent.containers)) if limit else self._size]
         for slot, unit, whole in self._slots:
@@ -55,11 +56,11 @@ class Normalizer:
         return tuple(measured)
 
     def usable_counts(self, measure: CapacityVector, counts: Packing) -> Packing:
-        """Return the counts of the shapes that are not wider than such an agent, none of the others."""
+        """Return the counts of the shapes that do not need more cores than such an agent has, 0 for the others."""
         return tuple(count if width <= measure[-1] else 0 for count, width in zip(counts, self._widths, strict=True))
 
     def capacities(self, measure: CapacityVector, counts: Packing) -> Packing:
-        """Return how many containers of each shape such an agent can hold of these counts, each shape alone."""
+        """Return how many containers of each shape such an agent can hold within these counts, each shape alone."""
         useful = self.usable_counts(measure, counts)
         return tuple(max_count(measure, ask, most) for ask, most in zip(self.asks, useful, strict=True))
 
@@ -69,7 +70,7 @@ class Normalizer:
 
 
 class AgentClasses:
-    """The agents that may hold a demand, those that measure the same together."""
+    """The agents that may hold a demand, grouped by capacity vector."""
 
     def __init__(self, agents: Iterable[AgentFacts], demand: Demand) -> None:
         self.scale = Normalizer(demand)
@@ -79,10 +80,10 @@ class AgentClasses:
 
     @property
     def sizes(self) -> dict[CapacityVector, int]:
-        """How many agents there are of each measure."""
+        """The number of agents by capacity vector."""
         return {measure: len(members) for measure, members in self.agents.items()}
 
 
 def first_in_order(agents: Iterable[AgentFacts], many: int, order: Order) -> list[OrderedAgent]:
-    """Return the agents that come first in an order, each behind its key."""
+    """Return the first ``many`` agents in an order, each after its key."""
     return heapq.nsmallest(many, ((order(agent), agent) for agent in agents))

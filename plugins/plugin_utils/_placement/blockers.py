@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which sessions would have to end so that there is room."""
+"""Finds the sessions that would have to end so that a demand fits."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .agent_classes import CapacityVector, Normalizer
 from .demand import Demand
 from .packing import Budget, BudgetExceededError, Frontier, ReachableCounts, reachable_totals
 
-# How often unlike containers are packed to find out.
+# How many trial packings of containers of several shapes are made.
 MAX_PACKINGS = 64
 
-# How many elementary steps that may take in all, about a fifth of a second.
+# How many elementary steps these may take in total, about a fifth of a second.
 STEPS = 400_000
 
 
 def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
-    """Return the names of sessions that make room when all of them end, oldest first; nothing where none do.
+    """Return the names of sessions that free enough capacity when all of them end, oldest first; empty if none do.
 
-    That is the oldest one that does so alone. Where there is none it is the fewest of the oldest that do, without
-    those that can be spared: more room never does harm, so none of the others can be. Of unlike containers that is so
-    as far as the trials go. There must be too little room now.
+    That is the oldest session that is sufficient alone. If there is none, it is the smallest number of oldest sessions
+    that is sufficient, without those that are not needed: more capacity never hurts, so none of the rest can be
+    omitted. For containers of several shapes this holds as far as the trial packings go. The demand must not fit now.
     """
     try:
         room: _CapacityModel
@@ -58,7 +58,7 @@ def _smallest_sufficient_set(stage: _Simulation, room: _CapacityModel) -> list[S
         stage.end_oldest(middle)
         too_few, many = (too_few, middle) if room.is_sufficient() else (middle, many)
     stage.end_oldest(0)
-    # An older one is among those that are too few.
+    # Any older session is among the oldest ``too_few``, which are not sufficient.
     for session in sessions[many - 1 :]:
         stage.end(session)
         if room.is_sufficient():
@@ -75,20 +75,20 @@ def _smallest_sufficient_set(stage: _Simulation, room: _CapacityModel) -> list[S
 
 
 class _CapacityModel(Protocol):
-    """The room that agents have together, kept while they change."""
+    """The joint capacity of agents, updated as they change."""
 
     def parts(self, agents: Iterable[HasCapacity]) -> Sequence[Any]:
-        """Return what each of the agents adds to it."""
+        """Return what each of the agents contributes."""
 
     def add(self, part: Any, agents: int) -> None:
-        """Note that so many agents more (or less) add that."""
+        """Add (or, if negative, remove) so many agents that contribute ``part``."""
 
     def is_sufficient(self) -> bool:
-        """Return whether there is room for everything."""
+        """Return whether the whole demand fits."""
 
 
 class _UniformCapacity:
-    """Room for containers that go together, ``needed`` times."""
+    """Capacity for ``needed`` times the same bundle of containers."""
 
     def __init__(self, bundle: Bundle, needed: int) -> None:
         self._bundle, self._missing = bundle, needed
@@ -104,7 +104,7 @@ class _UniformCapacity:
 
 
 class _MixedCapacity:
-    """Room for unlike containers, which are only packed where there is enough for each shape alone."""
+    """Capacity for containers of several shapes, which are only packed if there is enough for each shape alone."""
 
     def __init__(self, demand: Demand) -> None:
         self._scale, self._budget, self._trials = Normalizer(demand), Budget(STEPS), MAX_PACKINGS
@@ -134,7 +134,7 @@ class _MixedCapacity:
 
 
 class _RemainingCapacity:
-    """What an agent has left as sessions end, of the slots that count: negative where it was taken more than once."""
+    """The free capacity of an agent as sessions end, for the relevant slots: negative if a slot was overcommitted."""
 
     __slots__ = ("containers", "free", "max_containers", "online_cpu_count")
 
@@ -146,13 +146,13 @@ class _RemainingCapacity:
 
     @classmethod
     def of(cls, agent: AgentFacts, slots: Iterable[str]) -> _RemainingCapacity:
-        """Return what an agent has left now."""
+        """Return the free capacity of an agent now."""
         capacity, taken = agent.capacity, agent.allocated
         free = {slot: capacity.get(slot, 0) - taken.get(slot, 0) for slot in slots}
         return cls(free, agent.online_cpu_count, agent.containers, agent.max_containers)
 
     def after(self, holding: SessionUsage, sign: int) -> _RemainingCapacity:
-        """Return what is left when a session ends (1), or is there again (-1)."""
+        """Return the free capacity after a session ends (1), or is restored (-1)."""
         slots = holding.slots
         free = {slot: amount + sign * slots.get(slot, 0) for slot, amount in self.free.items()}
         return _RemainingCapacity(
@@ -161,9 +161,9 @@ class _RemainingCapacity:
 
 
 class _Simulation:
-    """The agents while sessions end, one after the other, and what undoes the last of these steps.
+    """The agents while sessions end, one after the other, with an undo of the last step.
 
-    ``sessions`` are all that there are, oldest first, each as one of its holdings.
+    ``sessions`` are all sessions, oldest first, each represented by its usage of one agent.
     """
 
     def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _CapacityModel) -> None:
@@ -185,14 +185,14 @@ class _Simulation:
         self.sessions = sorted(sessions.values(), key=_age)
 
     def end_oldest(self, count: int) -> None:
-        """End so many of the oldest sessions and no other, where only such have ended until now."""
+        """End exactly the ``count`` oldest sessions, given that only oldest sessions have ended until now."""
         while len(self._steps) > count:
             self.undo()
         while len(self._steps) < count:
             self.end(self.sessions[len(self._steps)])
 
     def end(self, session: SessionUsage, sign: int = 1) -> None:
-        """End a session (1), or have one that has ended there again (-1); any of its holdings tells which."""
+        """End a session (1), or restore one that has ended (-1); ``session`` is its usage of any agent."""
         step = []
         for at in self._positions[session.session_id]:
             agent = self._agents[at]
@@ -204,7 +204,7 @@ class _Simulation:
         self._steps.append(step)
 
     def undo(self) -> None:
-        """Take the last step back."""
+        """Undo the last step."""
         for at, remaining, part in self._steps.pop():
             self._change(at, remaining, part)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a session asks of its agents: groups of containers, and the shapes among them."""
+"""The demand of a session: groups of containers, and their shapes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """All containers of a session, ``members`` in rank order; those that ask the same are of one shape.
+    """All containers of a session, ``members`` in rank order; containers with equal requests have the same shape.
 
-    ``requests`` are what one container of each shape asks, without what does not count, and ``counts`` how many
-    containers of it there are.
+    ``requests`` are the requests of one container of each shape, limited to the slots that are scheduled, and
+    ``counts`` the number of its containers.
     """
 
     requests: tuple[dict[str, int], ...]
@@ -44,7 +44,7 @@ class Demand:
 
     @classmethod
     def of(cls, groups: Iterable[Group]) -> Demand:
-        """Return what these groups, in rank order, ask together."""
+        """Return the demand of these groups, which are in rank order."""
         requests: list[dict[str, int]] = []
         members: list[Member] = []
         for group in groups:
@@ -58,7 +58,7 @@ class Demand:
 
     @property
     def size(self) -> int:
-        """How many containers there are."""
+        """The number of containers."""
         return len(self.members)
 
     @property
@@ -72,7 +72,7 @@ class Demand:
         return [Bundle.of([(request, 1)]) for request in self.requests]
 
     def unplaced(self, placed: Sequence[int]) -> list[Member]:
-        """Return the containers left when that many of each shape, in rank order, have a place."""
+        """Return the containers that remain if that many of each shape, in rank order, are placed."""
         remaining = list(placed)
         unplaced = []
         for member in self.members:

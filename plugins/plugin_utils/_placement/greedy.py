@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Unlike containers, one choice after the other: quick and within capacity, but not always the best."""
+"""Greedy placement of containers of several shapes: quick and within capacity, but not always optimal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Assignment = list[tuple[AgentFacts, Packing]]
 
 
 class Greedy:
-    """Chooses by dominant shares: that of a container is its part of the slot of which it takes the largest part."""
+    """Chooses by dominant shares: that of a container is the largest fraction that it takes of any slot."""
 
     def __init__(self, classes: AgentClasses) -> None:
         self._field, self._scale, self._sizes = classes, classes.scale, classes.sizes
@@ -30,9 +30,9 @@ class Greedy:
         self._hardest = sorted(range(len(asks)), key=lambda shape: -self._shares[shape])
 
     def concentrate(self, counts: Packing) -> list[tuple[CapacityVector, Packing]]:
-        """Return who takes what, always the one that takes the largest share of what is left; less where all are full.
+        """Return the packings of agents, choosing each time the one with the largest share; incomplete if all are full.
 
-        What an agent would take is looked at again only when it comes first, as less is left for every other too.
+        The share of an agent is computed again only when it comes first, as the shares of the others can only shrink.
         """
         remaining, free = counts, dict(self._sizes)
         chosen: list[tuple[CapacityVector, Packing]] = []
@@ -52,7 +52,7 @@ class Greedy:
         return chosen
 
     def packing(self, measure: CapacityVector, counts: Packing) -> Packing:
-        """Return what an agent takes of these counts, filled with some shape first and then with the hardest."""
+        """Return the packing of an agent within these counts, filled with one shape first and then with the hardest."""
         useful, asks = self._scale.usable_counts(measure, counts), self._scale.asks
         packings = []
         for shape in self._hardest:
@@ -65,7 +65,7 @@ class Greedy:
         return max(packings, key=lambda packing: (self._share(packing), packing))
 
     def bind_agents(self, chosen: list[tuple[CapacityVector, Packing]], order: Order) -> Assignment:
-        """Return the agents of such a choice: of those that measure the same, the first in the order."""
+        """Return the agents of such a choice: of agents with equal vectors, the first in the order."""
         often = Counter(measure for measure, _packing in chosen)
         agents = {
             measure: iter(first_in_order(self._field.agents[measure], many, order)) for measure, many in often.items()
@@ -73,7 +73,7 @@ class Greedy:
         return [(next(agents[measure])[1], packing) for measure, packing in chosen]
 
     def disperse(self, counts: Packing, order: Order) -> Assignment:
-        """Return containers on many agents: the shape first that has the fewest, always on the emptiest of them.
+        """Return containers on many agents: shapes that fit on the fewest agents first, always on the emptiest agent.
 
         That is the one with the fewest containers, then the first in the order.
         """
@@ -113,7 +113,7 @@ class Greedy:
         return sum(many for measure, many in self._sizes.items() if any(self._scale.capacities(measure, counts)))
 
     def lower_bound(self, counts: Packing) -> int:
-        """Return how many agents it takes whatever is chosen: for each shape alone, and of each slot alone."""
+        """Return a lower bound of the number of agents: the largest for any shape alone, and for any slot alone."""
         rooms = {measure: self._scale.capacities(measure, counts) for measure in self._sizes}
         needed = [
             self._min_agents({measure: rooms[measure][shape] for measure in rooms}, count)
@@ -125,7 +125,7 @@ class Greedy:
         return max(needed)
 
     def _min_agents(self, amounts: dict[CapacityVector, int], total: int) -> int:
-        """Return how many agents it takes at least that have ``total`` together, of what each has ``amounts``."""
+        """Return the smallest number of agents whose ``amounts`` add up to ``total``."""
         tally: Counter[int] = Counter()
         for measure, amount in amounts.items():
             tally[amount] += self._sizes[measure]

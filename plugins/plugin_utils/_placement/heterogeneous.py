@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Containers of several shapes: which agents take how many of each, exact where that does not take too long.
+"""Placement of containers of several shapes, exact unless that takes too long.
 
-Agents whose frontiers are equal are interchangeable. Of those only the first ones in the order matter, as many as can
-be used at all: any other one can be exchanged for one of them that is not used (exchange argument).
+Agents with equal frontiers are interchangeable. Of those only the first ones in the order matter, as many as can be
+used at all: any other one can be exchanged for one of them that is not used (exchange argument).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .packing import (
 )
 from .uniform import Order
 
-# How many elementary steps an exact search may take, about a second; beyond it, the greedy choice counts.
+# How many elementary steps an exact search may take, about a second; beyond that, the greedy choice is used.
 STEPS = 2_500_000
 
 
 @dataclasses.dataclass(frozen=True)
 class MixedPlacement:
-    """How many containers of each shape each agent gets, in rank order: all, or as many as there is room for.
+    """How many containers of each shape each agent gets, in rank order: all, or as many as fit.
 
-    ``at_least`` is a lower bound of how many agents it takes, and their number where the search was ``exact``.
+    ``lower_bound`` is one of the number of agents, and equals it if the search was ``exact``.
     """
 
     packings: Assignment
@@ -48,9 +48,9 @@ class MixedPlacement:
 
 
 def place_mixed(classes: AgentClasses, counts: Packing, order: Order, *, as_many: bool) -> MixedPlacement:
-    """Return containers on the fewest agents, of all such sets the first in ``order``; or on ``as_many`` as can be.
+    """Return containers on the fewest agents, of all such sets the first in ``order``; or on ``as_many`` as possible.
 
-    Where there is no room for all of them it is as many as possible, then as many as possible of the first shapes.
+    If not all of them fit, it is as many as possible, then as many as possible of the first shapes.
     """
     greedy = Greedy(classes)
     disperse = greedy.disperse(counts, order) if as_many else []
@@ -66,7 +66,7 @@ def place_mixed(classes: AgentClasses, counts: Packing, order: Order, *, as_many
 
 
 def most_on_one_agent(classes: AgentClasses, counts: Packing) -> tuple[Packing, list[AgentFacts]]:
-    """Return the most of these containers that one agent can hold, then of the first shapes, and all such agents."""
+    """Return the largest packing of one agent, ties broken by the first shapes, and all agents that can hold it."""
     budget = Budget(STEPS)
     try:
         best = {measure: largest_packing(classes.scale.frontier(measure, counts, budget)) for measure in classes.agents}
@@ -107,7 +107,7 @@ def _search_exact(
         return search.filling(max(search.possible), evenly=True)
     size = min(search.possible)
     placement = search.filling(size, evenly=False)
-    # Any set of that size has one of these, and others that can hold the rest.
+    # Any set of that size consists of one of these, and others that can hold the rest.
     rest = search.table[0][size - 1]
     useful = [packings for packings in agents if totals.complements(totals.add_agent(totals.nothing, packings), rest)]
     try:
@@ -118,7 +118,7 @@ def _search_exact(
 
 
 class _Search:
-    """A search through the agents that are in ``agents`` by their frontiers, each behind its key in the order."""
+    """A search through ``agents``, which are given by frontier, each after its key in the order."""
 
     def __init__(self, totals: ReachableCounts, agents: dict[Frontier, list[OrderedAgent]], levels: int) -> None:
         self._totals = totals
@@ -128,11 +128,11 @@ class _Search:
 
     @property
     def possible(self) -> list[int]:
-        """How many agents hold everything, none of them empty."""
+        """The numbers of agents that can hold everything, none of them empty."""
         return [size for size, reached in enumerate(self.table[0]) if reached & self._totals.everything]
 
     def filling(self, size: int, *, evenly: bool) -> MixedPlacement:
-        """Return the first so many agents that hold everything, filled; unless ``evenly``, the roomiest first."""
+        """Return the first ``size`` agents that hold everything, filled; unless ``evenly``, the largest first."""
         positions = lexicographically_first(self._totals, self._frontiers, self.table, size)
         chosen = [self._agents[position] for position in positions]
         if not evenly:
@@ -144,5 +144,5 @@ class _Search:
 
 
 def _by_name(agent: AgentFacts) -> tuple[str]:
-    """Return an order that is quick, for containers that are only counted."""
+    """Return a cheap sort key, for containers that are only counted."""
     return (agent.name,)

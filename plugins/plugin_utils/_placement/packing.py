@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Exact search over unlike containers: which agents hold given counts of several shapes.
+"""Exact search over containers of several shapes: which agents hold given counts of each.
 
 A packing is how many containers of each shape an agent holds at once. An agent is fully described by its frontier:
-the packings that are within no other one (Pareto dominance), for it can hold those and whatever is within them. A
-total is how many containers of each shape some agents hold together; the search goes through the agents, keeping the
-set of totals that j of them can hold, for each j (dynamic programming over multi-dimensional packings). Such a set is
-one integer with a bit for each total, so that one container more of a shape is a shift.
+the packings that no other one dominates (Pareto dominance), since it can hold those and everything within them. A
+total is how many containers of each shape some agents hold together; the search visits the agents, keeping the set of
+totals that j of them can hold, for each j (dynamic programming over multi-dimensional packings). Such a set is one
+integer with a bit for each total, so that adding a container of a shape is a shift.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ Frontier = tuple[Packing, ...]
 
 
 class BudgetExceededError(Exception):
-    """The search would take too long."""
+    """The search has used up its budget."""
 
 
 class Budget:
-    """Steps that are left, each about half a microsecond; counting them, not time, makes every run the same."""
+    """Remaining steps, each about half a microsecond. Counting steps instead of time makes results reproducible."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
 
     def spend(self, steps: int) -> None:
-        """Take steps off; raises :class:`BudgetExceededError` when they are used up."""
+        """Subtract steps; raises :class:`BudgetExceededError` when they are used up."""
         self._left -= steps
         if self._left < 0:
             raise BudgetExceededError
 
 
 def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, budget: Budget) -> Frontier:
-    """Return the maximal packings of an agent: all counts of all shapes but one are tried, that one is then maximal.
+    """Return the maximal packings of an agent: tries all counts of all shapes but one, which is then maximal.
 
-    ``free`` is what the agent has left of each slot, ``asks`` what one container of each shape asks of it, and
-    ``most`` the largest count of each shape that is of use.
+    ``free`` is the free amount of each slot, ``asks`` the request of one container of each shape, and ``most`` the
+    largest useful count of each shape.
     """
     order = sorted(range(len(most)), key=most.__getitem__)
     beside: dict[Packing, int] = {}
@@ -61,27 +61,27 @@ def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, 
 
 
 def max_count(free: Sequence[int], ask: Sequence[int], most: int) -> int:
-    """Return how many containers of one shape there is room for, ``most`` of them at most."""
+    """Return how many containers of one shape fit, at most ``most``."""
     return min([most, *(amount // part for amount, part in zip(free, ask, strict=False) if part)])
 
 
 def subtract(free: Sequence[int], ask: Sequence[int], count: int) -> list[int]:
-    """Return what ``count`` containers of one shape leave."""
+    """Return the free amounts after placing ``count`` containers of one shape."""
     return [amount - count * part for amount, part in zip(free, ask, strict=False)]
 
 
 def _within_another(counts: Packing, many: int, beside: dict[Packing, int]) -> bool:
-    """Return whether one container more costs the last shape nothing: so it is for all that is within another."""
+    """Return whether one more container costs the last shape nothing: that is so for every dominated packing."""
     return any(
         beside.get((*counts[:shape], counts[shape] + 1, *counts[shape + 1 :])) == many for shape in range(len(counts))
     )
 
 
 class ReachableCounts:
-    """Sets of totals within the counts that are asked: a set is an integer, a total one of its bits.
+    """Sets of totals within the requested counts: a set is an integer, a total one of its bits.
 
-    A total's bit is its number in the mixed radix of the counts, so that the bits of two totals add up as they do.
-    With ``none_empty``, every agent that takes part holds something; without, which is quicker, it need not.
+    A total's bit is its number in the mixed radix of the counts, so that bit numbers of totals can be added. With
+    ``none_empty``, every agent that takes part holds something; without, which is faster, it need not.
     """
 
     def __init__(self, counts: Packing, budget: Budget, *, none_empty: bool) -> None:
@@ -97,7 +97,7 @@ class ReachableCounts:
         self.everything = 1 << (self._width - 1)
 
     def contains(self, totals: int, total: Packing) -> bool:
-        """Return whether a total is in a set; one with a negative count is in none."""
+        """Return whether a total is in a set; totals with a negative count are in none."""
         return min(total) >= 0 and bool(totals >> sum(map(int.__mul__, total, self._strides)) & 1)
 
     def iter_totals(self, totals: int) -> Iterator[Packing]:
@@ -112,17 +112,17 @@ class ReachableCounts:
             number = digits.find("1", number + 1)
 
     def charge_memory(self, sets: int) -> None:
-        """Count what it takes to keep so many sets: memory is spent from the budget as well."""
+        """Charge the budget for the memory of so many sets."""
         self.budget.spend(sets * (1 + self._width // 1024))
 
     def complements(self, totals: int, others: int) -> bool:
-        """Return whether a total of the one set and one of the other make up everything."""
+        """Return whether a total of one set and a total of the other add up to everything."""
         self.budget.spend(self._cost)
-        # What a total lacks of everything has the number that is as far from the other end.
+        # The complement of a total has the number at the same distance from the other end.
         return bool(totals & int(f"{others:0{self._width}b}"[::-1], 2))
 
     def add_agent(self, totals: int, packings: Frontier) -> int:
-        """Return every total that one agent more, of that frontier, makes of these."""
+        """Return every total that is reached by adding one agent of that frontier."""
         result = 0
         for packing in packings if totals else ():
             if self._none_empty:
@@ -135,7 +135,7 @@ class ReachableCounts:
         return result
 
     def _with_parts(self, totals: int, packing: Packing) -> int:
-        """Return these totals with any part of the packing added; each shift doubles the counts that are covered."""
+        """Return these totals with any part of the packing added; each shift doubles the covered counts."""
         for shape, most in enumerate(packing):
             covered = 0
             while covered < most:
@@ -145,7 +145,7 @@ class ReachableCounts:
         return totals
 
     def _with_more(self, totals: int, shape: int, by: int) -> int:
-        """Return these totals with that many containers more of one shape, but none that exceeds what is asked."""
+        """Return these totals with ``by`` more containers of one shape, without those that exceed the requested counts."""
         self.budget.spend(self._cost)
         stride = self._strides[shape]
         mask = self._masks.get((shape, by))
@@ -157,12 +157,12 @@ class ReachableCounts:
 
 
 def prune_dominated(totals: ReachableCounts, agents: Mapping[Frontier, int], limit: int) -> list[tuple[Frontier, int]]:
-    """Return those of the agents that matter to sets of at most ``limit`` agents, and how often each is there.
+    """Return the frontiers that matter to sets of at most ``limit`` agents, and how many agents of each.
 
-    The others can hold nothing that as many of these cannot hold as well: one of them can be exchanged for one of
-    these that is not in the set (Pareto dominance, exchange argument).
+    The other agents are dominated: each can be exchanged for one of these that is not in the set (Pareto dominance,
+    exchange argument).
     """
-    # What is within another set is a smaller number, so that whoever can be exchanged comes after those it is for.
+    # A subset of another set is a smaller number, so that dominated frontiers come after those that dominate them.
     parts = sorted(((totals.add_agent(totals.nothing, packings), packings) for packings in agents), reverse=True)
     kept: list[tuple[int, int]] = []
     result = []
@@ -206,9 +206,9 @@ def lexicographically_first(
 ) -> list[int]:
     """Return the positions of ``size`` agents that hold everything, of all such sets the first one.
 
-    There must be such a set, and ``table`` is what the agents reach. In a walk from the first agent, one is taken
-    whenever what is taken with it and some that come after make up everything; one that is passed over is in no such
-    set that has what is taken already, so the first set comes out.
+    There must be such a set; ``table`` is the :func:`reachability_table` of the agents. The agents are visited in
+    order, and one is chosen whenever the chosen agents, together with some later ones, can hold everything; an agent
+    that is skipped is in no such set that contains those already chosen, so the result is the first set.
     """
     reached = totals.nothing
     chosen: list[int] = []
@@ -224,10 +224,10 @@ def lexicographically_first(
 
 
 def distribute(totals: ReachableCounts, agents: Sequence[Frontier], *, evenly: bool) -> list[Packing]:
-    """Return what each agent holds of everything, which they must be able to hold, and fewer agents not.
+    """Return the packing of each agent; together they must be able to hold everything, and fewer agents must not.
 
-    They are filled one after the other, each with as many containers as the others allow, or ``evenly`` with its part
-    of what is left; of packings with as many containers the one that has the most of the first shapes.
+    The agents are filled one after the other, each with as many containers as possible, or ``evenly`` with its part of
+    the rest; of packings with equally many containers, the one with the most of the first shapes is chosen.
     """
     after = [totals.nothing]
     for packings in reversed(agents[1:]):
@@ -248,10 +248,10 @@ def _without(counts: Packing, packing: Packing) -> Packing:
 
 
 def largest_packing(packings: Iterable[Packing]) -> Packing:
-    """Return the packing of the most containers, then of the most of the first shapes."""
+    """Return the packing with the most containers, then with the most of the first shapes."""
     return max(packings, key=lambda packing: (sum(packing), packing))
 
 
 def sum_packings(chosen: Iterable[tuple[object, Packing]], counts: Packing) -> Packing:
-    """Return what packings, each behind whose it is, add up to; ``counts`` says how many shapes there are."""
+    """Return the sum of packings, each after its owner; ``counts`` has one element per shape."""
     return tuple(map(sum, zip([0] * len(counts), *(packing for _whose, packing in chosen), strict=True)))

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which agent holds which of a session's containers: pure, exact and deterministic.
+"""Assigns a session's containers to agents: pure, exact and deterministic.
 
-One agent is taken where one can hold all. Otherwise containers that are alike are counted (``uniform``), and those of
-several shapes are packed (``heterogeneous``).
+A single agent is used if it can hold all containers. Otherwise containers of one shape are counted (``uniform``), and
+those of several shapes are packed (``heterogeneous``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .unschedulable import PartialPlacement, Unschedulable, explain
 class Placement:
     """The agent of each container, in rank order.
 
-    ``at_least`` is a lower bound, proven, of the number of agents that the selection aims at: it is their number
-    wherever the search was exact.
+    ``lower_bound`` is a proven lower bound of the number of agents that the selection minimizes or maximizes: it equals
+    their number if the search was exact.
     """
 
     hosts: tuple[str, ...]
@@ -43,13 +43,12 @@ class Placement:
 def place(
     agents: Sequence[AgentFacts], groups: Sequence[Group], *, single_node: bool, selection: str
 ) -> Placement | Unschedulable:
-    """Return where each container of the groups, which are in rank order, goes: all of them or none.
+    """Return the agent of each container of the groups, which are in rank order: all of them or none.
 
-    ``agents`` are those that may be used at all. ``selection`` is ``concentrated`` (one agent where one holds all,
-    else the fewest), ``dispersed`` (a multi-node session on as many agents as possible, a single-node one on the
-    emptiest) or ``roundrobin`` (as few agents as ``concentrated``, those whose latest session is oldest). Of several
-    agents that do, the one that keeps the least accelerators, then cores, then memory is taken, but the emptiest
-    where the session is ``dispersed``.
+    ``agents`` are the eligible ones. ``selection`` is ``concentrated`` (one agent if it can hold all containers, else
+    the fewest), ``dispersed`` (a multi-node session on as many agents as possible, a single-node one on the emptiest)
+    or ``roundrobin`` (as few agents as ``concentrated``, with the oldest latest session first). Ties are broken by the
+    fewest free accelerators, then cores, then memory; for ``dispersed`` by the most.
     """
     demand = Demand.of(groups)
     order = {"concentrated": _best_fit, "dispersed": _worst_fit, "roundrobin": _least_recently_used}[selection]
@@ -93,7 +92,7 @@ def place(
 
 
 def _assign_hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:
-    """Return the agent of each container: those of a shape in rank order, the agent with the first of all first."""
+    """Return the agent of each container: in rank order per shape, starting with the agent that holds main1."""
     main = demand.members[0].shape
     position = next(position for position, (_agent, packing) in enumerate(packings) if packing[main])
     ordered = [packings[position], *packings[:position], *packings[position + 1 :]]
@@ -118,7 +117,7 @@ def _least_recently_used(agent: AgentFacts) -> tuple[Any, ...]:
 
 
 def _leftover(agent: AgentFacts) -> tuple[int, int, int]:
-    """Return what is free of accelerators, cpu and memory today: the less, the better the fit."""
+    """Return the free accelerators, cores and memory now: the less, the better the fit."""
     free = agent.free
     cpu, mem = free.get("cpu", 0), free.get("mem", 0)
     return sum(free.values()) - cpu - mem, cpu, mem

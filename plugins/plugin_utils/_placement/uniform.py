@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Containers that are all alike: which agents take how many of them, exact in O(n log n).
+"""Placement of containers of one shape, exact in O(n log n).
 
 An agent is then fully described by its room: how many of the containers it can hold.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from ...module_utils._model.facts import AgentFacts
 
-# Says which of several agents is taken first: the one with the smallest result. No two agents may be equal.
+# A sort key: the agent with the smallest one is used first. No two agents may have equal keys.
 Order = Callable[[AgentFacts], tuple[Any, ...]]
 
 # How many containers each agent gets, in rank order.
@@ -25,10 +25,10 @@ Assignment = list[tuple[AgentFacts, int]]
 
 
 def fewest_reaching(amounts: Mapping[int, int], total: int) -> list[int]:
-    """Return the fewest of the amounts that add up to ``total``, smallest first; all where they do not reach it.
+    """Return the fewest amounts that add up to at least ``total``, smallest first; all if they do not reach it.
 
-    ``amounts`` says how often each of them is there. Those are the largest ones: if the k-1 largest fall short of
-    the total, every other k-1 do too, for each of them is at most the one it stands against.
+    ``amounts`` maps each amount to its multiplicity. The result is the largest ones: if the k-1 largest fall short of
+    the total, all other sets of k-1 do too, as they are elementwise not larger.
     """
     chosen: list[int] = []
     for amount, often in sorted(amounts.items(), reverse=True):
@@ -43,14 +43,14 @@ def fewest_reaching(amounts: Mapping[int, int], total: int) -> list[int]:
 def concentrate(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Assignment:
     """Return the fewest agents that hold ``size`` containers, and of all such sets the first one in ``order``.
 
-    All agents together must hold that many. The agents are walked in that order, keeping the roomiest set that
-    completes what is fixed already. One of that set is fixed at no loss of room; another one takes the place of the
-    set's least roomy agent when the room that is lost can be spared. What is passed over could not be in any set as
-    small, so the set that comes out is the first (exchange argument; bin covering with items that are alike).
+    All agents together must be able to hold that many. The agents are visited in that order, keeping the set of largest
+    room that completes those already chosen. An agent of that set is chosen at no loss of room; another one replaces
+    the agent of the next larger room in the set if the surplus covers the loss. A skipped agent is in no set of this
+    size, so the result is the first set (exchange argument; bin covering with equal items).
     """
     roomiest = fewest_reaching(Counter(rooms), size)
     spare = sum(roomiest) - size
-    # Below that an agent is never taken, for what can be spared only shrinks: it needs no place in the order.
+    # Agents with less room are never chosen, since the surplus only shrinks: they need not be sorted.
     least = max(1, roomiest[0] - spare)
     queue = [(order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room >= least]
     heapq.heapify(queue)
@@ -67,7 +67,7 @@ def concentrate(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, o
 
 
 def _assign(chosen: Iterable[tuple[AgentFacts, int]], size: int) -> Assignment:
-    """Fill the agents one after the other, the roomiest first; none stays empty, or fewer would have done."""
+    """Fill the agents one after the other, the largest room first; none stays empty, or fewer would be sufficient."""
     counts: Assignment = []
     for agent, room in sorted(chosen, key=lambda choice: (-choice[1], choice[0].name)):
         counts.append((agent, min(room, size)))
@@ -78,12 +78,12 @@ def _assign(chosen: Iterable[tuple[AgentFacts, int]], size: int) -> Assignment:
 def disperse(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Assignment:
     """Return ``size`` containers on as many agents as possible, evenly: always on the one with the fewest of them.
 
-    All agents together must hold that many. ``order`` chooses between agents that have as many.
+    All agents together must be able to hold that many. ``order`` breaks ties.
     """
     usable_agent_count = ((order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room)
     chosen = heapq.nsmallest(size, usable_agent_count)
     counts = [0] * len(chosen)
-    # Sorted, hence a heap already.
+    # A sorted list is a heap.
     emptiest = [(0, position) for position in range(len(chosen))]
     for _container in range(size):
         count, position = emptiest[0]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why there is no room: what is short, for whom, and by how much."""
+"""Explains why a session does not fit: the slots that are short, for which containers, and by how much."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .blockers import blocking_sessions
 from .demand import Demand, Member
 from .packing import Packing
 
-# How many containers or sessions a phrase names.
+# How many containers or sessions a message names.
 MAX_NAMES = 4
 
 
@@ -24,9 +24,9 @@ MAX_NAMES = 4
 class Unschedulable:
     """Why a session cannot start now, as one phrase and as figures.
 
-    ``shortfall`` is what the containers without a place ask of each slot that binds. By role, ``unplaced`` is how many
-    containers have none, and ``missing`` how much of each slot the agent that lacks the least lacks for one more.
-    ``makes_room`` are the names of sessions whose ends, all of them together, make room; none where none do.
+    ``shortfall`` is the request of the unplaced containers for each slot that is short. By role, ``unplaced`` is the
+    number of unplaced containers, and ``missing`` the amount of each slot that the closest agent lacks for one more.
+    ``blocking_sessions`` are the names of sessions that free enough capacity when all of them end; empty if none do.
     """
 
     reason: str
@@ -38,10 +38,10 @@ class Unschedulable:
 
 @dataclasses.dataclass(frozen=True)
 class PartialPlacement:
-    """As many containers as there is room for: ``placed`` of each shape.
+    """As many containers as fit: ``placed`` of each shape.
 
-    ``agents`` are those that would have to take more, and ``packings`` what each of them has taken. An attempt that is
-    not ``exact`` may have missed a better one.
+    ``agents`` are those that would have to hold more, and ``packings`` what each of them holds. If it is not ``exact``,
+    there may be a better one.
     """
 
     placed: Packing
@@ -53,7 +53,7 @@ class PartialPlacement:
 def explain(
     agents: Sequence[AgentFacts], demand: Demand, attempt: PartialPlacement, *, single_node: bool
 ) -> Unschedulable:
-    """Return why the containers that an attempt leaves over have no place on these agents."""
+    """Return why the containers that an attempt leaves unplaced do not fit on these agents."""
     remaining = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in remaining))
     qualifier = "" if attempt.exact else "found "
@@ -79,15 +79,15 @@ def explain(
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return names as people read them: a few, and how many more there are."""
+    """Return the first few names, and the number of the others, as text."""
     shown = ", ".join(names[:MAX_NAMES])
     return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"
 
 
 def _shortfalls(demand: Demand, attempt: PartialPlacement, shape: int) -> list[dict[str, int]]:
-    """Return how much of each slot agents lack for one container more of a shape, beside what they have taken.
+    """Return the amount of each slot that agents lack for one more container of a shape, in addition to their packing.
 
-    What several lack is told once; nothing is lacking where only the limit of containers stands in the way.
+    Duplicates are removed; an entry is empty if the limit of containers is the only obstacle.
     """
     request = demand.requests[shape]
     width = request.get("cpu", 0)
@@ -104,7 +104,7 @@ def _shortfalls(demand: Demand, attempt: PartialPlacement, shape: int) -> list[d
 
 
 def _needs(demand: Demand, packing: Packing, request: dict[str, int]) -> list[tuple[str, int]]:
-    """Return what a packing and one container more take of each slot of which that one asks."""
+    """Return the usage of a packing plus one more container, for each slot that this container requests."""
     return [
         (
             slot,
@@ -119,7 +119,7 @@ def _needs(demand: Demand, packing: Packing, request: dict[str, int]) -> list[tu
 
 
 def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[float], list[tuple[str, int]]]:
-    """Return how much is lacking of one container, its largest part first; an agent's limit is beyond measure."""
+    """Return a sort key of how much is lacking for one container; an agent at its limit of containers comes last."""
     return not lack, sorted((lack[slot] / request[slot] for slot in lack), reverse=True), sorted(lack.items())
 
 

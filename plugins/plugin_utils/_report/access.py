@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How users get in to main1: what gateways are told of a session, and what people are told of the gateways."""
+"""User access to main1: the routes for gateways, and the links and SSH configuration for users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...module_utils._model.session import SSH
 
 
 def build_gateway_route(plan: SessionPlan) -> dict[str, Any]:
-    """Return where a gateway finds what a session publishes, as ``backendai.cluster.gateway_routes`` takes it."""
+    """Return the published endpoints of a session as a route for ``backendai.cluster.gateway_routes``."""
     endpoints = {port.name: {"address": port.address, "port": port.host_port} for port in plan.published}
     ssh = endpoints.pop(SSH, None)
     apps = [
@@ -26,10 +26,10 @@ def build_gateway_route(plan: SessionPlan) -> dict[str, Any]:
 
 
 def session_links(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the ways in to one session, one for each gateway; ``gateways`` are the links that each gave, by its name.
+    """Return the links to one session, one for each gateway; ``gateways`` are the links that each returned, by name.
 
-    A way in is ``gateway`` (its name), ``ssh`` (``host`` and ``port``, or ``None``) and ``apps`` (``name`` and
-    ``url``, which is ``None`` for an app that speaks no HTTP).
+    A link has ``gateway`` (its name), ``ssh`` (``host`` and ``port``, or ``None``) and ``apps`` (``name`` and ``url``,
+    which is ``None`` for an app whose protocol is not HTTP).
     """
     return [
         {
@@ -44,9 +44,9 @@ def session_links(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, 
 
 
 def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str = "") -> list[str]:
-    """Return the ways in as lines for people; the links of apps have no token, and say how to get one.
+    """Return the links as lines of text; the links of apps contain no token but the command that creates one.
 
-    ``host_key`` is that of main1, such as ``ssh-ed25519 AAAA…``; empty where it is not known.
+    ``host_key`` is that of main1, such as ``ssh-ed25519 AAAA…``; empty if it is not known.
     """
     lines: list[str] = []
     apps = []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the containers of a session printed: from what its agents say to one report, and to lines for people."""
+"""The logs of a session's containers: combines the results of its agents into one report, and renders it as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...module_utils._model.plan import Kernel, SessionPlan
 from .._queue.entry import TERMINATED, QueueEntry
 from .verification import AgentReports, SessionNotFoundError, select_session
 
-# All that a terminal obeys but the tab.
+# Control characters except the tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def select_logs(
     name: str, session_id: str, answers: AgentReports, entries: Sequence[QueueEntry]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return what each agent holds of the one session that is meant. Raises :class:`SessionNotFoundError`, also where it ended."""
+    """Return the parts of the selected session by agent. Raises :class:`SessionNotFoundError`, also if it has ended."""
     matching = [entry for entry in entries if (entry.id == session_id if session_id else entry.name == name)]
     if any(answers.parts.values()) or any(entry.state != TERMINATED for entry in matching) or not matching:
         return select_session(name, session_id, answers, entries)
@@ -37,8 +37,8 @@ def select_logs(
 def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, hostname: str) -> dict[str, Any]:
     """Return the logs of all containers of a session in rank order, or of that ``hostname``, as plain data.
 
-    ``agents`` says why agents of these containers could not be asked, and ``error`` is one sentence about them,
-    ``None`` where all were. Raises :class:`SessionNotFoundError` where the session has no such container.
+    ``agents`` are the errors of unreachable agents of these containers, and ``error`` is one sentence about them,
+    ``None`` if there are none. Raises :class:`SessionNotFoundError` if the session has no such container.
     """
     plan = SessionPlan.from_dict(next(iter(parts.values()))["plan"])
     kernels = [kernel for kernel in plan.kernels if hostname in ("", kernel.hostname)]
@@ -57,13 +57,13 @@ def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, h
 
 
 def empty_logs_report(name: str, session_id: str, error: str) -> dict[str, Any]:
-    """Return the report of logs that there are none of."""
+    """Return the report of a session that was not found."""
     session = {"id": session_id or None, "name": name or None}
     return {"session": session, "kernels": [], "agents": {}, "error": error}
 
 
 def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
-    """Return the report for people: a heading for each log, then its lines, without what a terminal would obey."""
+    """Yield the report as lines of text: a heading for each log, then its lines, with control characters escaped."""
     for kernel in report["kernels"]:
         code = "" if kernel["exit_code"] is None else f" with code {kernel['exit_code']}"
         yield f"== {kernel['hostname']} on {kernel['agent']}: {kernel['status']}{code} =="
@@ -76,7 +76,7 @@ def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
-    """Return the logs of one container; ``unknown`` is one whose agent cannot be asked, ``missing`` one not there."""
+    """Return the logs of one container; ``unknown``: its agent is unreachable, ``missing``: it does not exist."""
     fields: dict[str, Any] = {
         "hostname": kernel.hostname,
         "agent": kernel.agent,
@@ -99,5 +99,5 @@ def _error_message(name: str, agents: Mapping[str, str]) -> str:
 
 
 def _escape_control(line: str) -> str:
-    """Return a line whose control characters can be seen, and do nothing: users print what they like."""
+    """Return a line with control characters escaped: logs of users can contain anything."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], line.rstrip("\r"))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a session looks like to programs and people, told from what the agents hold."""
+"""Records of sessions for programs, and the session table for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def session_record(
     containers: Mapping[str, ContainerState] | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a planned session; ``containers`` are those that are there, by hostname."""
+    """Return the record of a planned session; ``containers`` are the existing ones, by hostname."""
     unknown = ContainerState("unknown", None)
     states = {kernel.hostname: (containers or {}).get(kernel.hostname, unknown) for kernel in plan.kernels}
     return {
@@ -63,7 +63,7 @@ def unplanned_record(
     no_room: Unschedulable | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a session that has no plan: ``PENDING``, ``ERROR``, or ``TERMINATED`` with nothing found."""
+    """Return the record of a session without a plan: ``PENDING``, ``ERROR``, or ``TERMINATED`` if it was not found."""
     return {
         "id": session_id,
         "name": name,
@@ -81,30 +81,30 @@ def unplanned_record(
 
 
 def describe_pending(no_room: Unschedulable) -> dict[str, Any]:
-    """Return why a session waits, as its record says it."""
+    """Return the field ``pending`` of a record: why the session waits."""
     return {"reason": no_room.reason, "shortfall": no_room.shortfall}
 
 
 def ended_record(
     record: Mapping[str, Any], status: str, reason: str, exit_code: int | None, began: float | None, now: float
 ) -> dict[str, Any]:
-    """Return the record of a session that is over: why, from when to when, and with which exit code.
+    """Return the final record of a session: reason, start and end time, and exit code.
 
-    Times are in seconds since the epoch; when it was asked for may not be known.
+    Times are in seconds since the epoch; the start may be unknown.
     """
     ending = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
     return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **ending}
 
 
 def to_json(data: Any) -> str:
-    """Return a record or a list of records as the text of a file."""
+    """Return a record or a list of records as JSON text."""
     return json.dumps(data, indent=2) + "\n"
 
 
 def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> list[str]:
-    """Return (record, when it was asked for) of sessions as the lines of a table for people, newest last.
+    """Return (record, time of the request) of sessions as the lines of a table, newest last.
 
-    Times are in seconds since the epoch. Why a session waits, or has ended, stands at the end of its line.
+    Times are in seconds since the epoch. The last column is the reason why a session waits or has ended.
     """
     rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE", "")]
     for record, since in sorted(sessions, key=lambda session: session[1]):
@@ -117,7 +117,7 @@ def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: floa
 
 
 def _format_age(seconds: float) -> str:
-    """Return a span of time in its largest unit, as ``kubectl`` does: 45s, 12m, 3h, 9d."""
+    """Return a duration in its largest unit, as ``kubectl`` does: 45s, 12m, 3h, 9d."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a session is what it should be: from what its agents say to one report."""
+"""Verifies that a session matches its plan: combines the results of its agents into one report."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ...module_utils._model.session import Mount
 from .._planner.cluster_state import plan_of, status_of
 from .._queue.entry import TERMINATED, QueueEntry
 
-# What is asked of every pair of containers.
+# The checks of each pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
 
-# What a container says of a folder that it cannot read.
+# The listing of a folder that a container cannot read.
 UNKNOWN = "-"
 
 
 class SessionNotFoundError(ClusterError, ValueError):
-    """There is no session that could be verified, or more than one; one sentence."""
+    """No session, or more than one, was selected. The message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentReports:
-    """What agents say of a session, each by inventory name.
+    """The results of agents for a session, by inventory name.
 
-    ``parts`` are what each holds of sessions of that name or id, ``unfit`` is why the others could not be asked.
-    ``left`` are the targets of mounts in which main1 left a mark, ``stays`` those where it could not be removed, and
-    ``seen`` is what each container saw of each mount, by hostname and target.
+    ``parts`` are the sessions of that name or id on each agent, ``errors`` are those of the other agents. ``marked``
+    are the targets of mounts in which main1 created a marker file, ``leftover`` those where it could not be removed,
+    and ``observed`` is what each container saw of each mount, by hostname and target.
     """
 
     parts: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -48,7 +48,7 @@ class AgentReports:
 def select_session(
     name: str, session_id: str, answers: AgentReports, entries: Iterable[QueueEntry]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return what each agent holds of the one session that is meant. Raises :class:`SessionNotFoundError`."""
+    """Return the parts of the selected session by agent. Raises :class:`SessionNotFoundError`."""
     by_id: dict[str, dict[str, Mapping[str, Any]]] = {}
     for agent, parts in answers.parts.items():
         for part in parts:
@@ -74,7 +74,7 @@ def select_session(
 
 
 def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports) -> dict[str, Any]:
-    """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
+    """Return the report of a session as plain data; ``error`` is one sentence, ``None`` for a healthy session."""
     parsed = {agent: _parse_part(agent, part) for agent, part in parts.items()}
     plan = plan_of(parsed)
     report: dict[str, Any] = {
@@ -102,12 +102,12 @@ def not_found_report(name: str, session_id: str, error: str) -> dict[str, Any]:
 
 
 def failed_checks(pair: Mapping[str, Any]) -> list[str]:
-    """Return what fails between two containers; nothing of a pair that could not be asked."""
+    """Return the failed checks of a pair; empty if the pair was not checked."""
     return [check for check in CHECKS if pair[check] is False]
 
 
 def is_unchecked(pair: Mapping[str, Any]) -> bool:
-    """Return whether a pair could not be asked: its source does not run, or its agent is away."""
+    """Return whether a pair was not checked: its source does not run, or its agent is unreachable."""
     return pair["name"] is None
 
 
@@ -118,13 +118,13 @@ def _parse_part(agent: str, part: Mapping[str, Any]) -> HeldSession:
 
 
 def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[dict[str, Any]]:
-    """Return the difference of an agent that holds nothing of a session that it should hold a part of."""
+    """Return the drift of an agent that lacks its part of a session."""
     difference = {"subject": f"session {plan.name}", "actual": None, "expected": "held"}
     return [] if agent in answers.errors else [difference]
 
 
 def _list_pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all pairs in rank order; those that could not be asked have nothing but ``None``."""
+    """Return all pairs in rank order; in those that were not checked, all results are ``None``."""
     checked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
     names = [kernel.hostname for kernel in plan.kernels]
     nothing = dict.fromkeys((*CHECKS, "ssh_error", "latency_ms"))
@@ -134,10 +134,10 @@ def _list_pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[d
 
 
 def _compare_mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, Any]:
-    """Return whether all containers see in a mount what main1 sees.
+    """Return whether all containers see the same data in a mount as main1.
 
-    ``compared`` is how that was found out: by a ``mark`` that main1 left there, or else by the ``names`` in the top
-    folder, which say less. ``apart`` are the containers that see something else, ``unasked`` those that said nothing.
+    ``compared`` is the method: by a marker file of main1 (``mark``), or else by the ``names`` in the top folder, which
+    is weaker. ``differing`` are the containers that see other data, ``unknown`` those without a result.
     """
     observed = {kernel.hostname: answers.observed.get(kernel.hostname, {}).get(mount.target) for kernel in plan.kernels}
     main, agents = plan.kernels[0], {kernel.hostname: kernel.agent for kernel in plan.kernels}
@@ -164,7 +164,7 @@ def _compare_mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> di
 
 
 def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each kind of thing that is wrong; none for a healthy session."""
+    """Return a phrase for each kind of failure; none for a healthy session."""
     pairs = [pair for pair in report["pairs"] if failed_checks(pair)]
     silent = [pair for pair in report["pairs"] if is_unchecked(pair)]
     mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["marker_left"]]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A report of a verified session for people: a table of all pairs, and a line for each thing to know."""
+"""Renders the report of a verified session: a table of all pairs, and a line for each finding."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from .record import render_table
 from .verification import failed_checks, is_unchecked
 
-# How the table calls what fails.
+# The names of the checks in the table.
 SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}
 
 
 def render_verification(report: Mapping[str, Any]) -> list[str]:
-    """Return the whole report: the table, what could not be asked, what differs, who does not meet, the mounts."""
+    """Return the whole report: the table, unreachable agents, drift, failed pairs and mounts."""
     name, error = report["session"]["name"], report["error"]
     return [
         *render_matrix(report["pairs"]),
@@ -30,7 +30,7 @@ def render_verification(report: Mapping[str, Any]) -> list[str]:
 
 
 def render_matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table: from each row to each column the round-trip time in milliseconds, or what fails."""
+    """Return a table: from each row to each column the round-trip time in milliseconds, or the failed checks."""
     cells = {(pair["from"], pair["to"]): _render_cell(pair) for pair in pairs}
     names = list(dict.fromkeys(source for source, _target in cells))
     rows = [["ms", *names], *([source, *(cells[source, target] for target in names)] for source in names)]
@@ -52,7 +52,7 @@ def _render_change(change: Mapping[str, Any]) -> str:
 
 
 def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each container that is not met and each way in which it is not, with all that do not."""
+    """Return a line for each target and kind of failure, with all sources that it affects."""
     sources_by_failure: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
         failed = ", ".join(SHOWN[check] for check in failed_checks(pair))

@@ -34,7 +34,7 @@ REMEDY = (
 
 
 def failed(why: str = "", *, left: bool = False) -> dict[str, Any]:
-    return {"failed": why, "left": left}
+    return {"failed": why, "rollback_failed": left}
 
 
 def error(known: bool = False, **said: dict[str, Any] | None) -> str:

@@ -230,7 +230,7 @@ def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[st
     one, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
     start = read_start(one, variables)
-    wanted = {"refused": "", "containers": {}, "left": why == "it gave no answer", "failed": why}
+    wanted = {"refused": "", "containers": {}, "rollback_failed": why == "it gave no answer", "failed": why}
     assert (start.outcome_on("agent1"), start.failed) == (wanted, True)
     # Nobody else has to say why, and nothing was refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
@@ -242,7 +242,7 @@ def test_outcome_has_the_containers_of_an_agent_that_succeeded() -> None:
     assert run.start(run.sessions[0]).outcome_on("agent2") == {
         "refused": "",
         "containers": {"agent2": {"status": "running", "image_digest": None}},
-        "left": False,
+        "rollback_failed": False,
     }
 
 
@@ -261,9 +261,9 @@ def test_refusal_beside_a_failure_is_not_tried_again() -> None:
 @pytest.mark.parametrize("result", [{"failed": True, "msg": "no"}, {"unreachable": True}])
 def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> None:
     run = Run([decided()], {("session-1", APPLY, "agent1"): "failed"}).play()
-    assert [run.start(decided()).outcome_on(agent)["left"] for agent in AGENTS[:2]] == [False, False]
+    assert [run.start(decided()).outcome_on(agent)["rollback_failed"] for agent in AGENTS[:2]] == [False, False]
     run.variables["agent2"][result_variable(REMOVE)] = result
-    assert [run.start(decided()).outcome_on(agent)["left"] for agent in AGENTS[:2]] == [False, True]
+    assert [run.start(decided()).outcome_on(agent)["rollback_failed"] for agent in AGENTS[:2]] == [False, True]
 
 
 def test_pull_that_fails_in_one_turn_is_told_after_the_next() -> None:
