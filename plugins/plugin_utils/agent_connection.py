@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An agent's own connection, opened outside of a task on that agent: by its connection plugin, as its variables say."""
+"""A connection to an agent outside of a task on that agent, by its connection plugin and variables."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ def become_method_of(variables: Mapping[str, Any]) -> str:
 
 
 def connection_variables(transport: str, become_method: str) -> set[str]:
-    """Return the names of all variables that say how an agent is reached through these plugins."""
+    """Return the names of all variables that configure a connection through these plugins."""
     plugins = {"connection": _plugin_class("connection", transport), "become": _plugin_class("become", become_method)}
     names = {"ansible_connection", "ansible_become", "ansible_become_method", "ansible_timeout"}
     return names.union(*(constants.config.get_plugin_vars(kind, plugin._load_name) for kind, plugin in plugins.items()))
 
 
 def timeout_of(variables: Mapping[str, Any]) -> int:
-    """Return how long an agent may take to answer."""
+    """Return the timeout of an agent's connection in seconds."""
     return int(variables.get("ansible_ssh_timeout") or variables.get("ansible_timeout") or constants.DEFAULT_TIMEOUT)
 
 
 class AgentConnection:
-    """A connection to an agent; ``variables`` are those of :func:`settings` that it has, templated.
+    """A connection to an agent; ``variables`` are its :func:`connection_variables`, templated.
 
-    Commands run as root where the agent is reached as root, or ``ansible_become`` says so. Everything may raise
-    :class:`AnsibleError`; what the connection plugin cannot reach is an :class:`AnsibleConnectionFailure`.
+    Commands run as root if the connection logs in as root or ``ansible_become`` is set. All methods may raise
+    :class:`AnsibleError`, and :class:`AnsibleConnectionFailure` if the agent is unreachable.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         transport = connection_plugin(variables)
         _plugin_class("connection", transport)
-        # A terminal would mix output and errors, and change the ends of lines. Without pipelining, a local connection
-        # that sends a password has no standard input left for data.
+        # A terminal would mix output and errors, and change line endings. Without pipelining, a local connection that
+        # sends a password has no standard input left for data.
         forced = {
             "ansible_pipelining": True,
             "ansible_ssh_pipelining": True,
@@ -67,14 +67,14 @@ class AgentConnection:
         self._plugin.set_become_plugin(self._become)
 
     def run(self, command: str, data: bytes | None = None) -> tuple[int, bytes, bytes]:
-        """Run a shell command with ``data`` as its standard input, if any; return exit code, output and errors."""
+        """Run a shell command, with ``data`` as its standard input if given; return exit code, stdout and stderr."""
         if self._become is not None:
             command = self._become.build_become_command(command, self._shell)
         code, output, errors = self._plugin.exec_command(command, in_data=data, sudoable=self._become is not None)
         return code, _BECAME.sub(b"", output), errors
 
     def close(self) -> None:
-        """Close the connection; the next command opens it again."""
+        """Close the connection; the next command reopens it."""
         self._plugin.close()
 
     def _become_plugin(self, variables: Mapping[str, Any]) -> BecomeBase | None:
@@ -91,7 +91,7 @@ class AgentConnection:
         )
 
     def _user(self) -> str | None:
-        """Return the user that the agent is reached as, as far as that is known."""
+        """Return the login user, if it is known."""
         try:
             return self._plugin.get_option("remote_user") or self._plugin.default_user
         except KeyError:

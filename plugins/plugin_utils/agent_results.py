@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts said, from the variables that hold the results of their tasks."""
+"""Reads the results of tasks on hosts from their variables."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HIDDEN = "hidden by --limit"
 def collect_parts(
     hostvars: Mapping[str, Mapping[str, Any]], variable: str
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
-    """Return what each agent holds of the session, and why the others could not be asked.
+    """Return the parts of the session by agent, and the errors of the other agents.
 
-    ``variable`` names the result of a module that gives ``parts`` and ``unfit``; ``said`` has the variables of agents.
+    ``variable`` is the name of the result of a module that returns ``parts`` and ``error``.
     """
     parts, errors = {}, {}
     for agent, variables in hostvars.items():
@@ -32,5 +32,5 @@ def collect_parts(
 
 
 def describe_missing_result(result: Mapping[str, Any]) -> str:
-    """Return why a host gave nothing of use, as a phrase; its ``result`` is empty where it was not asked at all."""
-    return as_phrase(result.get("error") or result.get("msg", "it gave no answer")) if result else HIDDEN
+    """Return why a host has no usable result, as a phrase; ``result`` is empty if there was no task on that host."""
+    return as_phrase(result.get("error") or result.get("msg", "it returned no result")) if result else HIDDEN

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A certificate and its key that the operator brings, in files on the control node."""
+"""Reads the operator's certificate and key from files on the control node."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
 
 
 def read_pair(certificate: str, key: str) -> tuple[str, str]:
-    """Return the content of both files, checked; two empty texts where none is given.
+    """Return the validated content of both files; two empty strings if none is configured.
 
-    Raises :class:`ValidationError` with one sentence for what is wrong with them.
+    Raises :class:`ValidationError` with one sentence if they cannot be used.
     """
     if not certificate:
         return "", ""
@@ -32,7 +32,7 @@ def read_pair(certificate: str, key: str) -> tuple[str, str]:
     try:
         private = crypto.serialization.load_pem_private_key(key_pem, None)
     except TypeError:
-        reason = "is encrypted with a passphrase, which HAProxy could not ask for"
+        reason = "is encrypted with a passphrase, which HAProxy cannot prompt for"
         raise _file_error(KEY, key, reason) from None
     except ValueError:
         raise _file_error(KEY, key, "holds no private key in PEM form") from None

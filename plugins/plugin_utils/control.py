@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the actions on the control node share: variables in, records and tables out."""
+"""Base class of the actions on the control node: reads variables, facts and the queue, writes reports."""
 
 from __future__ import annotations
 
@@ -27,23 +27,22 @@ from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
 
 AGENT_RESULT = "__session_agent"
-"""The variable of each agent that holds the result of ``agent_info``."""
+"""The variable of each agent that contains the result of ``agent_info``."""
 
 RUN_SECONDS = 600.0
-"""For how long a run goes on with facts that were young enough when it began."""
+"""How many seconds a run may use facts that were recent enough when it began."""
 
 OWNER_TIMEOUT = 7200.0
-"""Seconds after which a run on another machine that shares the queue counts as gone."""
+"""Seconds after which a run on another machine that shares the queue counts as dead."""
 
 
 def start_arguments(
     decision: Decision, spec: SessionSpec, stale_sessions: Iterable[str], *, never_completed: bool
 ) -> dict[str, Any]:
-    """Return all that the agents need to carry out a decision; it holds no secret.
+    """Return the arguments that agents need to carry out a decision, without secrets.
 
-    ``unproven`` is a session that the queue knows: no run has finished it yet.
-
-    ``gone`` are the ids of sessions that ended while an agent was away: whoever still holds them removes them.
+    ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
+    sessions that ended while an agent was unreachable: agents that still hold them remove them.
     """
     plan = decision.plan
     return {
@@ -64,16 +63,16 @@ def start_arguments(
 
 
 def _without_dead_owner(entry: QueueEntry) -> QueueEntry:
-    """Return an entry whose run is gone: what was asked for waits again, if it was kept."""
+    """Return an entry of a dead run without its owner; PENDING again if it contains the request."""
     ownerless = dataclasses.replace(entry, owner=None)
     return ownerless if entry.spec is None else mark_pending(ownerless, entry.record, entry.updated_at)
 
 
-_NOT_RESTORED = "{name}: nothing restores its sessions after a reboot; run backendai.cluster.provision_agents."
+_NOT_RESTORED = "{name}: its sessions are not restored after a reboot; run backendai.cluster.provision_agents."
 
 
 class ControlAction(ActionBase):
-    """An action that works on the control node alone: no connection is made, no module is sent."""
+    """An action that runs on the control node only, without a connection or a module."""
 
     _requires_connection = False
     TRANSFERS_FILES = False
@@ -84,36 +83,35 @@ class ControlAction(ActionBase):
         return {name: self._templar.template(task_vars[name]) for name in names}
 
     def queue(self, task_vars: Mapping[str, Any]) -> QueueStore:
-        """Return the queue that this task names, by default the folder beside the inventory."""
+        """Return the queue of this task, by default the folder next to the inventory."""
         path = str(self._task.args.get("queue_path") or "")
         return QueueStore(path or default_path(task_vars.get("ansible_inventory_sources") or []))
 
     def cache(self, task_vars: Mapping[str, Any]) -> FactsCache:
-        """Return the facts that are kept beside the queue."""
+        """Return the facts cache, which is in the folder of the queue."""
         return FactsCache(self.queue(task_vars).path / "facts")
 
     def invalidate_facts(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> None:
-        """Drop the facts that are kept of agents: something changes there. Check mode changes nothing."""
+        """Remove the cached facts of agents that are about to change; does nothing in check mode."""
         if not self._task.check_mode:
             self.cache(task_vars).drop(agents)
 
     def transaction(self, queue: QueueStore) -> AbstractContextManager[None]:
-        """Hold the queue's lock while entries are read and written; check mode only reads, and needs none."""
+        """Hold the queue's lock while entries are read and written; check mode only reads and needs no lock."""
         return nullcontext() if self._task.check_mode else queue.lock()
 
     def entries(self, queue: QueueStore) -> list[QueueEntry]:
-        """Return all entries; those that a run was starting that is gone wait again, or have no owner any more."""
+        """Return all entries; those of runs that have died are PENDING again, or have no owner."""
         return [
             _without_dead_owner(entry) if abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)) else entry
             for entry in queue.entries()
         ]
 
     def cluster_state(self, agents: list[str], task_vars: Mapping[str, Any]) -> ClusterState:
-        """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither.
+        """Return the facts of the agents, and the errors of the others; an agent without a result appears in neither.
 
-        An agent whose facts are damaged is left out, and every other one can be used.
-
-        With ``facts_max_age``, what an agent said that many seconds ago is as good as asking it.
+        An agent with corrupt facts is unavailable, and all others can be used. With ``facts_max_age``, cached facts
+        that are at most that many seconds old are used for agents without a result.
         """
         facts: dict[str, AgentFacts] = {}
         unavailable: dict[str, str] = {}
@@ -134,22 +132,22 @@ class ControlAction(ActionBase):
         return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()})
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
-        """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
+        """Return the state as it will be after other active runs have claimed what they have planned."""
         for plan in reserved_plans(entries, cluster.sessions, own_id):
             cluster = cluster.with_plan(plan)
         return cluster
 
     def warnings(self, cluster: ClusterState) -> list[str]:
-        """Return a warning for each agent that is left out, and what the others warn of themselves."""
+        """Return a warning for each unavailable agent, and the warnings in the facts of the others."""
         messages = [f"{name} is left out: {reason}." for name, reason in cluster.unavailable.items()]
         messages += [_NOT_RESTORED.format(name=name) for name, facts in cluster.facts.items() if not facts.program]
         return messages + [f"{name}: {text}" for name, facts in cluster.facts.items() for text in facts.warnings]
 
     def write_report(self, path: str, content: str) -> None:
-        """Write a report on the control node, atomically; nothing in check mode, and for an empty path.
+        """Write a report on the control node, atomically; does nothing in check mode, or if the path is empty.
 
-        A report says how things are, so writing it is no change. Raises :class:`AnsibleActionFail` where it cannot be
-        written.
+        A report does not change the cluster, so the task is not "changed". Raises :class:`AnsibleActionFail` for I/O
+        errors.
         """
         if not path or self._task.check_mode:
             return

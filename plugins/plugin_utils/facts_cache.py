@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What agents said a while ago, kept on the control node: facts that are stale cost a refused claim, nothing else."""
+"""A cache of agent facts on the control node. Stale facts can only cause a refused claim."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ._queue.store import share_with_group
 
 
 class FactsCache:
-    """A folder with one file for each agent, as private as the folder that it lies in.
+    """A folder with one file per agent, with the permissions of its parent folder.
 
-    It only spares work, so what cannot be read is not there, and what cannot be written is not kept.
+    I/O errors are ignored: facts that cannot be read or written are not cached.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, agent: str, max_age: float) -> AgentFacts | None:
-        """Return the facts of an agent if they are at most so many seconds old."""
+        """Return the facts of an agent if they are at most ``max_age`` seconds old."""
         path = self._file(agent)
         try:
             if time.time() - path.stat().st_mtime > max_age:
@@ -38,7 +38,7 @@ class FactsCache:
             return None
 
     def save(self, facts: Iterable[AgentFacts], began: float) -> None:
-        """Keep facts that were read since ``began``; not those of agents that were dropped since then."""
+        """Save facts that were read since ``began``, except those of agents that were dropped since then."""
         with contextlib.suppress(OSError):
             if not self._folder.is_dir():
                 self._folder.mkdir(mode=0o700)
@@ -49,7 +49,7 @@ class FactsCache:
                     write_atomically(self._file(agent.name), text, durable=False, prepare=self._share)
 
     def drop(self, agents: Iterable[str]) -> None:
-        """Forget agents: something changes there, and what was read before is no longer true."""
+        """Remove the facts of agents that are about to change, and reject facts that were read before."""
         for agent in agents:
             dropped = self._file(agent).with_suffix(".dropped")
             for path in (self._file(agent), dropped):

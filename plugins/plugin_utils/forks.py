@@ -10,5 +10,5 @@ from ansible import constants, context
 
 
 def forks() -> int:
-    """Return the number that the command line, or else the configuration, says."""
+    """Return the number of forks from the command line, or else the configuration."""
     return int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)

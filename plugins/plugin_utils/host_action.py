@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Actions that ask a host's program: a request goes by standard input, and a reply comes back."""
+"""Base class of actions that call the program on a host: request on standard input, reply on standard output."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ HOME = "/usr/local/lib/backendai"
 DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
 DISCOVERED = "discovered_interpreter_python"
 
-# What Ansible acts upon, wherever it finds it in a result: a host may not add hosts, for others would run on them.
+# Keys that Ansible acts upon in any result: a host must not add hosts, since tasks would then run on those.
 RESERVED_KEYS = ("add_host", "add_group", "ansible_", "_ansible_")
 
-# The launcher comes first on standard input, behind the number of its bytes. Nothing is imported from the folder that
-# somebody happens to log in to.
+# Standard input begins with the size of the launcher in bytes, then the launcher. No modules are imported from the
+# current folder.
 COMMAND = "import sys;sys.path[:]=filter(None,sys.path);s=sys.stdin.buffer;exec(s.read(int(s.readline())))"
 
 
 class HostAction(ActionBase):
-    """An action that works on a host through the program there, which it puts there where it is missing."""
+    """An action that calls the program on a host, and installs it if it is missing."""
 
     TRANSFERS_FILES = False
 
     def ask(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
-        """Return the result of a phase on the host, which may take so many seconds.
+        """Return the result of a phase on the host, with a timeout in seconds.
 
-        Raises :class:`AnsibleActionFail` with the sentence that the host replied, or why there was no reply.
+        Raises :class:`AnsibleActionFail` with the error message of the host, or why there was no reply.
         """
         request = {
             "phase": phase,
@@ -55,13 +55,13 @@ class HostAction(ActionBase):
         return {**result, **self._interpreter_fact()}
 
     def install(self, task_vars: dict[str, Any]) -> bool:
-        """Have units of systemd run this program, and return whether that changes anything."""
+        """Install this program for the systemd units, and return whether that is a change."""
         return bool(self._send_request(b"", task_vars)["installed"])
 
     def options(self, spec: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         """Return values coerced by an argument specification, with its defaults.
 
-        ``prefix`` is what the variables begin with that hold them; options of the task have none. Raises
+        ``prefix`` is that of the variables that contain the values; options of the task have none. Raises
         :class:`AnsibleActionFail` with a sentence for each problem.
         """
         checked = ArgumentSpecValidator(dict(spec)).validate(dict(values))
@@ -72,14 +72,14 @@ class HostAction(ActionBase):
         return coerced
 
     def variables(self, spec: Mapping[str, Any], prefix: str, task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the host's variables of an argument specification, whose names begin with ``prefix``, coerced."""
+        """Return the host's variables of an argument specification, which begin with ``prefix``, coerced."""
         values = {name: task_vars[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in task_vars}
         return self.options(spec, {name: self._templar.template(value) for name, value in values.items()}, prefix)
 
     def _send_request(self, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Send a request, with the program where that is missing, and return the reply.
+        """Send a request, with the program if the host lacks it, and return the reply.
 
-        An empty request is that units run the program.
+        An empty request installs the program for the systemd units.
         """
         interpreter = self._interpreter(task_vars)
         reply = self._exchange(interpreter, self._payload(b"", request))
@@ -94,7 +94,7 @@ class HostAction(ActionBase):
         return reply
 
     def _exchange(self, interpreter: str, payload: bytes) -> dict[str, Any]:
-        """Run the launcher with what it reads, and return its reply."""
+        """Run the launcher with its input, and return its reply."""
         command = f"{self._compute_environment_string()} {interpreter} -c {shlex.quote(COMMAND)}".strip()
         with self._suppress_output():
             if self._accepts_stdin():
@@ -111,7 +111,7 @@ class HostAction(ActionBase):
         return reply
 
     def _run_with_file(self, command: str, payload: bytes) -> dict[str, Any]:
-        """Run a command with its input in a file of its own, where the connection or ``become`` takes none."""
+        """Run a command with its input from a temporary file, for connections or ``become`` plugins without stdin."""
         folder = self._make_tmp_path()
         path = self._connection._shell.join_path(folder, "request")
         try:
@@ -126,7 +126,7 @@ class HostAction(ActionBase):
             self._remove_tmp_path(folder, force=True)
 
     def _payload(self, archive: bytes, request: bytes) -> bytes:
-        """Return what the launcher reads, behind its own text."""
+        """Return the launcher and its input."""
         header = {
             "digest": host_program.program_digest(),
             "release": host_program.release(),
@@ -139,7 +139,7 @@ class HostAction(ActionBase):
         return b"%d\n%s%s\n%s%s" % (len(launcher), launcher, json.dumps(header).encode(), archive, request)
 
     def _accepts_stdin(self) -> bool:
-        """Return whether a command can be given input. Where pipelining is switched off, that is meant."""
+        """Return whether commands accept standard input; not if pipelining was disabled explicitly."""
         become = self._connection.become
         able = self._connection.has_pipelining and (not become or become.pipelining)
         return able and self._wants_pipelining() and not constants.DEFAULT_KEEP_REMOTE_FILES
@@ -153,7 +153,7 @@ class HostAction(ActionBase):
 
     @contextlib.contextmanager
     def _suppress_output(self) -> Iterator[None]:
-        """Keep the connection from printing what comes back, at -vvv; why a host cannot be reached is still said."""
+        """Suppress the connection's output of replies at -vvv; the error of an unreachable host is still shown."""
         context, before = self._connection._play_context, self._connection._play_context.no_log
         context.no_log = True
         try:
@@ -168,7 +168,7 @@ class HostAction(ActionBase):
             context.no_log = before
 
     def _interpreter(self, task_vars: dict[str, Any]) -> str:
-        """Return the host's Python, found as for modules."""
+        """Return the host's Python, discovered in the same way as for modules."""
         chosen = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
         chosen = str(self._templar.template(chosen) or "")
         if chosen not in DISCOVER:
@@ -180,13 +180,13 @@ class HostAction(ActionBase):
         return str(interpreter)
 
     def _interpreter_fact(self) -> dict[str, Any]:
-        """Return the fact that spares the next task to look for the interpreter, where this one has."""
+        """Return the fact by which the next task need not discover the interpreter, if this one has."""
         interpreter = getattr(self, "_discovered_interpreter", None)
         return {"ansible_facts": {DISCOVERED: interpreter}} if interpreter else {}
 
 
 def _describe_missing_reply(interpreter: str, completed: Mapping[str, Any]) -> str:
-    """Return a sentence for why a host gave no reply, from what its shell said."""
+    """Return a sentence for why a host returned no reply, from the output of its shell."""
     lines = [line for line in f"{completed['stdout']}\n{completed['stderr']}".splitlines() if line.strip()]
     last = f": {lines[-1].strip()}" if lines else ""
     if completed["rc"] in (126, 127):

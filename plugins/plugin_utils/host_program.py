@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The program that hosts get: all code of this collection for hosts, in one archive that Python runs."""
+"""The program that is installed on hosts: all code of this collection for hosts, in one archive that Python runs."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def archive() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:
         for name, content in _iter_files():
-            # Without a date of its own, an entry has the first one that the format knows; it is not compressed, because
-            # what compression gives depends on the library.
+            # Reproducible: an entry without a date has the earliest one of the format, and it is not compressed because
+            # the result of compression depends on the library.
             packed.writestr(zipfile.ZipInfo(name), content)
     return buffer.getvalue()
 
 
 def program_digest() -> str:
-    """Return the SHA-256 digest of the archive, by which hosts know it."""
+    """Return the SHA-256 digest of the archive, which identifies it on hosts."""
     return hashlib.sha256(archive()).hexdigest()
 
 
 @functools.cache
 def launcher() -> bytes:
-    """Return the text that a host's Python runs to find the program, or to put it there."""
+    """Return the source that a host's Python runs to find the program, or to install it."""
     return LAUNCHER.read_bytes()
 
 

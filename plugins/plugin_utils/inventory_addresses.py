@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The addresses of hosts of the inventory, as others on the network see them."""
+"""The addresses of inventory hosts, as seen by other hosts on the network."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..module_utils._model.validation import ValidationError
 
 
 def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str], variable: str = "") -> list[str]:
-    """Return all IPv4 and IPv6 addresses of hosts, each of them once.
+    """Return all IPv4 and IPv6 addresses of hosts, without duplicates.
 
-    Where a host has ``variable``, that is its address, else ``ansible_host`` or the host's name; names are looked up on
-    the control node. This machine under its own name (loopback) has none that others know. Raises
-    :class:`ValidationError` for a name without an address.
+    The address of a host is its ``variable``, else ``ansible_host`` or the host's name; names are resolved on the
+    control node. Loopback addresses are omitted, since other hosts cannot use them. Raises :class:`ValidationError` for
+    a name without an address.
     """
     addresses: dict[str, None] = {}
     for host in hosts:
@@ -30,7 +30,7 @@ def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str]
 
 def _resolve(host: str, name: str) -> list[str]:
     try:
-        # The scope of a link-local address is this machine's affair.
+        # The scope of a link-local address is valid on this machine only.
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ValidationError(f"{host}: {name!r} has no address: {error.strerror}.") from None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Public keys that users bring."""
+"""Validates the public keys of users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..module_utils._model.validation import ValidationError
 
 
 def check_public_keys(keys: Sequence[str]) -> None:
-    """Raise :class:`ValidationError` for the first line that is no public key of OpenSSH, or has options before the key."""
+    """Raise :class:`ValidationError` for the first key that is no OpenSSH public key, or that has options before it."""
     if not keys:
         return
     try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Containers of sessions as hosts of an inventory: what an agent is asked, what it answers, what hosts are called."""
+"""Containers of sessions as inventory hosts: the command for agents, the parser of its output, and host names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"
 # The group of all containers.
 ALL = "sessions"
-# The exit code of ``timeout`` for a command that took too long.
+# The exit code of ``timeout`` for a command that timed out.
 TIMED_OUT = 124
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -34,8 +34,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 class SessionHost:
     """One running container of a committed session.
 
-    ``agent`` is the inventory name under which the agent was asked. ``address`` is the one on the session's network,
-    ``None`` in a session of one.
+    ``agent`` is the inventory name of its agent. ``address`` is the one on the session's network, ``None`` in a session
+    with a single container.
     """
 
     session_id: str
@@ -50,28 +50,28 @@ class SessionHost:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups that it belongs to: those of its session, its role and its agent."""
+        """The inventory groups of the container: those of its session, its role and its agent."""
         memberships = (("session", self.session_name), ("role", self.role), ("agent", self.agent))
         return tuple(re.sub(r"\W", "_", f"{kind}_{name}") for kind, name in memberships)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """What it is, as variables of a host."""
+        """The host variables of the container."""
         fields = dataclasses.asdict(self)
         fields.pop("hostname")
         return {f"backendai_{name}": value for name, value in fields.items()}
 
 
 def list_command(state_path: str, docker_host: str, seconds: int) -> str:
-    """Return the command line that prints an agent's sessions, one JSON object a line, then its running containers.
+    """Return the command line that prints an agent's sessions, one JSON object per line, then its running containers.
 
-    It is run by root, and ends with :data:`TIMED_OUT` when that takes more seconds.
+    It has to run as root, and exits with :data:`TIMED_OUT` after ``seconds``.
     """
     sessions = f"{state_path}/sessions"
     label = f"label={labels.OWNER}={labels.OWNER_VALUE}"
     listing = ["docker", "--host", docker_host, "ps", "--filter", label, "--format", "{{.Names}}"]
     closed = f"{sessions} cannot be entered: run backendai.cluster.provision_agents, or reach the agent as root"
-    # A session may end between being listed and being read.
+    # A session may end between the listing and the read.
     script = (
         f"cd {shlex.quote(sessions)} 2> /dev/null || {{ echo {shlex.quote(closed)} >&2; exit 1; }}\n"
         'for one in */session.json; do [ ! -e "$one" ] || { cat "$one"; echo; }; done\n'
@@ -81,7 +81,7 @@ def list_command(state_path: str, docker_host: str, seconds: int) -> str:
 
 
 def parse_listing(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
-    """Return the containers that an agent named in its answer to :func:`question`, and what is wrong with the rest."""
+    """Return the containers in the output of :func:`list_command` on an agent, and warnings for invalid lines."""
     lines = [line for line in output.splitlines() if line]
     running = {line for line in lines if not line.startswith("{")}
     hosts: list[SessionHost] = []
@@ -98,10 +98,10 @@ def parse_listing(agent: str, output: str) -> tuple[list[SessionHost], list[str]
 
 
 def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:
-    """Return the containers by the names of their hosts, and warnings.
+    """Return the containers by host name, and warnings.
 
-    A name is ``<hostname>.<session name>``; where two sessions have the same name, the beginning of the session's id
-    follows. A container whose name is ``taken``, or given twice, is left out.
+    A name is ``<hostname>.<session name>``, followed by the beginning of the session's id if several sessions have that
+    name. A container with a name that is ``taken`` or not unique is omitted.
     """
     listed = sorted(hosts, key=lambda host: (host.session_name, host.session_id, host.rank, host.agent))
     ids = defaultdict(set)
@@ -128,19 +128,19 @@ def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tup
 
 
 def error_reason(code: int, errors: str, seconds: int) -> str:
-    """Return why an agent's answer does not count, given its exit code, which is not 0."""
+    """Return why the command failed on an agent, given its exit code, which is not 0."""
     if code == TIMED_OUT:
         return f"it did not answer within {seconds} seconds"
     return errors or f"the command that lists its sessions ended with {code}"
 
 
 def unavailable_warning(agent: str, reason: str) -> str:
-    """Return the sentence for an agent that cannot be asked."""
+    """Return the warning for an agent that is unavailable."""
     return f"{agent} is left out: {as_phrase(reason)}."
 
 
 def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return templates that give an agent's own variables of these names, so that no value is copied."""
+    """Return templates that refer to an agent's variables of these names, so that no value is copied."""
     return {name: f"{{{{ hostvars[{agent!r}][{name!r}] }}}}" for name in names}
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of a session: names, types, choices and defaults are those that the role ``session`` specifies."""
+"""The options of a session, with names, types, choices and defaults as specified by the role ``session``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from .host_program import COLLECTION
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
 PREFIX = "session_"
 
-# A public key may have a comma in its comment.
+# The comment of a public key may contain a comma.
 SEPARATORS = {"session_authorized_keys": "\n"}
 
 
 @functools.cache
 def specification() -> Mapping[str, Mapping[str, Any]]:
-    """Return what the role says of each option, by the name of its variable."""
+    """Return the role's specification of each option, by the name of its variable."""
     options = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]["options"]
     return {name: _with_string_paths(option) for name, option in options.items()}
 
 
 def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
-    """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
+    """Add a problem for every ``session_*`` variable that is no option, with the closest option as a hint."""
     names = [*specification()]
     short = [name.removeprefix(PREFIX) for name in names]
     for variable in sorted(set(variables) - set(names)):
@@ -47,10 +47,10 @@ def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, 
 def parse_options(
     problems: ValidationErrors, variables: Mapping[str, Any], leave_out: Container[str] = ()
 ) -> dict[str, Any]:
-    """Return each option in its type, by its name without ``session_``: what the variables have of it, or its default.
+    """Return the value of each option in its type, or its default, by name without ``session_``.
 
-    Notes a sentence for each problem. An option with a problem has its default, so that all others can be checked with
-    it, and ``None`` where it has none. Options to ``leave_out`` are not checked, and are as they were given.
+    Adds a sentence for each problem. An invalid option has its default, so that the others can still be checked, or
+    ``None`` if there is no default. Options in ``leave_out`` are neither checked nor converted.
     """
     check_unknown_variables(problems, variables)
     values = {}
@@ -63,14 +63,14 @@ def parse_options(
 
 
 def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is specified of an option, with paths as texts: most are of other hosts, where ``~`` is another."""
+    """Return a specification with paths as strings: most are paths on other hosts, where ``~`` differs."""
     kind = {"path": "str"}.get(option["type"], option["type"])
     members = {name: _with_string_paths(member) for name, member in option.get("options", {}).items()}
     return {**option, "type": kind, **({"options": members} if members else {})}
 
 
 def _parse_value(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> Any:
-    """Return a value in its option's type; ``None`` for one with a problem, which is noted."""
+    """Return a value in its option's type; ``None``, with a problem added, if it is invalid."""
     value = decoded(option, raw, SEPARATORS.get(where, ","))
     if value is None:
         if option.get("default") == "" and not option.get("no_log"):
@@ -91,7 +91,7 @@ def _parse_value(problems: ValidationErrors, where: str, option: Mapping[str, An
 
 
 def _parse_elements(problems: ValidationErrors, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
-    """Return the entries of a list in their type; ``None`` where one has a problem."""
+    """Return the entries of a list in their type; ``None`` if one is invalid."""
     entries = [(f"{where}[{index}]", raw) for index, raw in enumerate(listed)]
     if option["elements"] == "dict":
         values = [_parse_members(problems, place, option, raw) for place, raw in entries]
@@ -103,7 +103,7 @@ def _parse_elements(problems: ValidationErrors, where: str, option: Mapping[str,
 def _parse_members(
     problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any
 ) -> dict[str, Any] | None:
-    """Return a mapping with its members in their types, and the defaults of those that it lacks; ``None`` as above."""
+    """Return a mapping with its members in their types, completed with defaults; ``None`` if one is invalid."""
     options = option["options"]
     if not isinstance(raw, Mapping):
         problems.add(f"{where} must be a mapping of {', '.join(options)}")
@@ -122,7 +122,7 @@ def _parse_members(
 def _validate(
     problems: ValidationErrors, where: str, options: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return values as Ansible validates them by a specification; ``None`` where it refuses any of them."""
+    """Return values as validated by Ansible against a specification; ``None`` if any is invalid."""
     result = ArgumentSpecValidator(dict(options)).validate({str(name): value for name, value in values.items()})
     for error in result.errors:
         if not isinstance(error, UnsupportedError):

@@ -38,10 +38,10 @@ def test_pending_session_keeps_its_request_and_starts_once(
     running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert (running.code, running.record["status"]) == (0, "RUNNING"), running.output
 
-    pending = agent1_sessions.create(name=later, **whole_agent)
-    assert (pending.code, pending.record["status"], pending.record["kernels"]) == (0, "PENDING", []), pending.output
-    assert pending.record["pending"]["shortfall"] == {"mem": whole_agent["resources"]["mem"]}
-    assert f"room comes when these end: {first}" in pending.record["pending"]["reason"]
+    waits = near.create(name=later, **alone)
+    assert (waits.code, waits.record["status"], waits.record["kernels"]) == (0, "PENDING", []), waits.output
+    assert waits.record["pending"]["shortfall"] == {"mem": alone["resources"]["mem"]}
+    assert f"it fits when these end: {first}" in waits.record["pending"]["reason"]
 
     rerun = agent1_sessions.create(name=later, **whole_agent)
     assert (rerun.code, rerun.changed, rerun.record) == (0, 0, pending.record), rerun.output

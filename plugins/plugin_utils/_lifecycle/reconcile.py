@@ -21,7 +21,7 @@ from .._report.record import ended_record, session_record
 class ReconcileActions:
     """The actions to take: ``end`` and ``restart`` are session ids by agent.
 
-    Agents remove expired claims themselves. ``entries_to_remove`` are the ids of queue entries whose run was killed
+    Agents remove expired claims themselves. ``entries_to_remove`` are the ids of queue entries of runs that were killed
     after all agents had committed.
     """
 

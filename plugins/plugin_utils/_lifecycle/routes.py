@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The updates that a run sends to gateways: routes to add and sessions whose routes are removed."""
+"""The updates that a run sends to gateways: routes to add, and ended sessions."""
 
 from __future__ import annotations
 

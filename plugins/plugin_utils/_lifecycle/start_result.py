@@ -52,7 +52,7 @@ def combine_replies(
 def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResult, now: float) -> QueueEntry:
     """Return the entry of a session that was not started: PENDING again, or TERMINATED after :data:`MAX_STARTS`."""
     if outcome.status == "PENDING":
-        return mark_pending(entry, _pending_record(entry, f"it is tried again: {outcome.refused}"), now)
+        return mark_pending(entry, _pending_record(entry, f"it will be retried: {outcome.refused}"), now)
     if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
         return mark_terminated(
             entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now
@@ -88,7 +88,7 @@ def _pending_record(entry: QueueEntry, reason: str) -> dict[str, Any]:
 def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, committed_before: bool) -> str:
     """Return the errors of the agents, and the remedy if a rollback failed."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
-    sentences = failures or ["an agent became unreachable while its part was made"]
+    sentences = failures or ["an agent became unreachable during the start"]
     holding = [agent for agent, result in results.items() if result.get("rollback_failed")]
     if holding:
         remedy = f"backendai.cluster.terminate_session -e session_id={plan.id}"

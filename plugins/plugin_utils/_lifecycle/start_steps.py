@@ -18,7 +18,7 @@ from typing import Any
 CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
 ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
 
-UNREACHABLE, SILENT = "it became unreachable", "it gave no answer"
+UNREACHABLE, SILENT = "it became unreachable", "it returned no result"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """The replies of agents for one session: by step, then by agent. Agents that take no part in a step are absent."""
@@ -106,7 +106,7 @@ class Start:
 
     @property
     def refusals(self) -> list[str]:
-        """Why agents refused their parts; empty if there were other errors. Refused means that other runs were faster."""
+        """Why agents refused their parts because other runs were faster; empty if there were other errors."""
         outcomes = [self.outcome_on(agent) for agent in self.agents]
         reasons = [outcome["refused"] for outcome in outcomes if outcome["refused"]]
         return reasons if not any("failed" in outcome for outcome in outcomes) else []
@@ -177,8 +177,8 @@ def agents_of_step(
 ) -> list[str]:
     """Return the agents that take part in ``step`` of a run.
 
-    For the last one (remove), these are the agents of all sessions whose start is incomplete: a check, the command or a
-    rollback is left to do.
+    For the last one (remove), these are the agents of all sessions with an incomplete start: a check, the command or a
+    rollback remains.
     """
     starts = [read_start(each, hostvars) for each in decided]
     agents = [

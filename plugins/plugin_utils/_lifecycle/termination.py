@@ -61,8 +61,9 @@ def end_session(
     record = unplanned_record(None, name or None, "TERMINATED", session_id or None)
     if cluster.unavailable and not force:
         raise PlanningError(
-            f"no session {name or session_id!r} was found, and not all agents can be asked:"
-            f" {cluster.explain_unavailable(cluster.unavailable)}; with session_force they are cleared of it when they return"
+            f"no session {name or session_id!r} was found, and not all agents are available:"
+            f" {cluster.explain_unavailable(cluster.unavailable)};"
+            " with session_force it is removed from them when they return"
         )
     return _terminate_later(record, cluster, now) if cluster.unavailable else Termination(record)
 
@@ -99,7 +100,8 @@ def _terminate_held(
     if unreachable and not force:
         raise PlanningError(
             f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
-            f" {cluster.explain_unavailable(unreachable)}; with session_force it ends without them, and they are cleared when they return"
+            f" {cluster.explain_unavailable(unreachable)};"
+            " with session_force it is removed from them when they return"
         )
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != TERMINATED else None

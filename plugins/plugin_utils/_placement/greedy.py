@@ -125,7 +125,7 @@ class Greedy:
         return max(needed)
 
     def _min_agents(self, amounts: dict[CapacityVector, int], total: int) -> int:
-        """Return the smallest number of agents whose ``amounts`` add up to ``total``."""
+        """Return the smallest number of agents with ``amounts`` that add up to ``total``."""
         tally: Counter[int] = Counter()
         for measure, amount in amounts.items():
             tally[amount] += self._sizes[measure]

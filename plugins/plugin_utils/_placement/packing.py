@@ -145,7 +145,7 @@ class ReachableCounts:
         return totals
 
     def _with_more(self, totals: int, shape: int, by: int) -> int:
-        """Return these totals with ``by`` more containers of one shape, without those that exceed the requested counts."""
+        """Return these totals with ``by`` more containers of one shape, without those that exceed the counts."""
         self.budget.spend(self._cost)
         stride = self._strides[shape]
         mask = self._masks.get((shape, by))

@@ -74,7 +74,7 @@ def explain(
     cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
     reason = f"{summary}{names} {where}: {cause}{_exceeds_online_cpus(agents, demand, remaining)}"
     if blocking:
-        reason += f"; room comes when these end: {join_names(blocking)}"
+        reason += f"; it fits when these end: {join_names(blocking)}"
     return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the agents of the inventory say: their facts, and the sessions that they hold."""
+"""The state of the cluster: the facts of all agents, and the sessions that they hold."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import STOPPED
 
 Parts = Mapping[str, HeldSession]
-"""What agents hold of one session, by their names in the inventory."""
+"""The parts of one session, by the inventory names of the agents that hold them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClusterState:
-    """The agents of the inventory: ``facts`` of those that can be used, and why the others (``left_out``) cannot."""
+    """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``."""
 
     facts: Mapping[str, AgentFacts]
     unavailable: Mapping[str, str]
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:
-        """The agents that can be used, in the order of their names."""
+        """The agents that can be used, sorted by name."""
         return [self.facts[name] for name in sorted(self.facts)]
 
     @functools.cached_property
     def sessions(self) -> Mapping[str, Parts]:
-        """What the agents hold, by session id; the parts of a session are in the order of their agents' names."""
+        """The sessions on agents, by id; the parts of a session are sorted by the names of their agents."""
         sessions: dict[str, dict[str, HeldSession]] = {}
         for facts in self.agents:
             for session in facts.sessions:
@@ -41,34 +41,34 @@ class ClusterState:
         return sessions
 
     def was_read(self, agent: str) -> bool:
-        """Return whether an agent gave facts, or why it could not."""
+        """Return whether an agent returned facts or an error."""
         return agent in self.facts or agent in self.unavailable
 
     @property
     def in_flight(self) -> bool:
-        """Whether a run is at work somewhere: what it has claimed may become free again."""
+        """Whether any claim has not been committed yet: its capacity may become free again."""
         sessions = (session for facts in self.facts.values() for session in facts.sessions)
         return any(not session.committed and not session.expired for session in sessions)
 
     def without_sessions(self, ended: Collection[str]) -> ClusterState:
-        """Return these readings without the sessions of those ids, which take their room as long as they are there."""
+        """Return this state without the sessions of those ids; their allocated capacity is not freed."""
         return dataclasses.replace(
             self, facts={name: _drop_sessions(facts, ended) for name, facts in self.facts.items()}
         )
 
     def with_plan(self, plan: SessionPlan) -> ClusterState:
-        """Return what the agents would say if they held ``plan`` already, so that the next session can be planned."""
+        """Return this state as if the agents held ``plan`` already, to plan the next session."""
         changed = {name: _add_plan(self.facts[name], plan) for name in plan.agents if name in self.facts}
         return dataclasses.replace(self, facts={**self.facts, **changed})
 
     @functools.cached_property
     def without_allocations(self) -> ClusterState:
-        """What the agents would say if nothing took any of their room."""
+        """This state as if no capacity were allocated."""
         facts = {name: dataclasses.replace(agent, allocated={}, containers=0) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
     def explain_unavailable(self, names: Iterable[str]) -> str:
-        """Return why agents cannot be used, those with the same reason together."""
+        """Return why agents cannot be used, grouped by reason."""
         by_reason: dict[str, list[str]] = {}
         for name in sorted(names):
             by_reason.setdefault(self.unavailable.get(name, "not in the inventory, or hidden by --limit"), []).append(
@@ -99,15 +99,15 @@ def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
 
 
 def plan_of(parts: Parts) -> SessionPlan:
-    """Return the plan of a session that at least one agent holds: all of them have the same."""
+    """Return the plan of a session that at least one agent holds: it is the same on all of them."""
     return next(iter(parts.values())).plan
 
 
 def status_of(parts: Parts) -> str:
-    """Return the status of a session from what its agents hold.
+    """Return the status of a session from its parts.
 
-    ``RUNNING`` when every agent of the plan has committed and every container runs, or has run the command to its end;
-    ``CREATING`` while a creation is under way; ``ERROR`` when one was given up half way; ``DEGRADED`` otherwise.
+    ``RUNNING`` if every agent of the plan has committed and every container runs, or has completed the command;
+    ``CREATING`` while a claim is pending; ``ERROR`` if a claim has expired; ``DEGRADED`` otherwise.
     """
     pending = [part for part in parts.values() if not part.committed]
     if pending:
@@ -120,7 +120,7 @@ def status_of(parts: Parts) -> str:
 
 
 def completed(plan: SessionPlan, hostname: str, containers: Mapping[str, ContainerState]) -> bool:
-    """Return whether a container has ended well, because the session's command in it has."""
+    """Return whether a container has exited with code 0 because the session's command in it has completed."""
     state = containers[hostname]
     return state.status in STOPPED and state.exit_code == 0 and plan.runs_command(hostname)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From a request and the facts of all agents to a decision: a plan, a session that is there already, or no room."""
+"""Decides on a request from the facts of all agents: a new plan, an existing session, or no capacity."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .session_plan import make_plan
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """A plan to carry out: an earlier run's where it is ``known``. ``pulls`` are the images that its agents lack.
+    """A plan to carry out: that of an earlier run if it is ``existing``. ``missing_images`` are to be pulled, by agent.
 
-    ``public_keys`` are those of all containers, by hostname, of a session that every agent has committed: such a one
-    needs no claim. Otherwise there are none. ``at_least`` is a proven lower bound on the number of agents; of a known
-    plan it is not computed again. ``images`` are those that its agents have, as plain data by agent and name.
+    ``public_keys`` are those of all containers, by hostname, if every agent has committed the session, which then needs
+    no claim; otherwise it is empty. ``min_agents`` is a proven lower bound of the number of agents; it is not computed
+    for existing plans. ``images`` are those present on the agents, as plain data by agent and name.
     """
 
     plan: SessionPlan
@@ -42,10 +42,11 @@ class Decision:
 def decide(
     spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, session_id: str, user: str, now: float
 ) -> Decision | Unschedulable:
-    """Return what to do about a request; ``session_id``, ``user`` and ``now`` are used where a new plan is made.
+    """Return the decision on a request; ``session_id``, ``user`` and ``now`` are used for a new plan.
 
-    The same request under a name that is there already gives the plan that is there, so that a second run repairs or
-    changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence when it can never be met.
+    The same request under the name of an existing session returns its plan, so that a second run repairs the session or
+    changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence if the request can
+    never be met.
     """
     if not cluster.facts:
         raise PlanningError(
@@ -78,9 +79,10 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState) -> bool:
 
 
 def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str]) -> Placement | Unschedulable:
-    """Return the first placement that is found: preferred agents come first; neither architectures nor swarms mix.
+    """Return the first placement found: preferred agents come first; architectures and swarms are not mixed.
 
-    An image that is there on some agents is taken to be of their architecture, one that is nowhere to fit any.
+    An image that is present on some agents is assumed to be of their architecture; one that is present on none is
+    assumed to fit any.
     """
     with_image = [agent for agent in eligible if any(agent.images.get(image) for image in spec.images)]
     kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
@@ -107,9 +109,9 @@ def _committed_keys(plan: SessionPlan, cluster: ClusterState) -> dict[str, dict[
 
 
 def _existing_plan(spec: SessionSpec, cluster: ClusterState) -> SessionPlan | None:
-    """Return the plan of the session of that name, if it was asked for in the same way."""
+    """Return the plan of the session of that name, if its request is the same; ``None`` if there is no such session."""
     same_name = [parts for parts in cluster.sessions.values() if plan_of(parts).name == spec.name]
-    # One that every agent has given up is nobody's.
+    # A session with an expired claim on every agent no longer counts.
     live = [parts for parts in same_name if not all(part.expired for part in parts.values())]
     if not live:
         return None
@@ -125,13 +127,14 @@ def _existing_plan(spec: SessionSpec, cluster: ClusterState) -> SessionPlan | No
     unreachable = [name for name in plan.agents if name not in cluster.facts]
     if unreachable:
         raise PlanningError(
-            f"the session {spec.name!r} has containers on agents that cannot be used: {cluster.explain_unavailable(unreachable)}"
+            f"the session {spec.name!r} has containers on agents that cannot be used:"
+            f" {cluster.explain_unavailable(unreachable)}"
         )
     return plan
 
 
 def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> list[AgentFacts]:
-    """Return the agents that may hold the session at all, or raise a sentence that says which option rules out all."""
+    """Return the agents that may hold the session; raise an error with the option that excludes all."""
     group = [agent for agent in agents if agent.resource_group == spec.resource_group]
     if not group:
         names = ", ".join(sorted({agent.resource_group for agent in agents}))
@@ -151,7 +154,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapp
 
 
 def _has_strict_designation(spec: SessionSpec) -> bool:
-    """Return whether the session may lie on designated agents only."""
+    """Return whether the session may run on designated agents only."""
     return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
 
 
@@ -171,7 +174,7 @@ def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailab
 
 
 def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
-    """Refuse what no agent has at all: waiting would never help."""
+    """Raise an error for slots that no agent has at all: waiting would never help."""
     for role in spec.effective_roles:
         for slot in role.resources:
             if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
@@ -187,7 +190,7 @@ def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
 
 
 def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that have InfiniBand, should the session ask for it; raise a sentence where none has."""
+    """Return the agents with InfiniBand if the session requires it; raise an error if none has."""
     if not spec.infiniband:
         return list(agents)
     having = [agent for agent in agents if agent.infiniband]
@@ -198,7 +201,7 @@ def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[Ag
 
 
 def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents whose own network the session may share, should it lie on several; a sentence where none is."""
+    """Return the agents that allow the host network if the session needs it; raise an error if there are none."""
     if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
         return list(agents)
     sharing = [agent for agent in agents if agent.allow_host_network]
@@ -211,17 +214,17 @@ def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[
 
 
 def _needs_swarm(spec: SessionSpec) -> bool:
-    """Return whether the session needs a swarm, should it lie on several agents."""
+    """Return whether the session needs a swarm if it spans several agents."""
     return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
 
 
 def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
-    """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
+    """Return the swarm manager of each agent, by name; empty if the session needs no swarm."""
     return find_swarm_managers(agents) if _needs_swarm(spec) else {}
 
 
 def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
+    """Return the agents in a swarm if the session needs one; raise an error if there are none."""
     if not _needs_swarm(spec):
         return list(allowed)
     swarms = find_swarm_managers(agents)
@@ -232,7 +235,7 @@ def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence
 
 
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that have the folders of the session; raise a sentence where none has."""
+    """Return the agents that have the folders of the session's mounts; raise an error if none has."""
     sources = [mount.source for mount in spec.mounts]
     lacking = {agent.name: [path for path in sources if path in agent.missing_paths] for agent in agents}
     having = [agent for agent in agents if not lacking[agent.name]]
@@ -246,7 +249,7 @@ def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentF
 
 
 def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, list[str]]:
-    """Return the images that agents of the plan need and lack, by agent; agents that lack none are left out."""
+    """Return the images that agents of the plan need and lack, by agent, without agents that lack none."""
     has = {agent.name: agent.images for agent in agents}
     needs = {name: dict.fromkeys(kernel.image for kernel in plan.kernels_on(name)) for name in plan.agents}
     lacks = {name: [image for image in needed if not has[name].get(image)] for name, needed in needs.items()}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network that joins a session's containers: which driver, which addresses, names and identifiers."""
+"""Chooses the network of a session's containers: driver, subnet, names and identifiers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from .._request.spec import SessionSpec
 
 
 class PlanningError(ClusterError, ValueError):
-    """The session can never start as asked on these agents; one sentence."""
+    """The session can never start as requested on these agents. The message is one sentence."""
 
 
 def make_network(
     spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str
 ) -> Network | None:
+    """Return the network of a session on the ``chosen`` of all ``agents``; ``None`` for a single container."""
     if spec.cluster_size == 1:
         return None
     if spec.network_driver == HOST_NETWORK and len(chosen) > 1:
@@ -57,9 +58,9 @@ def _pick_subnet(containers: int, agents: Sequence[AgentFacts], pools: NetworkPo
 def _make_overlay(
     spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str
 ) -> Network:
-    """Return the overlay that one of the agents makes as a manager of their swarm.
+    """Return the overlay network that one of the agents creates as a manager of their swarm.
 
-    Swarm takes an address of its own on every node: it has the upper half of the subnet, the containers the lower one.
+    Swarm needs an address of its own on every node: it uses the upper half of the subnet, the containers the lower one.
     """
     managing = find_swarm_managers(agents)
     (name,) = {managing[agent.name] for agent in chosen}
@@ -72,7 +73,7 @@ def _make_overlay(
 
 
 def _make_host_network(chosen: Sequence[AgentFacts]) -> Network:
-    """Return the agents' own network, which containers share."""
+    """Return the network of the agents themselves, which containers share."""
     underlays = _check_underlays(chosen, "the network driver host", tunnelled=False)
     for agent, (address, _mtu) in zip(chosen, underlays, strict=True):
         if addressing.is_ipv6(address):
@@ -83,7 +84,7 @@ def _make_host_network(chosen: Sequence[AgentFacts]) -> Network:
 
 
 def _describe_overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
-    """Return a phrase for the first agent that uses the whole pool for something else; empty where none does."""
+    """Return a phrase for the first agent with a network that covers the whole pool; empty if there is none."""
     for agent in chosen:
         for text in agent.networks:
             network = ipaddress.ip_network(text, strict=False)
@@ -104,7 +105,7 @@ def _check_vxlan_port(chosen: Iterable[AgentFacts], agents: Sequence[AgentFacts]
 
 
 def _swarm_ports(agents: Sequence[AgentFacts]) -> dict[str, dict[int, str]]:
-    """Return the port of its swarm for each agent in one: what a manager reports, else Docker's default."""
+    """Return the data path port of each agent in a swarm: as its manager reports, else Docker's default."""
     manager_of, by_name = find_swarm_managers(agents), {agent.name: agent for agent in agents}
     ports = {}
     for agent in agents:
@@ -115,7 +116,10 @@ def _swarm_ports(agents: Sequence[AgentFacts]) -> dict[str, dict[int, str]]:
 
 
 def _check_underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: bool) -> list[tuple[str, int]]:
-    """Return (address, MTU) of every agent; ``what`` needs them all, and room for the smallest frame."""
+    """Return (address, MTU) of every agent; raise an error if one is missing, too small, or differs in kind.
+
+    ``purpose`` names in messages what needs the addresses.
+    """
     underlays = []
     for agent in chosen:
         if agent.underlay is None:
@@ -142,13 +146,13 @@ def _check_underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: b
     return [(address, mtu) for _name, address, mtu in underlays]
 
 
-_ASKED = "session_network_driver: swarm was asked for"
+_ASKED = "session_network_driver: swarm was requested"
 
 
 def find_swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
-    """Return, for each agent that is a ready node of a swarm, the agent that manages it: the first one by its name.
+    """Return, for each agent that is a ready node of a swarm, the agent that manages it: the first one by name.
 
-    Agents with the same manager are in the same swarm. A swarm that none of the agents manages does not count.
+    Agents with the same manager are in the same swarm. A swarm that none of the agents manages is ignored.
     """
     listed = sorted(agents, key=lambda agent: agent.name)
     managers: dict[str, str] = {}
@@ -160,7 +164,7 @@ def find_swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
 
 
 def describe_missing_swarm(agents: Sequence[AgentFacts]) -> str:
-    """Return one sentence for why none of the agents, none of which has a manager, can use a swarm."""
+    """Return one sentence for why none of the agents, which have no swarm manager, can use a swarm."""
     outside = [agent.name for agent in agents if agent.swarm is None]
     inside = ", ".join(agent.name for agent in agents if agent.swarm)
     reasons = [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} in no swarm"] if outside else []
@@ -169,7 +173,7 @@ def describe_missing_swarm(agents: Sequence[AgentFacts]) -> str:
 
 
 def find_swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
-    """Return one sentence for what keeps an overlay of the manager's swarm from joining the agents; else nothing."""
+    """Return one sentence for why the agents cannot use an overlay of the manager's swarm; empty if they can."""
     port = manager.swarm.port if manager.swarm else 0
     for agent in chosen:
         if port in agent.tunnel_ports:

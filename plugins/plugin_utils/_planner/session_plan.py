@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From a request and a placement to the decided session: names, addresses, ports."""
+"""Makes a plan from a request and a placement: names, addresses and ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .session_network import PlanningError, make_network
 
 @dataclasses.dataclass(frozen=True)
 class _Attachment:
-    """Where a container meets the others."""
+    """How a container is attached to the session's network."""
 
     agent: str
     address: str | None = None
@@ -42,11 +42,11 @@ def make_plan(
     user: str,
     now: float,
 ) -> SessionPlan:
-    """Return the plan of a session placed on agents: the same input gives the same plan.
+    """Return the plan of a placed session, deterministically.
 
-    ``agents`` are all that were read; only those of the placement count. Raises :class:`PlanningError` when the pool of
-    addresses or network identifiers is exhausted, an agent's underlay address is not known or its MTU too small, or
-    the port of the tunnels is taken.
+    ``agents`` are all agents with facts, including those outside the placement. Raises :class:`PlanningError` if the
+    pool of addresses or network identifiers is exhausted, an agent's underlay address is unknown or its MTU too small,
+    or the VXLAN port is in use.
     """
     by_name = {agent.name: agent for agent in agents}
     chosen = [by_name[name] for name in placement.agents]
@@ -111,12 +111,12 @@ def _make_attachments(
     pools: NetworkPools,
     session_id: str,
 ) -> list[_Attachment]:
-    """Return where each container meets the others, in rank order."""
+    """Return the attachment of each container, in rank order."""
     if network is None:
         return [_Attachment(agent) for agent in hosts]
     if network.subnet is not None:
         addresses = [addressing.address_of(network.subnet, rank) for rank in range(len(hosts))]
-        # Engine 20.10 takes no MAC for an overlay, and Swarm needs none.
+        # Docker 20.10 accepts no MAC address for an overlay, and Swarm needs none.
         macs = [None if network.swarm_manager else addressing.mac_of(address) for address in addresses]
         return [_Attachment(*place) for place in zip(hosts, addresses, macs, strict=True)]
     first, last = pools.first_host_port, pools.last_host_port
@@ -134,11 +134,11 @@ def _host_attachment(agent: AgentFacts, port: int | None, pools: NetworkPools) -
 def allocate_published_ports(
     apps: Sequence[App], agent: AgentFacts, pools: NetworkPools, session_id: str, own_ssh_ports: Sequence[int]
 ) -> tuple[PublishedPort, ...]:
-    """Return what main1 publishes on its agent: nothing where there is no gateway that could reach it.
+    """Return the ports that main1 publishes on its agent: empty if there is no gateway.
 
-    ``own_ssh_ports`` are where sshds of the session, main1's first, listen on the agent's own network, should they
-    share it: then everything is reached where it listens, and nothing has to be translated. Raises :class:`PlanningError`
-    when the agent's address is not known, or its ports are used up.
+    ``own_ssh_ports`` are the ports of the session's sshds on the network of main1's agent, main1's first, if they share
+    it: published ports are then the ports that the processes listen on, without translation. Raises
+    :class:`PlanningError` if the agent's address is unknown, or its port pool is exhausted.
     """
     if not pools.gateways:
         return ()
@@ -159,7 +159,7 @@ def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequ
 
 
 def _gateway_address(agent: AgentFacts) -> str:
-    """Return where gateways reach an agent; under encryption, its peers alone reach the address of the underlay."""
+    """Return the address at which gateways reach an agent; an encrypted underlay address is reachable by peers only."""
     if agent.underlay is None:
         raise PlanningError(f"agent_underlay_address: no address of {agent.name} is known that gateways could reach")
     endpoint = agent.underlay.endpoint.rpartition(":")[0].strip("[]")

@@ -44,8 +44,8 @@ class CorruptEntryError(ClusterError, ValueError):
 class Owner:
     """A process of a control node.
 
-    ``host`` identifies the machine and its boot. ``started`` is the start of the process in ticks since that boot, which
-    distinguishes it from a later process with the same ``pid``.
+    ``host`` identifies the machine and its boot. ``started`` is the start of the process in ticks since that boot,
+    which distinguishes it from a later process with the same ``pid``.
     """
 
     host: str
@@ -92,7 +92,7 @@ class QueueEntry:
             raise ValueError(f"state is none of {', '.join(STATES)}")
         mismatch = self.state == PENDING if self.spec is None else self.state in (TERMINATING, TERMINATED)
         if mismatch:
-            raise ValueError(f"the state {self.state} does not go {'without' if self.spec is None else 'with'} a spec")
+            raise ValueError(f"the state {self.state} {'requires' if self.spec is None else 'must not have'} a spec")
 
     @property
     def arrival_key(self) -> tuple[float, str]:
@@ -105,12 +105,12 @@ class QueueEntry:
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
-        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` if the file has no valid entry."""
+        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content."""
         try:
             return from_plain(cls, load_state(content), "the entry")
         except (ValueError, RecursionError) as error:
             raise CorruptEntryError(
-                f"{path} is damaged ({error}): move it away, then create or end its session."
+                f"{path} is corrupt ({error}): move it to another folder, then create or end its session."
             ) from None
 
 
@@ -165,9 +165,9 @@ def blocked_by(
 def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[QueueEntry]:
     """Return the entries that ``started`` skips, with ``skipped`` incremented, for the caller to save.
 
-    Those are the PENDING sessions of its resource group that arrived earlier and whose priority is not lower. They have
-    to be counted in the transaction that marks a session as CREATING, so that the limit holds when several sessions
-    start at once: a start that fails afterwards is then counted too, which makes no session wait longer.
+    Those are the PENDING sessions of its resource group that arrived earlier and have no lower priority. They have to
+    be counted in the transaction that marks a session as CREATING, so that the limit holds when several sessions start
+    at once: a start that fails afterwards is then counted too, which makes no session wait longer.
     """
     return [
         dataclasses.replace(entry, skipped=entry.skipped + 1)
@@ -205,7 +205,7 @@ def mark_creating(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan
 
 
 def mark_terminating(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
-    """Return the entry as TERMINATING: the session has to be removed from ``agents``. Drops its request and its owner."""
+    """Return the entry as TERMINATING: the session has to be removed from ``agents``. Drops its request and owner."""
     return dataclasses.replace(
         entry, state=TERMINATING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
     )

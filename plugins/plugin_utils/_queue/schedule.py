@@ -33,8 +33,8 @@ def schedule(
 ) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
     """Return every PENDING session in the order in which it was tried, with its decision or why it stays PENDING.
 
-    Entries that stay PENDING have an updated ``skipped``. A session that can never start on the agents as they are stays
-    PENDING as well, with the problem as its reason.
+    Entries that stay PENDING have an updated ``skipped``. A session that can never start on the agents as they are
+    stays PENDING as well, with the problem as its reason.
     """
     remaining = {entry.id: entry for entry in entries}
     tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
@@ -63,7 +63,7 @@ def waits_behind(
     ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.max_skips, entry.id)
     if ahead is None:
         return None
-    return Unschedulable(f"it waits behind {ahead.name}, which {ahead.skipped} later sessions have passed", {})
+    return Unschedulable(f"it waits behind {ahead.name}, which {ahead.skipped} later sessions have skipped", {})
 
 
 def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The queue of sessions: a folder on the control node with one file per session, shared by all users of an inventory."""
+"""The queue of sessions: a folder on the control node with one file per session, shared by users of an inventory."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class QueueStore:
         try:
             entry = QueueEntry.from_json(content, str(path))
             if session_id != entry.id:
-                raise CorruptEntryError(f"{path} holds another session, {entry.id}: move it away.")
+                raise CorruptEntryError(f"{path} contains another session, {entry.id}: move it to another folder.")
         except CorruptEntryError as error:
             raise AnsibleActionFail(f"session_queue_path: {error}") from None
         return entry

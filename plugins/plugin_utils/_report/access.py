@@ -29,7 +29,7 @@ def session_links(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, 
     """Return the links to one session, one for each gateway; ``gateways`` are the links that each returned, by name.
 
     A link has ``gateway`` (its name), ``ssh`` (``host`` and ``port``, or ``None``) and ``apps`` (``name`` and ``url``,
-    which is ``None`` for an app whose protocol is not HTTP).
+    which is ``None`` for an app that does not use HTTP).
     """
     return [
         {
@@ -61,7 +61,7 @@ def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str =
             ]
             known_host = f"  [{link['ssh']['host']}]:{link['ssh']['port']} {host_key}"
             lines += ["and this into ~/.ssh/known_hosts:", known_host] if host_key else []
-        apps += [f"  {app['name']:<16} {app['url'] or f'by ssh -L, it speaks no HTTP: {name}'}" for app in link["apps"]]
+        apps += [f"  {app['name']:<16} {app['url'] or f'use ssh -L (not HTTP): {name}'}" for app in link["apps"]]
     if apps:
         token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"
         lines += ["Its apps, with a token:", *apps, f"A token comes from ansible-playbook {token}"]

@@ -27,10 +27,10 @@ def select_logs(
         return select_session(name, session_id, answers, entries)
     last = max(matching, key=lambda entry: entry.updated_at)
     cause = f": {last.record['reason']}" if last.record.get("reason") else ""
-    unreachable = "".join(f"; {agent} cannot be asked: {reason}" for agent, reason in answers.errors.items())
+    unreachable = "".join(f"; {agent} is unavailable: {reason}" for agent, reason in answers.errors.items())
     raise SessionNotFoundError(
-        f"the session {last.name or last.id!r} is {last.record['status']}{cause}; its containers are gone, and their logs"
-        f" with them{unreachable}"
+        f"the session {last.name or last.id!r} is {last.record['status']}{cause}; its containers and their"
+        f" logs were removed{unreachable}"
     )
 
 
@@ -85,7 +85,7 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
     }
     nothing: dict[str, Any] = {"log": [], "apps": {}, "error": None}
     if part is None and kernel.agent in answers.errors:
-        error = f"{kernel.agent} cannot be asked: {answers.errors[kernel.agent]}"
+        error = f"{kernel.agent} is unavailable: {answers.errors[kernel.agent]}"
         return {**fields, "status": "unknown", **nothing, "error": error}
     if part is None or kernel.hostname not in part["logs"]:
         return {**fields, **nothing}
@@ -94,7 +94,7 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
 
 
 def _error_message(name: str, agents: Mapping[str, str]) -> str:
-    unreachable = "; ".join(f"{agent} cannot be asked: {reason}" for agent, reason in agents.items())
+    unreachable = "; ".join(f"{agent} is unavailable: {reason}" for agent, reason in agents.items())
     return f"not all logs of the session {name!r} could be read: {unreachable}."
 
 

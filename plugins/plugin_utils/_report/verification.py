@@ -69,7 +69,7 @@ def select_session(
             f"the session {queued.name or queued.id!r} is {queued.record['status']}: no agent holds it"
         )
     unreachable = "; ".join(f"{agent}: {reason}" for agent, reason in answers.errors.items())
-    suffix = f", and not all agents can be asked: {unreachable}" if unreachable else ""
+    suffix = f", and not all agents are available: {unreachable}" if unreachable else ""
     raise SessionNotFoundError(f"no session {session_id or name!r} was found{suffix}")
 
 
@@ -113,7 +113,7 @@ def is_unchecked(pair: Mapping[str, Any]) -> bool:
 
 def _parse_part(agent: str, part: Mapping[str, Any]) -> HeldSession:
     kept = {field: part[field] for field in ("plan", "committed", "expired", "containers")}
-    location = f"what {agent} holds of the session is damaged"
+    location = f"the session on {agent} is corrupt"
     return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, location)
 
 
@@ -169,11 +169,11 @@ def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
     silent = [pair for pair in report["pairs"] if is_unchecked(pair)]
     mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["marker_left"]]
     counted = [
-        (len(report["agents"]), "agent that cannot be asked", "agents that cannot be asked"),
+        (len(report["agents"]), "unavailable agent", "unavailable agents"),
         (len(report["drift"]), "difference from the plan", "differences from the plan"),
-        (len(pairs), "pair that does not meet", "pairs that do not meet"),
-        (len(silent), "pair that could not be asked", "pairs that could not be asked"),
-        (len(mounts), "mount that is not the same everywhere", "mounts that are not the same everywhere"),
+        (len(pairs), "pair with failed checks", "pairs with failed checks"),
+        (len(silent), "unchecked pair", "unchecked pairs"),
+        (len(mounts), "mount with differing contents", "mounts with differing contents"),
     ]
     return [f"{count} {singular if count == 1 else plural}" for count, singular, plural in counted if count]
 

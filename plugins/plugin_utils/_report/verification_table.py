@@ -21,7 +21,7 @@ def render_verification(report: Mapping[str, Any]) -> list[str]:
     name, error = report["session"]["name"], report["error"]
     return [
         *render_matrix(report["pairs"]),
-        *(f"{agent} cannot be asked: {reason}." for agent, reason in report["agents"].items()),
+        *(f"{agent} is unavailable: {reason}." for agent, reason in report["agents"].items()),
         *(_render_change(change) for change in report["drift"]),
         *_render_failures(report["pairs"]),
         *(_render_mount(mount) for mount in report["mounts"]),
@@ -64,12 +64,12 @@ def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _render_mount(mount: Mapping[str, Any]) -> str:
     method = {
-        "mark": "a mark that main1 left there was looked for",
-        "names": "main1 could leave no mark, so the names in the top folder were compared",
-        None: "user work of main1 could not be asked, or cannot read it",
+        "mark": "compared by a marker file of main1",
+        "names": "main1 could not create a marker file: compared by the names in the top folder",
+        None: "user work of main1 cannot read it, or was not checked",
     }[mount["compared"]]
     differing, unknown = ", ".join(mount["differing"]), ", ".join(mount["unknown"])
-    notes = [f"not what main1 sees in {differing}"] if differing else []
-    notes += [f"not known of {unknown}"] if unknown else []
-    notes += ["the mark could not be removed"] if mount["marker_left"] else []
+    notes = [f"differs from main1 in {differing}"] if differing else []
+    notes += [f"unknown for {unknown}"] if unknown else []
+    notes += ["the marker file could not be removed"] if mount["marker_left"] else []
     return f"mount {mount['target']}: {'; '.join(notes) or 'the same in all containers'} ({method})"

@@ -141,7 +141,7 @@ def test_an_agent_that_restores_nothing_after_a_reboot_is_warned_of(run: Run) ->
     there = answers(agent1={"agent": agent_data("agent1", program=None)}, agent2={"agent": agent_data("agent2")})
     probed = run(Probe, {"agents": ["agent1", "agent2"]}, there)
     assert probed["warnings"] == [
-        "agent1: nothing restores its sessions after a reboot; run backendai.cluster.provision_agents."
+        "agent1: its sessions are not restored after a reboot; run backendai.cluster.provision_agents."
     ]
     assert list(probed["readings"].facts) == ["agent1", "agent2"]
 

@@ -110,7 +110,7 @@ def test_an_agent_whose_containers_are_not_known_is_tried_with_a_warning(run: Ru
     ("said", "why"),
     [
         ({"__isolation_targets": {"unreachable": True, "msg": "Failed to\nconnect."}}, "Failed to connect"),
-        ({"__isolation_targets": {"failed": True}}, "it gave no answer"),
+        ({"__isolation_targets": {"failed": True}}, "it returned no result"),
         ({}, "hidden by --limit"),
     ],
 )
@@ -166,7 +166,7 @@ def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_
     ("probed", "why"),
     [
         (results(failed=True, msg="ip -batch:\n File exists."), "it could not be tried: ip -batch: File exists"),
-        (results(failed=True), "it could not be tried: it gave no answer"),
+        (results(failed=True), "it could not be tried: it returned no result"),
         ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "it could not be tried: no route"),
         ({}, "it could not be tried: hidden by --limit"),
     ],

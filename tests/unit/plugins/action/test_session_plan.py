@@ -290,7 +290,7 @@ def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue
     there = answers(agent1=fit("agent1", allocated={"cpu": 1}))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, there)
     assert result["pending"] == {
-        "reason": "it waits behind session-1, which 2 later sessions have passed",
+        "reason": "it waits behind session-1, which 2 later sessions have skipped",
         "shortfall": {},
     }
     assert run(ActionModule, {**arguments(), "patience": 3}, there)["pending"] is None

@@ -65,7 +65,7 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueStore) -> 
     assert [one.plan for one in (first, second)] == [SessionPlan.from_dict(start["plan"]) for start in result["starts"]]
     assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
     assert third.record["pending"] == {
-        "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; room comes when these end: session-1",
+        "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; it fits when these end: session-1",
         "shortfall": {"cpu": 1},
     }
 

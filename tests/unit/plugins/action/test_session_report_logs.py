@@ -51,7 +51,7 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     ("result", "why"),
     [
         ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
-        ({"failed": True}, "it gave no answer"),
+        ({"failed": True}, "it returned no result"),
         ({"parts": [], "error": "the engine does not answer."}, "the engine does not answer"),
         ({}, "hidden by --limit"),
     ],
@@ -65,13 +65,13 @@ def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, args, answers(agent2=result))
     assert str(refused.value) == (
-        f"not all logs of the session 'train-llm' could be read: agent2 cannot be asked: {why}."
+        f"not all logs of the session 'train-llm' could be read: agent2 is unavailable: {why}."
     )
     assert said == [
         "== main1 on agent1: running ==",
         "I am main1",
         "== sub1 on agent2: unknown ==",
-        f"== sub1: agent2 cannot be asked: {why} ==",
+        f"== sub1: agent2 is unavailable: {why} ==",
     ]
     assert json.loads(path.read_text())["agents"] == {"agent2": why}
 
@@ -84,8 +84,7 @@ def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
         (
             {"name": "session-2"},
             (
-                "the session 'session-2' is TERMINATED: it was ended by alice; its containers are gone, and their logs"
-                " with them."
+                "the session 'session-2' is TERMINATED: it was ended by alice; its containers and their logs were removed."
             ),
         ),
     ],

@@ -46,7 +46,7 @@ def test_a_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_p
         "ms     main1  sub1",
         "main1  -      0.07",
         "sub1   0.07   -",
-        "mount /data: the same in all containers (a mark that main1 left there was looked for)",
+        "mount /data: the same in all containers (compared by a marker file of main1)",
         "Session train-llm is healthy.",
     ]
 
@@ -62,7 +62,7 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     [
         ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
         ({"failed": True, "msg": "boom"}, "boom"),
-        ({"failed": True}, "it gave no answer"),
+        ({"failed": True}, "it returned no result"),
         ({"parts": [], "error": "the engine does not answer."}, "the engine does not answer"),
         ({}, "hidden by --limit"),
     ],
@@ -73,8 +73,8 @@ def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm"}, answers(agent2={"__session_verify": verified}))
-    assert f"agent2 cannot be asked: {why}." in said
-    assert "1 agent that cannot be asked, 2 pairs that could not be asked;" in str(refused.value)
+    assert f"agent2 is unavailable: {why}." in said
+    assert "1 unavailable agent, 2 unchecked pairs;" in str(refused.value)
 
 
 def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path: Path) -> None:
@@ -82,9 +82,7 @@ def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path
     other = answers(agent2={"__session_seen": {"observed": {"sub1": MISSED}}})
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, other)
-    assert str(refused.value) == (
-        f"the session 'train-llm' is not healthy: 1 mount that is not the same everywhere; {REPAIR}"
-    )
+    assert str(refused.value) == (f"the session 'train-llm' is not healthy: 1 mount with differing contents; {REPAIR}")
     assert json.loads(path.read_text())["mounts"][0]["differing"] == ["sub1"]
     assert said[-1] == "Session train-llm is not healthy."
 
@@ -93,7 +91,7 @@ def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
     lost = answers(agent1={"__session_removed": {"unreachable": True, "msg": "stale_sessions"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
-    assert "mount /data: the mark could not be removed (a mark that main1 left there was looked for)" in said
+    assert "mount /data: the marker file could not be removed (compared by a marker file of main1)" in said
 
 
 def test_a_session_that_is_not_there_fails_with_one_sentence(

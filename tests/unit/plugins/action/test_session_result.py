@@ -111,7 +111,7 @@ def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
     (session,) = settle(run, REFUSED)["sessions"]
     (entry,) = queue.entries()
     assert (entry.state, entry.attempts, entry.owner, entry.record) == ("PENDING", 0, None, session["record"])
-    assert said == ["Session train-llm is PENDING.", "  it is tried again: no room"]
+    assert said == ["Session train-llm is PENDING.", "  it will be retried: no room"]
 
 
 @pytest.mark.usefixtures("said")

@@ -100,7 +100,7 @@ def test_what_agents_replied_to_an_earlier_attempt_does_not_count(run: Run) -> N
 def test_a_session_does_not_run_where_an_agent_gave_no_reply(run: Run, steps: Steps) -> None:
     (session,) = settle(run, steps, starts=[decided()], pending=None)["sessions"]
     assert session["record"]["status"] == "ERROR"
-    assert "agent2: it gave no answer" in session["error"]
+    assert "agent2: it returned no result" in session["error"]
 
 
 @pytest.mark.usefixtures("said")

@@ -80,7 +80,7 @@ def test_a_session_is_not_ended_by_half(run: Run, queue: QueueStore) -> None:
         run(ActionModule, {**BEGUN, "name": "train-llm"}, AWAY)
     assert str(refused.value) == (
         "the session 'train-llm' has containers on agents that cannot be used, so nothing was ended:"
-        " agent2: Failed to connect; with session_force it ends without them, and they are cleared when they return."
+        " agent2: Failed to connect; with session_force it is removed from them when they return."
     )
     assert queue.entries() == []
 
@@ -99,8 +99,8 @@ def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: R
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, args, hidden)
     assert str(refused.value) == (
-        "no session 'ghost' was found, and not all agents can be asked: agent3: hidden by --limit;"
-        " with session_force they are cleared of it when they return."
+        "no session 'ghost' was found, and not all agents are available: agent3: hidden by --limit;"
+        " with session_force it is removed from them when they return."
     )
     result = run(ActionModule, {**args, "force": True}, hidden)
     assert (result["unreachable_agents"], result["changed"]) == (["agent3"], True)

@@ -53,4 +53,4 @@ def test_a_key_with_a_passphrase_is_told(tmp_path: Path) -> None:
     key = forms.load_pem_private_key(KEY.encode(), None)
     closed = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.BestAvailableEncryption(b"x"))
     sentence = refusal(tmp_path, CERTIFICATE, closed.decode())
-    assert sentence == "gateway_certificate_key: is encrypted with a passphrase, which HAProxy could not ask for."
+    assert sentence == "gateway_certificate_key: is encrypted with a passphrase, which HAProxy cannot prompt for."

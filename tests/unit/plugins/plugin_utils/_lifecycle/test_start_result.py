@@ -74,14 +74,14 @@ def test_a_failure_outweighs_a_refusal() -> None:
     [
         ({"agent1": failed("no room."), "agent2": failed()}, "agent1: no room."),
         ({"agent1": failed("no room."), "agent2": failed("no image")}, "agent1: no room; agent2: no image."),
-        ({"agent1": failed(), "agent2": DONE["agent2"]}, "an agent became unreachable while its part was made."),
+        ({"agent1": failed(), "agent2": DONE["agent2"]}, "an agent became unreachable during the start."),
         ({"agent1": failed("no room."), "agent2": failed(left=True)}, f"agent1: no room; agent2 {REMEDY}"),
         ({"agent1": failed("no room", left=True), "agent2": failed()}, f"agent1: no room; agent1 {REMEDY}"),
-        ({"agent1": failed(), "agent2": None}, f"an agent became unreachable while its part was made; agent2 {REMEDY}"),
+        ({"agent1": failed(), "agent2": None}, f"an agent became unreachable during the start; agent2 {REMEDY}"),
         ({"agent1": failed("no room"), "agent2": {}}, f"agent1: no room; agent2 {REMEDY}"),
         (
             {"agent1": None, "agent2": None},
-            f"an agent became unreachable while its part was made; agent1, agent2 {REMEDY}",
+            f"an agent became unreachable during the start; agent1, agent2 {REMEDY}",
         ),
     ],
     ids=[
@@ -111,7 +111,7 @@ def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
 @pytest.mark.parametrize("attempts", [0, MAX_STARTS - 1, MAX_STARTS])
 def test_a_refused_start_is_no_attempt(attempts: int) -> None:
     entry = requested(state="CREATING", owner=OWNER, attempts=attempts)
-    reason = "it is tried again: agent2 has no room"
+    reason = "it will be retried: agent2 has no room"
     outcome = StartResult("PENDING", {}, refused="agent2 has no room")
     assert requeue_or_end(entry, session_record(MADE, "PENDING"), outcome, NOW + 9) == dataclasses.replace(
         entry,

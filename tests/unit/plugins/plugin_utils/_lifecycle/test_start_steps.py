@@ -220,9 +220,9 @@ def test_keys_are_those_of_all_claims() -> None:
         ({"unreachable": True, "msg": "no route"}, "it became unreachable"),
         ({"failed": True, "msg": "it took too long"}, "it took too long"),
         ({"failed": True}, "it failed without a word"),
-        ({"skipped": True}, "it gave no answer"),
-        (None, "it gave no answer"),
-        ({"sessions": {}}, "it gave no answer"),
+        ({"skipped": True}, "it returned no result"),
+        (None, "it returned no result"),
+        ({"sessions": {}}, "it returned no result"),
     ],
 )
 @pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
@@ -230,7 +230,7 @@ def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[st
     one, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
     start = read_start(one, variables)
-    wanted = {"refused": "", "containers": {}, "rollback_failed": why == "it gave no answer", "failed": why}
+    wanted = {"refused": "", "containers": {}, "rollback_failed": why == "it returned no result", "failed": why}
     assert (start.outcome_on("agent1"), start.failed) == (wanted, True)
     # Nobody else has to say why, and nothing was refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])

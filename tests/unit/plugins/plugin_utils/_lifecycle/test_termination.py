@@ -103,7 +103,7 @@ def test_a_session_is_not_ended_by_half(left_out: dict[str, str], reason: str) -
     seen = readings(left_out=left_out, agent1=holders(MADE)["agent1"])
     assert refusal(PlanningError, BY_NAME, seen) == (
         f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: {reason};"
-        " with session_force it ends without them, and they are cleared when they return"
+        " with session_force it is removed from them when they return"
     )
 
 
@@ -227,8 +227,8 @@ def test_a_session_that_nobody_holds_is_nothing_to_end(
 @pytest.mark.parametrize(("named", "shown"), [(("ghost", ""), "'ghost'"), (("", OTHER_ID), f"'{OTHER_ID}'")])
 def test_without_force_an_agent_that_cannot_be_asked_might_hold_it(named: tuple[str, str], shown: str) -> None:
     assert refusal(PlanningError, named, readings("agent1", left_out=AWAY)) == (
-        f"no session {shown} was found, and not all agents can be asked: agent2: unreachable;"
-        " with session_force they are cleared of it when they return"
+        f"no session {shown} was found, and not all agents are available: agent2: unreachable;"
+        " with session_force it is removed from them when they return"
     )
 
 

@@ -180,8 +180,7 @@ def test_the_sessions_that_make_room_are_named() -> None:
     told = no_room(agents, Group("main", {"cpu": 2}, 1))
     assert told.blocking_sessions == ("job0", "job1")
     assert (
-        told.reason
-        == "no room for 1 of 1 containers on one agent: short of cpu 2; room comes when these end: job0, job1"
+        told.reason == "no room for 1 of 1 containers on one agent: short of cpu 2; it fits when these end: job0, job1"
     )
 
 

@@ -159,7 +159,7 @@ def test_what_lies_on_one_agent_in_any_case_asks_for_no_swarm(asked: dict[str, A
     assert decided(readings("agent1", "agent2"), **asked).agents == ["agent1"]
 
 
-ASKED = "session_network_driver: swarm was asked for"
+ASKED = "session_network_driver: swarm was requested"
 WAY_OUT = "; make them nodes of one swarm, or choose vxlan"
 
 
@@ -207,7 +207,7 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
     with pytest.raises(PlanningError) as raised:
         decided(readings(**data))
     assert str(raised.value) == (
-        "session_network_driver: swarm was asked for, its UDP port is 4789, and sessions with a VXLAN at that port run"
+        "session_network_driver: swarm was requested, its UDP port is 4789, and sessions with a VXLAN at that port run"
         " on agent3: end them first, or choose vxlan"
     )
 

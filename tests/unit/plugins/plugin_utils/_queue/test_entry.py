@@ -410,7 +410,7 @@ def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
 
 def test_what_has_ended_does_not_wait_again() -> None:
     gone = mark_terminated(queued(1), {"status": "CANCELLED"}, NOW)
-    with pytest.raises(ValueError, match=r"^the state PENDING does not go without a spec$"):
+    with pytest.raises(ValueError, match=r"^the state PENDING requires a spec$"):
         mark_pending(gone, {}, NOW)
 
 
@@ -421,7 +421,7 @@ def test_a_run_that_starts_its_own_session_keeps_the_request_to_itself() -> None
 
 @pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_what_has_ended_keeps_no_request(state: str) -> None:
-    with pytest.raises(ValueError, match=rf"^the state {state} does not go with a spec$"):
+    with pytest.raises(ValueError, match=rf"^the state {state} must not have a spec$"):
         queued(1, state=state)
 
 
@@ -512,8 +512,8 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         ([], "the content is not a mapping"),
         ({**WHOLE, "hunter2": 1}, "the entry: hunter2 is not known"),
         ({**WHOLE, "state": "waiting"}, "state is none of PENDING, CREATING, TERMINATING, TERMINATED"),
-        ({**WHOLE, "spec": None}, "the state PENDING does not go without a spec"),
-        ({**WHOLE, "state": "TERMINATED"}, "the state TERMINATED does not go with a spec"),
+        ({**WHOLE, "spec": None}, "the state PENDING requires a spec"),
+        ({**WHOLE, "state": "TERMINATED"}, "the state TERMINATED must not have a spec"),
         ({**WHOLE, "priority": "high"}, "the entry: priority must be a whole number"),
         ({**WHOLE, "agents": "agent1"}, "the entry: agents must be a list"),
         ({**WHOLE, "owner": {}}, None),
@@ -541,8 +541,8 @@ def test_a_damaged_file_is_named_with_what_to_do(content: Any, why: str | None) 
     with pytest.raises(CorruptEntryError) as refused:
         QueueEntry.from_json(content if isinstance(content, bytes) else json.dumps(content), "/queue/x.json")
     sentence = str(refused.value)
-    assert sentence.startswith("/queue/x.json is damaged (")
-    assert sentence.endswith("): move it away, then create or end its session.")
+    assert sentence.startswith("/queue/x.json is corrupt (")
+    assert sentence.endswith("): move it to another folder, then create or end its session.")
     assert "missing" in sentence if why is None else f"({why})" in sentence
     assert "\n" not in sentence
 

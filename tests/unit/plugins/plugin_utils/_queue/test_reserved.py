@@ -63,5 +63,5 @@ def test_entry_of_an_older_version_has_no_plan() -> None:
 @pytest.mark.parametrize("damaged", [{"id": "x"}, {**PLAN.to_dict(), "kernels": 1}], ids=["parts", "types"])
 def test_entry_with_a_damaged_plan_is_a_damaged_entry(damaged: dict[str, Any]) -> None:
     written = {**json.loads(queued(1, **NOTED).to_json()), "plan": damaged}
-    with pytest.raises(CorruptEntryError, match=r"^x\.json is damaged \(.*\): move it away"):
+    with pytest.raises(CorruptEntryError, match=r"^x\.json is corrupt \(.*\): move it to another folder"):
         QueueEntry.from_json(json.dumps(written), "x.json")

@@ -63,7 +63,7 @@ def told(entries: Sequence[QueueEntry], seen: ClusterState, rules: QueuePolicy =
 
 def lack(answer: Unschedulable) -> str:
     """Return why a session waits, without what would help."""
-    return answer.reason.partition("; room comes when these end: ")[0]
+    return answer.reason.partition("; it fits when these end: ")[0]
 
 
 def short_of(cores: int, agents: int = 1) -> str:
@@ -84,7 +84,7 @@ def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
         ("session-3", ["agent1"]),
     ]
     assert [(entry.name, answer.reason) for entry, answer in started if isinstance(answer, Unschedulable)] == [
-        ("session-4", f"{short_of(2, 2)}; room comes when these end: session-1")
+        ("session-4", f"{short_of(2, 2)}; it fits when these end: session-1")
     ]
 
 
@@ -163,7 +163,7 @@ def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> 
     assert told(entries, seen) == [
         ("session-1", short_of(4)),
         ("session-3", "agent1"),
-        ("session-2", "it waits behind session-1, which 2 later sessions have passed"),
+        ("session-2", "it waits behind session-1, which 2 later sessions have skipped"),
         ("session-4", "agent2"),
     ]
 
@@ -175,7 +175,7 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
         ("session-1", short_of(4)),
         ("session-2", "agent1"),
         ("session-3", "agent1"),
-        ("session-4", "it waits behind session-1, which 2 later sessions have passed"),
+        ("session-4", "it waits behind session-1, which 2 later sessions have skipped"),
     ]
 
 
@@ -200,7 +200,7 @@ def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_cla
     starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="CREATING", owner=OWNER, skipped=2)
     seen = cluster(4)
     assert told([starts, waits(2)], seen) == [
-        ("session-2", "it waits behind session-1, which 2 later sessions have passed")
+        ("session-2", "it waits behind session-1, which 2 later sessions have skipped")
     ]
     claimed = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=starts.id)
     assert told([starts, waits(2)], seen.with_plan(claimed)) == [("session-2", "agent1")]
@@ -210,7 +210,7 @@ def test_one_whose_request_is_not_kept_is_waited_for_too() -> None:
     starts = requested(1, state="CREATING", spec=None, owner=OWNER, skipped=2)
     assert [name for name, _answer in told([starts, waits(2)], cluster(4))] == ["session-2"]
     assert waits_behind([starts], waits(2), cluster(4), FIFO) == Unschedulable(
-        "it waits behind session-1, which 2 later sessions have passed", {}
+        "it waits behind session-1, which 2 later sessions have skipped", {}
     )
 
 

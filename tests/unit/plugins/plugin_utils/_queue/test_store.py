@@ -239,8 +239,8 @@ def test_a_damaged_file_is_named_and_what_it_holds_is_not_shown(queue: QueueStor
     path = queue.path / f"{queued(1).id}.json"
     path.write_text('{"spec": {"env": {"TOKEN": "hunter2"}')
     sentence = refusal(queue.entries)
-    assert sentence.startswith(f"session_queue_path: {path} is damaged (")
-    assert sentence.endswith("): move it away, then create or end its session.")
+    assert sentence.startswith(f"session_queue_path: {path} is corrupt (")
+    assert sentence.endswith("): move it to another folder, then create or end its session.")
     assert "hunter2" not in sentence
 
 
@@ -249,7 +249,7 @@ def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueStore) ->
     copy = queue.path / f"{queued(2).id}.json"
     shutil.copy(queue.path / f"{queued(1).id}.json", copy)
     assert refusal(queue.entries) == (
-        f"session_queue_path: {copy} holds another session, {queued(1).id}: move it away."
+        f"session_queue_path: {copy} contains another session, {queued(1).id}: move it to another folder."
     )
 
 

@@ -77,7 +77,7 @@ def test_people_are_told_how_to_log_in_and_how_to_get_a_token() -> None:
         "    User work",
         "Its apps, with a token:",
         "  jupyter          https://gateway/s/train-llm/jupyter/",
-        "  db               by ssh -L, it speaks no HTTP: train-llm",
+        "  db               use ssh -L (not HTTP): train-llm",
         (
             "A token comes from ansible-playbook backendai.cluster.session_token -e session_name=train-llm"
             " -e session_token_path=FILE"

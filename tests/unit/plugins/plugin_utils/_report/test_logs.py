@@ -59,14 +59,14 @@ def test_what_agents_hold_is_found_whatever_has_ended_before(named: tuple[str, s
 def test_a_session_that_is_over_has_no_logs_and_the_last_of_its_name_is_told() -> None:
     before = over(1, record={**OVER, "reason": "it was ended by alice"})
     sentence = (
-        "the session 'train-llm' is TERMINATED: the command ended with exit code 3; its containers are gone, and their"
-        " logs with them"
+        "the session 'train-llm' is TERMINATED: the command ended with exit code 3; its containers and their logs"
+        " were removed"
     )
     nothing = AgentReports({"agent1": []})
     assert refusal("train-llm", "", nothing, over(2), before) == sentence
     assert refusal("", over(2).id, nothing, before, over(2)) == sentence
     away = AgentReports({"agent1": []}, {"agent2": "no route"})
-    assert refusal("train-llm", "", away, over(2)) == f"{sentence}; agent2 cannot be asked: no route"
+    assert refusal("train-llm", "", away, over(2)) == f"{sentence}; agent2 is unavailable: no route"
     plain = over(3, record={"status": "CANCELLED"})
     assert refusal("train-llm", "", nothing, plain).startswith("the session 'train-llm' is CANCELLED; its containers")
 
@@ -109,12 +109,12 @@ def test_an_agent_that_cannot_be_asked_is_an_error_and_its_containers_are_unknow
     )
     assert [(one["status"], one["error"]) for one in report["kernels"]] == [
         ("running", None),
-        ("unknown", "agent2 cannot be asked: no route"),
-        ("unknown", "agent2 cannot be asked: no route"),
+        ("unknown", "agent2 is unavailable: no route"),
+        ("unknown", "agent2 is unavailable: no route"),
     ]
     assert report["agents"] == {"agent2": "no route"}
     assert report["error"] == (
-        "not all logs of the session 'train-llm' could be read: agent2 cannot be asked: no route."
+        "not all logs of the session 'train-llm' could be read: agent2 is unavailable: no route."
     )
 
 

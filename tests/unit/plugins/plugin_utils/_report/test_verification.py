@@ -91,14 +91,14 @@ def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None
     del there["agent2"]
     report = build_verification_report(there, AgentReports({}, {"agent2": "no route", "agent9": "unreachable"}))
     assert (report["agents"], report["drift"]) == ({"agent2": "no route"}, [])
-    assert "1 agent that cannot be asked, 3 pairs that could not be asked;" in report["error"]
+    assert "1 unavailable agent, 3 unchecked pairs;" in report["error"]
 
 
 @pytest.mark.parametrize("check", ["name", "tcp", "frame", "ssh"])
 def test_a_pair_that_does_not_meet_is_not_healthy(check: str) -> None:
     pairs = [{"from": "sub2", "to": "main1", **WELL, check: False}]
     report = build_verification_report(parts(MADE, agent2={"pairs": pairs}), AgentReports({}))
-    assert "1 pair that does not meet, 2 pairs that could not be asked;" in report["error"]
+    assert "1 pair with failed checks, 2 unchecked pairs;" in report["error"]
 
 
 def test_a_session_that_is_being_made_says_so() -> None:
@@ -192,7 +192,7 @@ def test_an_id_that_belongs_to_another_name_is_refused() -> None:
 def test_a_session_that_is_not_there_is_told_with_the_agents_that_cannot_be_asked() -> None:
     assert refusal("ghost", "", AgentReports({"agent1": []})) == "no session 'ghost' was found"
     assert refusal("ghost", SESSION_ID, AgentReports({"agent1": []}, {"agent2": "no route"})) == (
-        f"no session {SESSION_ID!r} was found, and not all agents can be asked: agent2: no route"
+        f"no session {SESSION_ID!r} was found, and not all agents are available: agent2: no route"
     )
 
 

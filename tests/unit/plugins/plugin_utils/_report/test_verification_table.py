@@ -65,7 +65,7 @@ def test_everything_that_is_wrong_has_a_line() -> None:
         ],
     )
     assert render_verification(wrong)[2:] == [
-        "agent3 cannot be asked: no route to host.",
+        "agent3 is unavailable: no route to host.",
         "agent1: link bax-1: mtu 1400 -> mtu 1450",
         "agent1: neighbour 10.128.0.9 on bax-1: 02:ba -> removed",
         "agent2: container backendai-train-llm-sub2: missing -> running",
@@ -87,24 +87,24 @@ def test_pairs_that_fail_alike_share_a_line() -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({}, "the same in all containers (a mark that main1 left there was looked for)"),
+        ({}, "the same in all containers (compared by a marker file of main1)"),
         (
             {"compared": "names"},
-            "the same in all containers (main1 could leave no mark, so the names in the top folder were compared)",
+            "the same in all containers (main1 could not create a marker file: compared by the names in the top folder)",
         ),
         (
             {"differing": ["sub1", "sub2"]},
-            "not what main1 sees in sub1, sub2 (a mark that main1 left there was looked for)",
+            "differs from main1 in sub1, sub2 (compared by a marker file of main1)",
         ),
         (
             {"compared": None, "unknown": ["main1"]},
-            "not known of main1 (user work of main1 could not be asked, or cannot read it)",
+            "unknown for main1 (user work of main1 cannot read it, or was not checked)",
         ),
         (
             {"differing": ["sub1"], "unknown": ["sub2"], "marker_left": True},
             (
-                "not what main1 sees in sub1; not known of sub2; the mark could not be removed"
-                " (a mark that main1 left there was looked for)"
+                "differs from main1 in sub1; unknown for sub2; the marker file could not be removed"
+                " (compared by a marker file of main1)"
             ),
         ),
     ],
