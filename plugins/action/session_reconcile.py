@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..plugin_utils._lifecycle.reconcile import reconcile
-from ..plugin_utils._lifecycle.routes import build_gateway_update, reachable, told_by
+from ..plugin_utils._lifecycle.routes import build_gateway_update, reachable_plans, sent_ids
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import TERMINATING, expired_history
 from ..plugin_utils.control import AGENT_RESULT, ControlAction
@@ -53,6 +53,6 @@ class ActionModule(ControlAction):
         """Return what gateways have to know: which sessions have ended in this run, or all there is to know."""
         args, entries = self._task.args, self.entries(self.queue(variables))
         if args.get("all_routes"):
-            return build_gateway_update(reachable(readings), entries, 0.0)
-        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
+            return build_gateway_update(reachable_plans(readings), entries, 0.0)
+        told = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return build_gateway_update([], entries, float(args.get("started_at") or 0), told)

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.session import MAIN1
-from ..plugin_utils._lifecycle.routes import build_gateway_update, told_by
+from ..plugin_utils._lifecycle.routes import build_gateway_update, sent_ids
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
 from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING
@@ -54,7 +54,7 @@ class ActionModule(ControlAction):
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
         # A start that failed leaves room, and its session may wait again.
         freed = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
-        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
+        told = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return {
             "again": False,
             "sessions": sessions,

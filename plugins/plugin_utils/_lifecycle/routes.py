@@ -33,12 +33,12 @@ def build_gateway_update(
     return {"routes": list(routes.values()), "ended": ended, "changed": changed}
 
 
-def reachable(cluster: ClusterState) -> list[SessionPlan]:
+def reachable_plans(cluster: ClusterState) -> list[SessionPlan]:
     """Return the plans of the sessions that users can access."""
     sessions = cluster.sessions.values()
     return [plan_of(parts) for parts in sessions if status_of(parts) in ("RUNNING", "DEGRADED")]
 
 
-def told_by(results: Iterable[Mapping[str, Any] | None]) -> set[str]:
+def sent_ids(results: Iterable[Mapping[str, Any] | None]) -> set[str]:
     """Return the ids of ended sessions in earlier results of a run."""
     return {name for result in results for name in ((result or {}).get("routes") or {}).get("ended", ())}

@@ -18,7 +18,7 @@ from typing import Any
 CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
 ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
 
-UNREACHABLE, SILENT = "it became unreachable", "it returned no result"
+UNREACHABLE, NO_RESULT = "it became unreachable", "it returned no result"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """The replies of agents for one session: by step, then by agent. Agents that take no part in a step are absent."""
@@ -101,7 +101,7 @@ class Start:
             if "failed" in result:
                 outcome["failed"] = result["failed"] or ""
         removed = self.results.get(REMOVE, {}).get(agent)
-        outcome["rollback_failed"] = outcome.get("failed") == SILENT if removed is None else "failed" in removed
+        outcome["rollback_failed"] = outcome.get("failed") == NO_RESULT if removed is None else "failed" in removed
         return outcome
 
     @property
@@ -142,7 +142,7 @@ class Start:
         if self._was_combined(step, agent):
             # The result is that of other sessions.
             return {}
-        return self.results.get(step, {}).get(agent, {} if self._succeeded(step, agent) else {"failed": SILENT})
+        return self.results.get(step, {}).get(agent, {} if self._succeeded(step, agent) else {"failed": NO_RESULT})
 
     def _succeeded(self, step: str, agent: str) -> bool:
         if self._was_combined(step, agent):

@@ -146,7 +146,7 @@ def _check_underlays(chosen: Sequence[AgentFacts], purpose: str, *, tunnelled: b
     return [(address, mtu) for _name, address, mtu in underlays]
 
 
-_ASKED = "session_network_driver: swarm was requested"
+_REQUESTED = "session_network_driver: swarm was requested"
 
 
 def find_swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
@@ -169,7 +169,7 @@ def describe_missing_swarm(agents: Sequence[AgentFacts]) -> str:
     inside = ", ".join(agent.name for agent in agents if agent.swarm)
     reasons = [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} in no swarm"] if outside else []
     reasons += [f"no agent that can be used manages the swarm of {inside}"] if inside else []
-    return f"{_ASKED}, and {' and '.join(reasons)}; make them nodes of one swarm, or choose vxlan"
+    return f"{_REQUESTED}, and {' and '.join(reasons)}; make them nodes of one swarm, or choose vxlan"
 
 
 def find_swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
@@ -178,11 +178,11 @@ def find_swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> st
     for agent in chosen:
         if port in agent.tunnel_ports:
             return (
-                f"{_ASKED}, its UDP port is {port}, and sessions with a VXLAN at that port run on {agent.name}: end"
+                f"{_REQUESTED}, its UDP port is {port}, and sessions with a VXLAN at that port run on {agent.name}: end"
                 " them first, or choose vxlan"
             )
         if agent.underlay and agent.underlay.public_key:
             return (
-                f"{_ASKED}, and {agent.name} has agent_underlay_encryption, which an overlay does not use: choose vxlan"
+                f"{_REQUESTED}, and {agent.name} has agent_underlay_encryption, which an overlay does not use: choose vxlan"
             )
     return ""

@@ -12,8 +12,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
     build_gateway_update,
-    reachable,
-    told_by,
+    reachable_plans,
+    sent_ids,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
@@ -40,7 +40,7 @@ def ids(told: dict[str, Any]) -> tuple[list[str], list[str]]:
 def held(**state: Any) -> list[str]:
     """Return the ids of the reachable sessions where one agent holds a session in this state."""
     there = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
-    return [made.id for made in reachable(readings(agent1=there))]
+    return [made.id for made in reachable_plans(readings(agent1=there))]
 
 
 # ---- routes
@@ -130,7 +130,7 @@ def test_a_route_is_always_news() -> None:
     ids=["no results", "results without routes", "several results"],
 )
 def test_what_results_have_told_of_is_collected(results: list[dict[str, Any] | None], ended: set[str]) -> None:
-    assert told_by(results) == ended
+    assert sent_ids(results) == ended
 
 
 # ---- whom users can reach
@@ -154,16 +154,16 @@ def test_what_several_agents_hold_is_one_session() -> None:
     agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
     other = held_session(published(OTHER_ID, name="other"), "agent2")
     agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
-    assert sorted(made.id for made in reachable(readings(**agents))) == [OTHER_ID, SESSION_ID]
+    assert sorted(made.id for made in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
 
 
 def test_where_agents_hold_nothing_nobody_is_reached() -> None:
-    assert reachable(readings("agent1", "agent2")) == []
+    assert reachable_plans(readings("agent1", "agent2")) == []
 
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     there = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    assert ids(build_gateway_update(reachable(readings(agent1=there)), [over(state="TERMINATING")], 0.0)) == (
+    assert ids(build_gateway_update(reachable_plans(readings(agent1=there)), [over(state="TERMINATING")], 0.0)) == (
         [],
         [SESSION_ID],
     )
