@@ -79,10 +79,10 @@ def test_an_agent_over_ssh_is_reached_as_its_variables_say_without_a_terminal(tm
         }
     )
     assert connection.run("the command", b"data") == (0, b"data", b"")
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[-2:] == ["192.0.2.11", "the command"]
-    wanted = {'User="operator"', "Port=2222", 'IdentityFile="/keys/one"', "ProxyJump=door", "ConnectTimeout=7"}
-    assert wanted <= set(asked)
+    arguments = (tmp_path / "asked").read_text().splitlines()
+    assert arguments[-2:] == ["192.0.2.11", "the command"]
+    expected = {'User="operator"', "Port=2222", 'IdentityFile="/keys/one"', "ProxyJump=door", "ConnectTimeout=7"}
+    assert expected <= set(arguments)
     connection.run("no data")
     assert "-tt" not in (tmp_path / "asked").read_text().splitlines()
 

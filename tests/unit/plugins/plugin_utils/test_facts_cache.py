@@ -136,15 +136,15 @@ def test_facts_in_a_shared_queue_are_shared_with_its_group(folder: Path) -> None
     assert [path.stat().st_gid for path in (folder, folder / "agent1.json")] == [GROUP, GROUP]
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["no queue yet", "a file in the way"])
-def test_what_cannot_be_written_is_not_kept_and_is_no_error(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("exists", [False, True], ids=["no queue yet", "a file in the way"])
+def test_what_cannot_be_written_is_not_kept_and_is_no_error(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "queue" / "facts"
-    if there:
+    if exists:
         folder.parent.write_text("in the way")
     cache = save(folder)
     cache.drop(["agent1"])
     assert cache.load("agent1", 60) is None
-    assert len(list(tmp_path.iterdir())) == there
+    assert len(list(tmp_path.iterdir())) == exists
 
 
 def test_a_file_that_cannot_be_replaced_leaves_nothing(folder: Path) -> None:

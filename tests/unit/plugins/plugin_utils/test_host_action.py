@@ -18,9 +18,9 @@ from tests.unit.connection import Answer, Become, Sent, Way
 OPTIONS = {"name": "train-llm", "password": "hunter2", "text": "\u2028é"}
 
 
-def ask(way: Way, variables: dict[str, Any] | None = None, **about: Any) -> dict[str, Any]:
+def ask(way: Way, variables: dict[str, Any] | None = None, **task: Any) -> dict[str, Any]:
     """Return the result of an action that asks the program on the host."""
-    return way.action(OPTIONS, **about).run(task_vars=variables or {})
+    return way.action(OPTIONS, **task).run(task_vars=variables or {})
 
 
 def fails(_sent: Sent) -> Answer:
@@ -144,16 +144,16 @@ def test_file_is_removed_when_the_command_fails(
 
 
 def test_file_for_a_user_who_is_not_root_is_given_to_that_user(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
+    received: list[Any] = []
 
     def give(_action: HostAction, paths: list[str], execute: bool = True) -> None:
-        given.append((paths, execute))
+        received.append((paths, execute))
 
     monkeypatch.setattr(HostAction, "_fixup_perms2", give)
     way.connection.set_become_plugin(Become("operator", pipelining=False))
     ask(way)
-    assert given == [([f"{sent.path.parent}/", str(sent.path)], False) for sent in way.sent if sent.path]
-    assert len(given) == 2
+    assert received == [([f"{sent.path.parent}/", str(sent.path)], False) for sent in way.sent if sent.path]
+    assert len(received) == 2
 
 
 def switched_on(way: Way, _patch: pytest.MonkeyPatch) -> None:

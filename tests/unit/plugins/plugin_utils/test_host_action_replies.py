@@ -183,7 +183,7 @@ class Unreachable:
         raise AnsibleConnectionFailure(f"Failed to connect to the host via ssh: {reason}")
 
 
-def why(way: Way) -> str:
+def failure_message(way: Way) -> str:
     with pytest.raises(AnsibleConnectionFailure) as failed:
         ask(way)
     return str(failed.value)
@@ -191,7 +191,7 @@ def why(way: Way) -> str:
 
 def test_why_a_host_is_unreachable_is_said_all_the_same(way: Way) -> None:
     host = Unreachable(way)
-    assert why(way) == "Failed to connect to the host via ssh: no route to host"
+    assert failure_message(way) == "Failed to connect to the host via ssh: no route to host"
     assert [quiet for _command, quiet in host.commands] == [True, False]
     assert "sys.stdin" not in host.commands[1][0]
     assert way.context.no_log is False
@@ -199,14 +199,14 @@ def test_why_a_host_is_unreachable_is_said_all_the_same(way: Way) -> None:
 
 def test_host_that_comes_back_meanwhile_was_unreachable(way: Way) -> None:
     Unreachable(way, comes_back=True)
-    assert "censored" in why(way)
+    assert "censored" in failure_message(way)
     assert way.context.no_log is False
 
 
 def test_why_a_host_is_unreachable_is_not_said_where_the_task_is_secret(way: Way) -> None:
     way.context.no_log = True
     host = Unreachable(way)
-    assert "censored" in why(way)
+    assert "censored" in failure_message(way)
     assert len(host.commands) == 1
     assert way.context.no_log is True
 
@@ -219,7 +219,7 @@ def test_connection_that_says_why_is_asked_once(way: Way) -> None:
         raise AnsibleConnectionFailure("no route to host")
 
     way.connection.exec_command = refuse
-    assert (why(way), len(calls), way.context.no_log) == ("no route to host", 1, False)
+    assert (failure_message(way), len(calls), way.context.no_log) == ("no route to host", 1, False)
 
 
 # ---- options

@@ -71,8 +71,8 @@ def test_archive_has_every_package_and_nothing_else(copy: Path) -> None:
     (copy / "_model" / "__pycache__").mkdir()
     (copy / "_model" / "__pycache__" / "plan.cpython-311.pyc").write_bytes(b"x")
     packages = {name.removeprefix(f"{PACKAGE}/") for name in names()[1:] if name.startswith(f"{PACKAGE}/")}
-    there = {str(path.relative_to(copy)) for path in copy.glob("_*/*.py")}
-    assert packages == {*there, "__init__.py"}
+    copied = {str(path.relative_to(copy)) for path in copy.glob("_*/*.py")}
+    assert packages == {*copied, "__init__.py"}
     folders = PACKAGE.split("/")
     above = {"/".join([*folders[:depth], "__init__.py"]) for depth in range(1, len(folders))}
     assert {*names()} == {"__main__.py", *above, *(f"{PACKAGE}/{name}" for name in packages)}

@@ -21,11 +21,11 @@ KNOWN = {
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Know a few names, and return those that are looked up."""
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def look_up(name: str, port: None, **hints: int) -> list[Any]:
         assert (port, hints) == (None, {"type": socket.SOCK_STREAM})
-        asked.append(name)
+        lookups.append(name)
         if name[0].isdigit() or ":" in name:
             return [(0, 1, 6, "", (name, 0))]
         if name not in KNOWN:
@@ -33,11 +33,11 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return [(0, 1, 6, "", (address, 0)) for address in KNOWN[name]]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return asked
+    return lookups
 
 
 @pytest.mark.parametrize(
-    ("variables", "found"),
+    ("variables", "expected"),
     [
         ({"gateway_source_address": "198.51.100.7", "ansible_host": "203.0.113.7"}, ["198.51.100.7"]),
         ({"ansible_host": "203.0.113.7"}, ["203.0.113.7"]),
@@ -51,9 +51,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ids=["variable", "ansible_host", "empty", "both empty", "a name", "its own name", "scoped", "a scoped name"],
 )
 def test_the_address_of_a_host_is_what_it_says_or_what_its_name_has(
-    variables: dict[str, Any], found: list[str]
+    variables: dict[str, Any], expected: list[str]
 ) -> None:
-    assert addresses_of({"agent1": variables}, ["agent1"], "gateway_source_address") == found
+    assert addresses_of({"agent1": variables}, ["agent1"], "gateway_source_address") == expected
 
 
 def test_without_a_variable_ansibles_own_is_asked(names: list[str]) -> None:

@@ -46,7 +46,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def asked(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
+def run_command(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
     question = session_hosts.list_command(str(state), "unix:///its.sock", seconds)
     return subprocess.run(["/bin/sh", "-c", question], capture_output=True, text=True, check=False)
 
@@ -55,44 +55,44 @@ def asked(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_agent_prints_its_sessions_and_what_runs_at_the_engine_that_was_named(state: Path, tmp_path: Path) -> None:
-    done = asked(state)
-    assert (done.returncode, done.stderr) == (0, "")
-    hosts, warnings = session_hosts.parse_listing("agent1", done.stdout)
-    assert [one.container for one in hosts] == ["backendai-train-llm-main1"]
+    completed = run_command(state)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    hosts, warnings = session_hosts.parse_listing("agent1", completed.stdout)
+    assert [container.container for container in hosts] == ["backendai-train-llm-main1"]
     assert warnings == []
     label = "label=ai.backend.owner=backendai.cluster"
-    said = (tmp_path / "docker.asked").read_text()
-    assert said == f"--host unix:///its.sock ps --filter {label} --format {{{{.Names}}}}\n"
+    output = (tmp_path / "docker.asked").read_text()
+    assert output == f"--host unix:///its.sock ps --filter {label} --format {{{{.Names}}}}\n"
 
 
 def test_an_agent_without_sessions_prints_none(state: Path) -> None:
     for path in sorted((state / "sessions").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
-    assert asked(state).stdout == "backendai-train-llm-main1\n"
+    assert run_command(state).stdout == "backendai-train-llm-main1\n"
 
 
 def test_an_agent_that_is_not_provisioned_says_what_to_do(tmp_path: Path) -> None:
-    done = asked(tmp_path / "nowhere")
-    assert done.returncode == 1
-    assert done.stderr == (
+    completed = run_command(tmp_path / "nowhere")
+    assert completed.returncode == 1
+    assert completed.stderr == (
         f"{tmp_path}/nowhere/sessions cannot be entered: run backendai.cluster.provision_agents, or reach the agent as"
         " root\n"
     )
-    assert session_hosts.unavailable_warning("agent1", session_hosts.error_reason(1, done.stderr, 5)) == (
-        f"agent1 is left out: {done.stderr.strip()}."
+    assert session_hosts.unavailable_warning("agent1", session_hosts.error_reason(1, completed.stderr, 5)) == (
+        f"agent1 is left out: {completed.stderr.strip()}."
     )
 
 
 def test_an_engine_that_fails_makes_the_whole_answer_fail(state: Path, tmp_path: Path) -> None:
     docker(tmp_path, "echo no engine >&2; exit 3")
-    done = asked(state)
-    assert (done.returncode, done.stderr) == (3, "no engine\n")
+    completed = run_command(state)
+    assert (completed.returncode, completed.stderr) == (3, "no engine\n")
 
 
 def test_an_engine_that_hangs_is_given_up(state: Path, tmp_path: Path) -> None:
     docker(tmp_path, "exec sleep 60")
-    done = asked(state, seconds=1)
-    reason = session_hosts.error_reason(done.returncode, done.stderr, 1)
+    completed = run_command(state, seconds=1)
+    reason = session_hosts.error_reason(completed.returncode, completed.stderr, 1)
     assert (
         session_hosts.unavailable_warning("agent1", reason) == "agent1 is left out: it did not answer within 1 seconds."
     )
@@ -132,7 +132,7 @@ def test_a_session_that_is_not_committed_has_no_hosts() -> None:
 @pytest.mark.parametrize("damaged", ["{", "{}", '{"plan": 1}', line().replace("train-llm", "{{ 1 }}")])
 def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) -> None:
     hosts, warnings = session_hosts.parse_listing("agent1", f"{damaged}\n{line()}\nbackendai-train-llm-main1")
-    assert [one.hostname for one in hosts] == ["main1"]
+    assert [container.hostname for container in hosts] == ["main1"]
     assert warnings == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
 
 
@@ -140,10 +140,10 @@ def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) 
 
 
 def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role_and_agent() -> None:
-    one = host(agent="agent-1.example")
-    assert session_hosts.assign_host_names([one], []) == ({"main1.train-llm": one}, [])
-    assert one.groups == ("session_train_llm", "role_main", "agent_agent_1_example")
-    assert one.variables == {
+    container = host(agent="agent-1.example")
+    assert session_hosts.assign_host_names([container], []) == ({"main1.train-llm": container}, [])
+    assert container.groups == ("session_train_llm", "role_main", "agent_agent_1_example")
+    assert container.variables == {
         "backendai_session_id": SESSION_ID,
         "backendai_session_name": "train-llm",
         "backendai_role": "main",
@@ -151,30 +151,30 @@ def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role
         "backendai_rank": 0,
         "backendai_agent": "agent-1.example",
         "backendai_container": "backendai-train-llm-main1",
-        "backendai_address": one.address,
+        "backendai_address": container.address,
     }
 
 
 def test_sessions_of_one_name_are_told_apart_by_their_ids() -> None:
-    one, other = host(), host(session_id=OTHER_ID, agent="agent2")
-    found, warnings = session_hosts.assign_host_names([other, one], [])
-    assert found == {"main1.train-llm.5f0c6a52": one, "main1.train-llm.ffffffff": other}
+    first, other = host(), host(session_id=OTHER_ID, agent="agent2")
+    assigned, warnings = session_hosts.assign_host_names([other, first], [])
+    assert assigned == {"main1.train-llm.5f0c6a52": first, "main1.train-llm.ffffffff": other}
     assert warnings == [
         "2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."
     ]
 
 
 def test_a_host_that_is_there_already_is_never_replaced() -> None:
-    found, warnings = session_hosts.assign_host_names([host()], ["main1.train-llm"])
-    assert found == {}
+    assigned, warnings = session_hosts.assign_host_names([host()], ["main1.train-llm"])
+    assert assigned == {}
     assert warnings == [
         "agent1: the container backendai-train-llm-main1 is left out: a host main1.train-llm is there already."
     ]
 
 
 def test_a_container_that_two_agents_name_is_the_first_ones() -> None:
-    found, warnings = session_hosts.assign_host_names([host(agent="agent2"), host()], [])
-    assert found == {"main1.train-llm": host()}
+    assigned, warnings = session_hosts.assign_host_names([host(agent="agent2"), host()], [])
+    assert assigned == {"main1.train-llm": host()}
     assert len(warnings) == 1
 
 

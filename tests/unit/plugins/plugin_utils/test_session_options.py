@@ -21,8 +21,8 @@ SECRET = "hunter2"
 def test_what_is_not_given_has_the_roles_default() -> None:
     problems = ValidationErrors()
     values = parse_options(problems, {"session_name": "train-llm", "session_image": "x:1"})
-    given = {name.removeprefix("session_"): value for name, value in DEFAULTS.items()}
-    assert (values, str(problems)) == ({**given, "name": "train-llm", "image": "x:1"}, "")
+    defaults = {name.removeprefix("session_"): value for name, value in DEFAULTS.items()}
+    assert (values, str(problems)) == ({**defaults, "name": "train-llm", "image": "x:1"}, "")
 
 
 def test_an_option_with_a_problem_has_its_default_and_a_required_one_none() -> None:
@@ -37,7 +37,7 @@ def test_what_is_left_out_is_not_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "taken"),
+    ("option", "raw", "taken"),
     [
         ("cluster_size", " 4 ", 4),
         ("infiniband", "Yes", True),
@@ -50,13 +50,13 @@ def test_what_is_left_out_is_not_checked() -> None:
         ("architecture", None, ""),
     ],
 )
-def test_text_is_read_as_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
-    problems, values = options(**{option: given})
+def test_text_is_read_as_the_type_of_the_option(option: str, raw: Any, taken: Any) -> None:
+    problems, values = options(**{option: raw})
     assert (values[option], str(problems)) == (taken, "")
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "sentence"),
+    ("option", "raw", "sentence"),
     [
         ("cluster_size", 1.0, "session_cluster_size: 1.0 must be a whole number."),
         ("cluster_size", "1e2", "session_cluster_size: '1e2' must be a whole number."),
@@ -73,17 +73,17 @@ def test_text_is_read_as_the_type_of_the_option(option: str, given: Any, taken: 
         ("mounts", "/a", "session_mounts: '/a' must be a list of mappings."),
     ],
 )
-def test_what_ansible_would_convert_to_something_else_is_refused(option: str, given: Any, sentence: str) -> None:
-    assert str(options(**{option: given})[0]) == sentence
+def test_what_ansible_would_convert_to_something_else_is_refused(option: str, raw: Any, sentence: str) -> None:
+    assert str(options(**{option: raw})[0]) == sentence
 
 
-@pytest.mark.parametrize("given", [SECRET, [SECRET], f'{{"A": {SECRET}', 7, None, {"A": [SECRET]}, [{"port": SECRET}]])
+@pytest.mark.parametrize("raw", [SECRET, [SECRET], f'{{"A": {SECRET}', 7, None, {"A": [SECRET]}, [{"port": SECRET}]])
 @pytest.mark.parametrize("option", [name for name, option in specification().items() if option.get("no_log")])
-def test_a_refusal_shows_no_value_that_may_be_secret(option: str, given: Any) -> None:
-    asked = given if option != "session_apps" else [{"name": "web", "port": 80, "command": given}]
-    said = str(options(**{option.removeprefix("session_"): asked})[0])
-    assert SECRET not in said
-    assert said == "" or said.startswith(option)
+def test_a_refusal_shows_no_value_that_may_be_secret(option: str, raw: Any) -> None:
+    value = raw if option != "session_apps" else [{"name": "web", "port": 80, "command": raw}]
+    message = str(options(**{option.removeprefix("session_"): value})[0])
+    assert SECRET not in message
+    assert message == "" or message.startswith(option)
 
 
 @pytest.mark.parametrize("option", ["registries", "env", "roles", "command", "bootstrap_script", "apps"])

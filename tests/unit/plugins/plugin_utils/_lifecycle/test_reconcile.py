@@ -40,26 +40,28 @@ CLAIM: dict[str, Any] = {"committed": False}
 GIVEN_UP: dict[str, Any] = {"committed": False, "expired": True}
 
 
-def found(of: SessionPlan, *away: str, stopped: dict[str, Any] | None = None, **state: Any) -> dict[str, Parts]:
+def sessions_on_agents(
+    of: SessionPlan, *unreachable: str, stopped: dict[str, Any] | None = None, **state: Any
+) -> dict[str, Parts]:
     """Return what the agents hold of a session, by id; ``stopped`` are (status, exit code) of its containers."""
-    there = holders(of, stopped=stopped, **state)
-    return dict(ClusterState({name: facts for name, facts in there.items() if name not in away}, {}).sessions)
+    agents = holders(of, stopped=stopped, **state)
+    return dict(ClusterState({name: facts for name, facts in agents.items() if name not in unreachable}, {}).sessions)
 
 
-def changed(held: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Parts]:
+def changed(sessions: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Parts]:
     """Return what the agents hold of the session, with changes to the part of one of them."""
-    parts = held[SESSION_ID]
+    parts = sessions[SESSION_ID]
     return {SESSION_ID: {**parts, agent: dataclasses.replace(parts[agent], **changes)}}
 
 
 def is_due(
     entries: Iterable[QueueEntry],
-    held: dict[str, Parts],
-    away: Collection[str] = (),
+    sessions: dict[str, Parts],
+    unreachable: Collection[str] = (),
     *,
     given_up: bool = False,
 ) -> ReconcileActions:
-    return reconcile(entries, held, away, given_up, LATER)
+    return reconcile(entries, sessions, unreachable, given_up, LATER)
 
 
 def own_start(**changes: Any) -> QueueEntry:
@@ -70,9 +72,11 @@ def own_start(**changes: Any) -> QueueEntry:
 
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
     """Return the note that a session has to go from these agents."""
-    made = of or plan()
-    record = ended_record(session_record(made, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
-    return dataclasses.replace(make_terminating_entry(made, record, NOW), agents=agents, **changes)
+    session_plan = of or plan()
+    record = ended_record(
+        session_record(session_plan, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW
+    )
+    return dataclasses.replace(make_terminating_entry(session_plan, record, NOW), agents=agents, **changes)
 
 
 def by_name(*agents: str) -> QueueEntry:
@@ -112,7 +116,7 @@ def test_a_session_may_wait_as_long_as_it_was_asked_to(changes: dict[str, Any]) 
 @pytest.mark.parametrize(("state", "cancelled"), [({}, False), (CLAIM, True)], ids=["committed", "claimed"])
 def test_a_session_that_agents_have_committed_waits_no_more(state: dict[str, Any], cancelled: bool) -> None:
     entry = requested(id=SESSION_ID, pending_timeout=60, enqueued_at=LATER - 60)
-    assert bool(is_due([entry], found(plan(), **state)).entries_to_save) is cancelled
+    assert bool(is_due([entry], sessions_on_agents(plan(), **state)).entries_to_save) is cancelled
 
 
 # ---- what is over
@@ -121,11 +125,11 @@ def test_a_session_that_agents_have_committed_waits_no_more(state: dict[str, Any
 @pytest.mark.parametrize("exit_code", [0, 3, 137, None])
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
 def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, policy: str) -> None:
-    made = plan(**BATCH, failure_policy=policy)
-    told = is_due([], found(made, stopped={"main1": ("exited", exit_code)}))
-    assert told.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
-    assert (told.restart, told.agents_with_expired_claims, told.agents) == ({}, (), ["agent1", "agent2"])
-    (note,) = told.entries_to_save
+    session_plan = plan(**BATCH, failure_policy=policy)
+    actions = is_due([], sessions_on_agents(session_plan, stopped={"main1": ("exited", exit_code)}))
+    assert actions.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
+    assert (actions.restart, actions.agents_with_expired_claims, actions.agents) == ({}, (), ["agent1", "agent2"])
+    (note,) = actions.entries_to_save
     assert (note.id, note.state, note.agents, note.user) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"), "alice")
     reason = f"the command ended with exit code {exit_code}"
     assert [note.record[key] for key in ("status", "reason", "exit_code", "ended_at")] == [
@@ -134,63 +138,63 @@ def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, polic
         exit_code,
         LATER,
     ]
-    assert [one["status"] for one in note.record["kernels"]] == ["exited", "running", "running", "running"]
+    assert [kernel["status"] for kernel in note.record["kernels"]] == ["exited", "running", "running", "running"]
 
 
 def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
-    held = found(plan(**BATCH))
-    left = {"sub1": held[SESSION_ID]["agent1"].containers["sub1"]}
-    held = changed(held, "agent1", containers=left)
-    told = is_due([], held)
-    assert sorted(told.end) == ["agent1", "agent2"]
-    (note,) = told.entries_to_save
+    sessions = sessions_on_agents(plan(**BATCH))
+    remaining = {"sub1": sessions[SESSION_ID]["agent1"].containers["sub1"]}
+    sessions = changed(sessions, "agent1", containers=remaining)
+    actions = is_due([], sessions)
+    assert sorted(actions.end) == ["agent1", "agent2"]
+    (note,) = actions.entries_to_save
     assert (note.record["reason"], note.record["exit_code"]) == ("main1 was removed, and with it the command", None)
 
 
 def test_a_batch_session_whose_main1_cannot_be_asked_goes_on() -> None:
-    assert is_due([], found(plan(**BATCH), "agent1"), ["agent1"]) == NOTHING
+    assert is_due([], sessions_on_agents(plan(**BATCH), "agent1"), ["agent1"]) == NOTHING
 
 
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
 def test_a_container_whose_command_succeeded_has_not_died(policy: str) -> None:
-    made = plan(**BATCH, command_scope="all", failure_policy=policy)
-    parts = found(made, stopped={"sub1": ("exited", 0)})
+    session_plan = plan(**BATCH, command_scope="all", failure_policy=policy)
+    parts = sessions_on_agents(session_plan, stopped={"sub1": ("exited", 0)})
     assert is_due([], parts) == NOTHING
     assert status_of(parts[SESSION_ID]) == "RUNNING"
 
 
 def test_a_container_whose_command_failed_has_died() -> None:
-    made = plan(**BATCH, command_scope="all", failure_policy="terminate")
-    parts = found(made, stopped={"sub1": ("exited", 4)})
+    session_plan = plan(**BATCH, command_scope="all", failure_policy="terminate")
+    parts = sessions_on_agents(session_plan, stopped={"sub1": ("exited", 4)})
     (note,) = is_due([], parts).entries_to_save
     assert note.record["reason"] == "sub1 died with exit code 4 and session_failure_policy is terminate"
     assert status_of(parts[SESSION_ID]) == "DEGRADED"
 
 
 def test_the_end_of_main1_is_the_end_of_a_command_for_all_too() -> None:
-    made = plan(**BATCH, command_scope="all")
-    (note,) = is_due([], found(made, stopped={"main1": ("exited", 0)})).entries_to_save
+    session_plan = plan(**BATCH, command_scope="all")
+    (note,) = is_due([], sessions_on_agents(session_plan, stopped={"main1": ("exited", 0)})).entries_to_save
     assert (note.record["reason"], note.record["exit_code"]) == ("the command ended with exit code 0", 0)
 
 
 def test_main1_that_ends_is_the_end_of_batch_sessions_alone() -> None:
-    assert is_due([], found(plan(), stopped={"main1": ("exited", 0)})) == NOTHING
+    assert is_due([], sessions_on_agents(plan(), stopped={"main1": ("exited", 0)})) == NOTHING
 
 
 @pytest.mark.parametrize("status", ["exited", "dead"])
 def test_a_session_whose_policy_is_terminate_goes_when_a_container_dies(status: str) -> None:
-    made = plan(failure_policy="terminate")
-    told = is_due([], found(made, stopped={"sub2": (status, 9), "sub1": (status, 1)}))
-    assert sorted(told.end) == ["agent1", "agent2"]
-    (note,) = told.entries_to_save
+    session_plan = plan(failure_policy="terminate")
+    actions = is_due([], sessions_on_agents(session_plan, stopped={"sub2": (status, 9), "sub1": (status, 1)}))
+    assert sorted(actions.end) == ["agent1", "agent2"]
+    (note,) = actions.entries_to_save
     reason = "sub1 died with exit code 1 and session_failure_policy is terminate"
     assert (note.record["reason"], note.record["exit_code"], note.record["status"]) == (reason, 1, "TERMINATED")
 
 
 def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None:
-    told = is_due([], found(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent2"])
-    assert told.end == {"agent1": [SESSION_ID]}
-    assert [note.agents for note in told.entries_to_save] == [("agent1", "agent2")]
+    actions = is_due([], sessions_on_agents(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent2"])
+    assert actions.end == {"agent1": [SESSION_ID]}
+    assert [note.agents for note in actions.entries_to_save] == [("agent1", "agent2")]
 
 
 @pytest.mark.parametrize("batch", [{}, BATCH], ids=["interactive", "batch"])
@@ -198,88 +202,90 @@ def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None
 def test_a_session_whose_policy_is_restart_is_started_again_where_a_container_stands_still(
     batch: dict[str, Any], status: str
 ) -> None:
-    made = plan(**batch, failure_policy="restart")
-    told = is_due([], found(made, stopped={"sub2": (status, 1)}))
-    assert told == dataclasses.replace(NOTHING, restart={"agent2": [SESSION_ID]})
-    assert told.agents == ["agent2"]
+    session_plan = plan(**batch, failure_policy="restart")
+    actions = is_due([], sessions_on_agents(session_plan, stopped={"sub2": (status, 1)}))
+    assert actions == dataclasses.replace(NOTHING, restart={"agent2": [SESSION_ID]})
+    assert actions.agents == ["agent2"]
 
 
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
 def test_containers_that_were_removed_or_paused_are_nobodys_end(policy: str) -> None:
-    held = found(plan(failure_policy=policy), stopped={"sub1": ("paused", None)})
-    left = {"sub3": held[SESSION_ID]["agent2"].containers["sub3"]}
-    held = changed(held, "agent2", containers=left)
-    assert is_due([], held) == NOTHING
+    sessions = sessions_on_agents(plan(failure_policy=policy), stopped={"sub1": ("paused", None)})
+    remaining = {"sub3": sessions[SESSION_ID]["agent2"].containers["sub3"]}
+    sessions = changed(sessions, "agent2", containers=remaining)
+    assert is_due([], sessions) == NOTHING
 
 
 def test_a_session_whose_policy_is_keep_stays_as_it_is() -> None:
     everything = {f"sub{number}": ("dead", 1) for number in (1, 2, 3)}
-    assert is_due([], found(plan(), stopped={"main1": ("exited", 1), **everything})) == NOTHING
+    assert is_due([], sessions_on_agents(plan(), stopped={"main1": ("exited", 1), **everything})) == NOTHING
 
 
 @pytest.mark.parametrize("policy", ["restart", "terminate"])
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["being created", "given up"])
 def test_what_is_not_committed_has_not_begun_and_so_is_not_over(policy: str, state: dict[str, Any]) -> None:
-    told = is_due([], found(plan(**BATCH, failure_policy=policy), stopped={"main1": ("exited", 0)}, **state))
-    assert (told.end, told.restart, told.entries_to_save) == ({}, {}, ())
+    actions = is_due(
+        [], sessions_on_agents(plan(**BATCH, failure_policy=policy), stopped={"main1": ("exited", 0)}, **state)
+    )
+    assert (actions.end, actions.restart, actions.entries_to_save) == ({}, {}, ())
 
 
 def test_what_lives_on_has_no_end() -> None:
-    assert find_end_reason(found(plan(**BATCH))[SESSION_ID]) == ("", None)
+    assert find_end_reason(sessions_on_agents(plan(**BATCH))[SESSION_ID]) == ("", None)
 
 
 def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() -> None:
-    over = requested(id=SESSION_ID, state="TERMINATED", spec=None)
-    told = is_due([over], found(plan(**BATCH), stopped={"main1": ("exited", 3)}))
-    assert [(one.state, one.record["exit_code"]) for one in told.entries_to_save] == [("TERMINATING", 3)]
-    stopped = found(plan(failure_policy="restart"), stopped={"sub1": ("exited", 3)})
-    assert is_due([over], stopped).restart == {"agent1": [SESSION_ID]}
+    entry = requested(id=SESSION_ID, state="TERMINATED", spec=None)
+    actions = is_due([entry], sessions_on_agents(plan(**BATCH), stopped={"main1": ("exited", 3)}))
+    assert [(entry.state, entry.record["exit_code"]) for entry in actions.entries_to_save] == [("TERMINATING", 3)]
+    stopped = sessions_on_agents(plan(failure_policy="restart"), stopped={"sub1": ("exited", 3)})
+    assert is_due([entry], stopped).restart == {"agent1": [SESSION_ID]}
 
 
 # ---- what has to go, and agents that return
 
 
 def test_a_note_of_an_end_stays_until_every_agent_is_cleared() -> None:
-    held = found(plan())
-    told = is_due([ending("agent1", "agent2")], held)
-    assert (told.end, told.entries_to_save) == ({"agent1": [SESSION_ID], "agent2": [SESSION_ID]}, ())
+    sessions = sessions_on_agents(plan())
+    actions = is_due([ending("agent1", "agent2")], sessions)
+    assert (actions.end, actions.entries_to_save) == ({"agent1": [SESSION_ID], "agent2": [SESSION_ID]}, ())
 
 
 def test_an_agent_that_was_cleared_is_taken_off_the_note() -> None:
-    told = is_due([ending("agent1", "agent2")], found(plan(), "agent1"))
-    assert told.end == {"agent2": [SESSION_ID]}
-    assert [(one.state, one.agents, one.updated_at) for one in told.entries_to_save] == [
+    actions = is_due([ending("agent1", "agent2")], sessions_on_agents(plan(), "agent1"))
+    assert actions.end == {"agent2": [SESSION_ID]}
+    assert [(entry.state, entry.agents, entry.updated_at) for entry in actions.entries_to_save] == [
         ("TERMINATING", ("agent2",), LATER)
     ]
 
 
 def test_an_agent_that_cannot_be_asked_stays_on_the_note() -> None:
     assert is_due([ending("agent2")], {}, ["agent2"]) == NOTHING
-    told = is_due([ending("agent1", "agent2")], {}, ["agent2"])
-    assert (told.end, [one.agents for one in told.entries_to_save]) == ({}, [("agent2",)])
+    actions = is_due([ending("agent1", "agent2")], {}, ["agent2"])
+    assert (actions.end, [entry.agents for entry in actions.entries_to_save]) == ({}, [("agent2",)])
 
 
 def test_an_agent_that_left_the_inventory_is_not_waited_for() -> None:
-    told = is_due([ending("agent1", "agent9")], {}, ["agent1"])
-    assert [(one.state, one.agents) for one in told.entries_to_save] == [("TERMINATING", ("agent1",))]
+    actions = is_due([ending("agent1", "agent9")], {}, ["agent1"])
+    assert [(entry.state, entry.agents) for entry in actions.entries_to_save] == [("TERMINATING", ("agent1",))]
 
 
 def test_when_all_agents_are_cleared_the_end_is_history() -> None:
     note = ending("agent1", "agent2")
-    told = is_due([note], {})
-    assert told == dataclasses.replace(
+    actions = is_due([note], {})
+    assert actions == dataclasses.replace(
         NOTHING, entries_to_save=(dataclasses.replace(note, state="TERMINATED", agents=(), updated_at=LATER),)
     )
 
 
 def test_an_agent_that_returns_is_cleared_of_what_ended_meanwhile() -> None:
-    told = is_due([ending("agent2")], found(plan(), "agent1"))
-    assert told == dataclasses.replace(NOTHING, end={"agent2": [SESSION_ID]})
+    actions = is_due([ending("agent2")], sessions_on_agents(plan(), "agent1"))
+    assert actions == dataclasses.replace(NOTHING, end={"agent2": [SESSION_ID]})
 
 
 def test_what_has_to_go_is_not_started_again() -> None:
-    held = found(plan(failure_policy="restart"), stopped={"sub1": ("exited", 1)})
-    assert is_due([ending("agent1", "agent2")], held).restart == {}
+    sessions = sessions_on_agents(plan(failure_policy="restart"), stopped={"sub1": ("exited", 1)})
+    assert is_due([ending("agent1", "agent2")], sessions).restart == {}
 
 
 @pytest.mark.parametrize(
@@ -288,18 +294,18 @@ def test_what_has_to_go_is_not_started_again() -> None:
     ids=["older", "of the same moment", "younger", "another name"],
 )
 def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: float, meant: bool) -> None:
-    made = dataclasses.replace(plan(), name=name, created_at=NOW + age)
+    session_plan = dataclasses.replace(plan(), name=name, created_at=NOW + age)
     note = by_name("agent2")
-    held = found(made, "agent1")
-    assert find_terminating([note], held) == [(note, [SESSION_ID] if meant else [])]
-    told = is_due([note], held)
-    assert told.end == ({"agent2": [SESSION_ID]} if meant else {})
-    assert [one.state for one in told.entries_to_save] == ([] if meant else ["TERMINATED"])
+    sessions = sessions_on_agents(session_plan, "agent1")
+    assert find_terminating([note], sessions) == [(note, [SESSION_ID] if meant else [])]
+    actions = is_due([note], sessions)
+    assert actions.end == ({"agent2": [SESSION_ID]} if meant else {})
+    assert [entry.state for entry in actions.entries_to_save] == ([] if meant else ["TERMINATED"])
 
 
 def test_a_note_by_name_may_mean_several_sessions() -> None:
     twin = dataclasses.replace(plan(), id=OTHER_ID, created_at=NOW - 5)
-    assert is_due([by_name("agent1", "agent2")], {**found(plan()), **found(twin)}).end == {
+    assert is_due([by_name("agent1", "agent2")], {**sessions_on_agents(plan()), **sessions_on_agents(twin)}).end == {
         name: [SESSION_ID, OTHER_ID] for name in ("agent1", "agent2")
     }
 
@@ -307,15 +313,15 @@ def test_a_note_by_name_may_mean_several_sessions() -> None:
 def test_only_ends_are_doomed() -> None:
     states = ["PENDING", "CREATING", "TERMINATED"]
     entries = [requested(number, state=state) for number, state in enumerate(states[:2], 1)]
-    assert find_terminating([*entries, requested(3, state="TERMINATED", spec=None)], found(plan())) == []
+    assert find_terminating([*entries, requested(3, state="TERMINATED", spec=None)], sessions_on_agents(plan())) == []
 
 
 # ---- runs that were killed
 
 
-@pytest.mark.parametrize("held", [{}, found(plan(), **CLAIM)], ids=["nothing", "a claim in time"])
-def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(held: dict[str, Parts]) -> None:
-    assert is_due([own_start()], held) == NOTHING
+@pytest.mark.parametrize("sessions", [{}, sessions_on_agents(plan(), **CLAIM)], ids=["nothing", "a claim in time"])
+def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(sessions: dict[str, Parts]) -> None:
+    assert is_due([own_start()], sessions) == NOTHING
 
 
 def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> None:
@@ -330,15 +336,15 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
 def test_agents_that_are_away_are_cleared_of_what_a_killed_run_may_have_claimed_there() -> None:
     (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).entries_to_save
     assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2", "agent3"), "ERROR")
-    told = is_due([saved], found(plan(), "agent1", **CLAIM), ["agent3"])
-    assert (told.end, told.entries_to_save) == ({"agent2": [SESSION_ID]}, ())
+    actions = is_due([saved], sessions_on_agents(plan(), "agent1", **CLAIM), ["agent3"])
+    assert (actions.end, actions.entries_to_save) == ({"agent2": [SESSION_ID]}, ())
 
 
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["in time", "over"])
 def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> None:
-    told = is_due([own_start()], found(plan(), "agent2", **state), given_up=True)
-    assert told.end == {"agent1": [SESSION_ID]}
-    (saved,) = told.entries_to_save
+    actions = is_due([own_start()], sessions_on_agents(plan(), "agent2", **state), given_up=True)
+    assert actions.end == {"agent1": [SESSION_ID]}
+    (saved,) = actions.entries_to_save
     assert (saved.state, saved.agents, saved.record["status"], saved.record["reason"]) == (
         "TERMINATING",
         ("agent1", "agent2"),
@@ -349,8 +355,8 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
 
 
 def test_a_batch_session_whose_run_was_killed_may_never_have_begun_and_is_taken_away() -> None:
-    told = is_due([own_start()], found(plan(**BATCH)), given_up=True)
-    assert (sorted(told.end), [one.state for one in told.entries_to_save], told.entries_to_remove) == (
+    actions = is_due([own_start()], sessions_on_agents(plan(**BATCH)), given_up=True)
+    assert (sorted(actions.end), [entry.state for entry in actions.entries_to_save], actions.entries_to_remove) == (
         ["agent1", "agent2"],
         ["TERMINATING"],
         (),
@@ -359,19 +365,19 @@ def test_a_batch_session_whose_run_was_killed_may_never_have_begun_and_is_taken_
 
 @pytest.mark.parametrize("given_up", [True, False])
 def test_a_session_that_all_agents_have_committed_runs_and_needs_no_note(given_up: bool) -> None:
-    told = is_due([own_start()], found(plan()), given_up=given_up)
-    assert told == dataclasses.replace(NOTHING, entries_to_remove=(SESSION_ID,))
+    actions = is_due([own_start()], sessions_on_agents(plan()), given_up=given_up)
+    assert actions == dataclasses.replace(NOTHING, entries_to_remove=(SESSION_ID,))
 
 
 def test_a_session_that_one_agent_may_not_have_committed_is_taken_away() -> None:
-    told = is_due([own_start()], found(plan(), "agent2"), given_up=True)
-    assert (told.end, told.entries_to_remove) == ({"agent1": [SESSION_ID]}, ())
+    actions = is_due([own_start()], sessions_on_agents(plan(), "agent2"), given_up=True)
+    assert (actions.end, actions.entries_to_remove) == ({"agent1": [SESSION_ID]}, ())
 
 
 def test_a_dropped_session_is_looked_after_like_any_other() -> None:
-    held = found(plan(failure_policy="terminate"), stopped={"sub1": ("exited", 1)})
-    told = is_due([own_start()], held)
-    assert (told.entries_to_remove, [(one.id, one.state) for one in told.entries_to_save]) == (
+    sessions = sessions_on_agents(plan(failure_policy="terminate"), stopped={"sub1": ("exited", 1)})
+    actions = is_due([own_start()], sessions)
+    assert (actions.entries_to_remove, [(entry.id, entry.state) for entry in actions.entries_to_save]) == (
         (SESSION_ID,),
         [(SESSION_ID, "TERMINATING")],
     )
@@ -381,22 +387,22 @@ def test_a_dropped_session_is_looked_after_like_any_other() -> None:
 @pytest.mark.parametrize("state", [{}, CLAIM], ids=["committed", "claimed"])
 def test_what_a_run_is_at_work_on_is_left_to_it(changes: dict[str, Any], state: dict[str, Any]) -> None:
     entry = dataclasses.replace(own_start(), **changes)
-    assert is_due([entry], found(plan(), **state), given_up=True) == NOTHING
+    assert is_due([entry], sessions_on_agents(plan(), **state), given_up=True) == NOTHING
 
 
 @pytest.mark.parametrize("state", [{}, CLAIM], ids=["committed", "claimed"])
 def test_a_killed_run_whose_request_was_kept_waits_again_and_nothing_is_taken_away(state: dict[str, Any]) -> None:
-    assert is_due([requested(id=SESSION_ID)], found(plan(), **state), given_up=True) == NOTHING
+    assert is_due([requested(id=SESSION_ID)], sessions_on_agents(plan(), **state), given_up=True) == NOTHING
 
 
 # ---- claims whose time is over
 
 
 def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
-    held = changed(found(plan(), **CLAIM), "agent2", expired=True)
-    told = is_due([], held)
-    assert told == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent2",))
-    assert told.agents == ["agent2"]
+    sessions = changed(sessions_on_agents(plan(), **CLAIM), "agent2", expired=True)
+    actions = is_due([], sessions)
+    assert actions == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent2",))
+    assert actions.agents == ["agent2"]
 
 
 @pytest.mark.parametrize(
@@ -410,8 +416,8 @@ def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
     ids=["ended", "waits again", "at work", "killed"],
 )
 def test_claims_are_swept_whatever_the_queue_says_of_the_session(changes: dict[str, Any]) -> None:
-    told = is_due([requested(id=SESSION_ID, **changes)], found(plan(), **GIVEN_UP))
-    assert told == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent1", "agent2"))
+    actions = is_due([requested(id=SESSION_ID, **changes)], sessions_on_agents(plan(), **GIVEN_UP))
+    assert actions == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent1", "agent2"))
 
 
 # ---- a cluster in which nothing is due
@@ -438,16 +444,18 @@ def noted(number: int, state: str, **changes: Any) -> QueueEntry:
 
 
 @given(some_sessions, st.lists(st.sampled_from(["PENDING", "CREATING", "TERMINATED"]), max_size=4), st.booleans())
-def test_nothing_is_due_in_a_healthy_cluster(sessions: list[dict[str, Any]], states: list[str], given_up: bool) -> None:
-    held: dict[str, Parts] = {}
+def test_nothing_is_due_in_a_healthy_cluster(
+    described: list[dict[str, Any]], states: list[str], given_up: bool
+) -> None:
+    sessions: dict[str, Parts] = {}
     entries = []
-    for number, one in enumerate(sessions):
-        asked = {key: one[key] for key in ("failure_policy", "command")}
-        made = dataclasses.replace(
-            plan({"agent1": 1, "agent2": one["size"]}, **asked), id=f"{number:08x}{OTHER_ID[8:]}"
+    for number, drawn in enumerate(described):
+        options = {key: drawn[key] for key in ("failure_policy", "command")}
+        session_plan = dataclasses.replace(
+            plan({"agent1": 1, "agent2": drawn["size"]}, **options), id=f"{number:08x}{OTHER_ID[8:]}"
         )
-        held |= found(made, *one["away"], committed=one["committed"])
-        if one["noted"]:
-            entries.append(noted(1, one["noted"], id=made.id, name=made.name))
+        sessions |= sessions_on_agents(session_plan, *drawn["away"], committed=drawn["committed"])
+        if drawn["noted"]:
+            entries.append(noted(1, drawn["noted"], id=session_plan.id, name=session_plan.name))
     entries += [noted(number, state) for number, state in enumerate(states, 10)]
-    assert is_due(entries, held, given_up=given_up) == NOTHING
+    assert is_due(entries, sessions, given_up=given_up) == NOTHING

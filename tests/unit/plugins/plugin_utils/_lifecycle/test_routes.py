@@ -27,29 +27,29 @@ def published(session_id: str = SESSION_ID, **changes: Any) -> SessionPlan:
     return dataclasses.replace(plan({"agent1": 1}), **{"id": session_id, "published": SSH, **changes})
 
 
-def over(session_id: str = SESSION_ID, state: str = "TERMINATED", at: float = NOW) -> QueueEntry:
+def ended_entry(session_id: str = SESSION_ID, state: str = "TERMINATED", at: float = NOW) -> QueueEntry:
     """Return the entry of a session that is over since then."""
     return requested(id=session_id, name="train-llm", state=state, spec=None, updated_at=at)
 
 
-def ids(told: dict[str, Any]) -> tuple[list[str], list[str]]:
+def ids(update: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return the ids of the sessions that are routed, and of those that have ended."""
-    return [route["id"] for route in told["routes"]], told["ended"]
+    return [route["id"] for route in update["routes"]], update["ended"]
 
 
-def held(**state: Any) -> list[str]:
+def list_reachable(**state: Any) -> list[str]:
     """Return the ids of the reachable sessions where one agent holds a session in this state."""
-    there = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
-    return [made.id for made in reachable_plans(readings(agent1=there))]
+    facts = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
+    return [session_plan.id for session_plan in reachable_plans(readings(agent1=facts))]
 
 
 # ---- routes
 
 
 def test_a_session_that_was_started_is_routed() -> None:
-    made = published()
-    assert build_gateway_update([made], [], NOW) == {
-        "routes": [build_gateway_route(made)],
+    session_plan = published()
+    assert build_gateway_update([session_plan], [], NOW) == {
+        "routes": [build_gateway_route(session_plan)],
         "ended": [],
         "changed": True,
     }
@@ -80,8 +80,8 @@ def test_sessions_of_other_names_are_all_routed() -> None:
 
 @pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_a_session_that_is_over_is_not_routed(state: str) -> None:
-    told = build_gateway_update([published(), published(OTHER_ID, name="other")], [over(state=state)], NOW)
-    assert ids(told) == ([OTHER_ID], [SESSION_ID])
+    update = build_gateway_update([published(), published(OTHER_ID, name="other")], [ended_entry(state=state)], NOW)
+    assert ids(update) == ([OTHER_ID], [SESSION_ID])
 
 
 @pytest.mark.parametrize("state", ["PENDING", "CREATING"])
@@ -94,30 +94,34 @@ def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
     [(NOW + 61, []), (NOW + 1, [OTHER_ID]), (NOW, [OTHER_ID, SESSION_ID]), (0.0, [OTHER_ID, SESSION_ID])],
 )
 def test_only_what_has_ended_since_then_is_told(since: float, ended: list[str]) -> None:
-    entries = [over(OTHER_ID, at=NOW + 60), over(SESSION_ID, at=NOW)]
-    told = build_gateway_update([], entries, since)
-    assert (told["ended"], told["changed"]) == (ended, bool(ended))
+    entries = [ended_entry(OTHER_ID, at=NOW + 60), ended_entry(SESSION_ID, at=NOW)]
+    update = build_gateway_update([], entries, since)
+    assert (update["ended"], update["changed"]) == (ended, bool(ended))
 
 
 def test_what_was_over_before_is_not_routed_either() -> None:
-    assert ids(build_gateway_update([published()], [over(at=NOW)], NOW + 1)) == ([], [])
+    assert ids(build_gateway_update([published()], [ended_entry(at=NOW)], NOW + 1)) == ([], [])
 
 
 # ---- what has been told
 
 
 @pytest.mark.parametrize(
-    ("told", "news"),
+    ("already_sent", "news"),
     [([], True), ([OTHER_ID], True), ([SESSION_ID], False), ([SESSION_ID, OTHER_ID], False)],
     ids=["nothing", "another one", "it", "it and another one"],
 )
-def test_an_end_that_has_been_told_is_no_news(told: list[str], news: bool) -> None:
-    assert build_gateway_update([], [over()], 0.0, told) == {"routes": [], "ended": [SESSION_ID], "changed": news}
+def test_an_end_that_has_been_told_is_no_news(already_sent: list[str], news: bool) -> None:
+    assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
+        "routes": [],
+        "ended": [SESSION_ID],
+        "changed": news,
+    }
 
 
 def test_a_route_is_always_news() -> None:
-    told = build_gateway_update([published(OTHER_ID)], [over()], 0.0, [SESSION_ID, OTHER_ID])
-    assert (ids(told), told["changed"]) == (([OTHER_ID], [SESSION_ID]), True)
+    update = build_gateway_update([published(OTHER_ID)], [ended_entry()], 0.0, [SESSION_ID, OTHER_ID])
+    assert (ids(update), update["changed"]) == (([OTHER_ID], [SESSION_ID]), True)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_what_results_have_told_of_is_collected(results: list[dict[str, Any] | N
 
 
 @pytest.mark.parametrize(
-    ("state", "there"),
+    ("state", "expected"),
     [
         ({}, True),
         ({"stopped": {"main1": ("exited", 1)}}, True),
@@ -146,15 +150,15 @@ def test_what_results_have_told_of_is_collected(results: list[dict[str, Any] | N
     ],
     ids=["running", "degraded", "being made", "given up"],
 )
-def test_users_reach_a_session_once_it_is_proven(state: dict[str, Any], there: bool) -> None:
-    assert held(**state) == [SESSION_ID] * there
+def test_users_reach_a_session_once_it_is_proven(state: dict[str, Any], expected: bool) -> None:
+    assert list_reachable(**state) == [SESSION_ID] * expected
 
 
 def test_what_several_agents_hold_is_one_session() -> None:
     agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
     other = held_session(published(OTHER_ID, name="other"), "agent2")
     agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
-    assert sorted(made.id for made in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
+    assert sorted(session_plan.id for session_plan in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
 
 
 def test_where_agents_hold_nothing_nobody_is_reached() -> None:
@@ -162,8 +166,10 @@ def test_where_agents_hold_nothing_nobody_is_reached() -> None:
 
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
-    there = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    assert ids(build_gateway_update(reachable_plans(readings(agent1=there)), [over(state="TERMINATING")], 0.0)) == (
+    facts = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
+    assert ids(
+        build_gateway_update(reachable_plans(readings(agent1=facts)), [ended_entry(state="TERMINATING")], 0.0)
+    ) == (
         [],
         [SESSION_ID],
     )

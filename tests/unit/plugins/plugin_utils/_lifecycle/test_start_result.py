@@ -33,13 +33,13 @@ REMEDY = (
 )
 
 
-def failed(why: str = "", *, left: bool = False) -> dict[str, Any]:
-    return {"failed": why, "rollback_failed": left}
+def failed(reason: str = "", *, rollback_failed: bool = False) -> dict[str, Any]:
+    return {"failed": reason, "rollback_failed": rollback_failed}
 
 
-def error(known: bool = False, **said: dict[str, Any] | None) -> str:
+def error(committed_before: bool = False, **replies: dict[str, Any] | None) -> str:
     """Return what went wrong, from what the agents said."""
-    outcome = combine_replies(MADE, said, committed_before=known)
+    outcome = combine_replies(MADE, replies, committed_before=committed_before)
     assert (outcome.status, outcome.containers) == ("ERROR", {})
     return outcome.error or ""
 
@@ -56,9 +56,9 @@ def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
 
 @pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])
 def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
-    said = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
-    refusals = [one["refused"] for one in said.values() if one["refused"]]
-    assert combine_replies(MADE, said, committed_before=False) == StartResult(
+    replies = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
+    refusals = [reply["refused"] for reply in replies.values() if reply["refused"]]
+    assert combine_replies(MADE, replies, committed_before=False) == StartResult(
         "PENDING", {}, refused="; ".join(refusals)
     )
 
@@ -70,13 +70,13 @@ def test_a_failure_outweighs_a_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("replies", "reason"),
     [
         ({"agent1": failed("no room."), "agent2": failed()}, "agent1: no room."),
         ({"agent1": failed("no room."), "agent2": failed("no image")}, "agent1: no room; agent2: no image."),
         ({"agent1": failed(), "agent2": DONE["agent2"]}, "an agent became unreachable during the start."),
-        ({"agent1": failed("no room."), "agent2": failed(left=True)}, f"agent1: no room; agent2 {REMEDY}"),
-        ({"agent1": failed("no room", left=True), "agent2": failed()}, f"agent1: no room; agent1 {REMEDY}"),
+        ({"agent1": failed("no room."), "agent2": failed(rollback_failed=True)}, f"agent1: no room; agent2 {REMEDY}"),
+        ({"agent1": failed("no room", rollback_failed=True), "agent2": failed()}, f"agent1: no room; agent1 {REMEDY}"),
         ({"agent1": failed(), "agent2": None}, f"an agent became unreachable during the start; agent2 {REMEDY}"),
         ({"agent1": failed("no room"), "agent2": {}}, f"agent1: no room; agent2 {REMEDY}"),
         (
@@ -95,12 +95,12 @@ def test_a_failure_outweighs_a_refusal() -> None:
         "all are away",
     ],
 )
-def test_a_failure_is_one_sentence_with_what_is_left_to_do(said: dict[str, Any], reason: str) -> None:
-    assert error(**said) == f"the session 'train-llm' was not created: {reason}"
+def test_a_failure_is_one_sentence_with_what_is_left_to_do(replies: dict[str, Any], reason: str) -> None:
+    assert error(**replies) == f"the session 'train-llm' was not created: {reason}"
 
 
 def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
-    assert error(known=True, agent1=failed("no image."), agent2=failed()) == (
+    assert error(committed_before=True, agent1=failed("no image."), agent2=failed()) == (
         "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image."
     )
 
@@ -139,8 +139,8 @@ def test_a_session_is_given_up_after_three_starts() -> None:
         states.append(entry.state)
     assert states == ["PENDING", "PENDING", "TERMINATED"]
     times = {"created_at": entry.enqueued_at, "ended_at": NOW + 9}
-    over = {"reason": "agent1: no image.", "exit_code": None, **times}
-    assert (entry.record, entry.spec, entry.owner) == ({**record, **over}, None, None)
+    ending = {"reason": "agent1: no image.", "exit_code": None, **times}
+    assert (entry.record, entry.spec, entry.owner) == ({**record, **ending}, None, None)
 
 
 def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
@@ -164,8 +164,11 @@ def test_a_running_session_is_told_with_where_its_containers_are() -> None:
 
 
 def test_a_session_that_waits_is_told_with_its_reason_in_check_mode_too() -> None:
-    asked = spec()
-    record = {**unplanned_record(asked, asked.name, "PENDING"), "pending": {"reason": "no room", "shortfall": {}}}
+    session_spec = spec()
+    record = {
+        **unplanned_record(session_spec, session_spec.name, "PENDING"),
+        "pending": {"reason": "no room", "shortfall": {}},
+    }
     for check_mode in (True, False):
         assert summarize_record(record, check_mode=check_mode) == ["Session train-llm is PENDING.", "  no room"]
 

@@ -84,9 +84,9 @@ def runs(draw: some.DrawFn) -> Run:
     return Run(started, faults, draw(LOST), turns, one_by_one, forks)
 
 
-def with_leftovers(run: Run, left: Mapping[tuple[str, str], Any]) -> Run:
+def with_leftovers(run: Run, leftovers: Mapping[tuple[str, str], Any]) -> Run:
     variables: dict[str, dict[str, Any]] = {agent: {} for agent in AGENTS}
-    for (agent, step), value in left.items():
+    for (agent, step), value in leftovers.items():
         variables[agent][result_variable(step)] = value
     return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, variables)
 
@@ -95,126 +95,128 @@ EVERY = leftovers([*ORDER, REMOVE], [*OF_BEFORE, *WITHOUT_A_WORD])
 
 
 @given(runs(), EVERY)
-def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run: Run, left: Any) -> None:
-    run = with_leftovers(run, left).play()
-    for one in run.sessions:
-        of_session = [(agent, steps) for name, agent, steps in run.requests if name == one["id"] and steps != [REMOVE]]
+def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run: Run, leftovers: Any) -> None:
+    run = with_leftovers(run, leftovers).play()
+    for session in run.sessions:
+        of_session = [
+            (agent, steps) for name, agent, steps in run.requests if name == session["id"] and steps != [REMOVE]
+        ]
         for agent, steps in of_session:
-            assert all(agent in takes_part(one, step) for step in steps)
+            assert all(agent in takes_part(session, step) for step in steps)
             before = ORDER[: ORDER.index(steps[0])]
-            assert {(one["id"], name, other) for name in before for other in takes_part(one, name)} <= run.used_faults
+            assert {(session["id"], name, other) for name in before for other in takes_part(session, name)} <= run.done
             # Several steps at once are for nobody but who is alone, or can be proven while all are at work.
-            together = [APPLY, PROVE] if len(one["agents"]) <= run.forks else None
-            assert len(steps) == 1 or one["agents"] == [agent] or steps == together
+            together = [APPLY, PROVE] if len(session["agents"]) <= run.forks else None
+            assert len(steps) == 1 or session["agents"] == [agent] or steps == together
 
 
 @given(runs(), EVERY)
-def test_no_command_starts_where_a_proof_has_failed_on_any_agent(run: Run, left: Any) -> None:
-    run = with_leftovers(run, left).play()
-    for one in run.sessions:
-        if any(name == one["id"] and step == COMMAND for name, step, _agent in run.used_faults):
-            assert {(one["id"], PROVE, agent) for agent in one["agents"]} <= run.used_faults
+def test_no_command_starts_where_a_proof_has_failed_on_any_agent(run: Run, leftovers: Any) -> None:
+    run = with_leftovers(run, leftovers).play()
+    for session in run.sessions:
+        if any(name == session["id"] and step == COMMAND for name, step, _agent in run.done):
+            assert {(session["id"], PROVE, agent) for agent in session["agents"]} <= run.done
 
 
 @given(runs(), EVERY)
-def test_what_goes_wrong_anywhere_is_taken_away_everywhere_and_nothing_else_is(run: Run, left: Any) -> None:
-    run = with_leftovers(run, left).play()
-    for one in run.sessions:
-        all_done = {(one["id"], step, agent) for step in ORDER for agent in takes_part(one, step)} <= run.used_faults
-        asked = {agent for name, agent, steps in run.requests if (name, steps) == (one["id"], [REMOVE])}
-        assert asked == (set() if all_done else {*one["agents"]})
+def test_what_goes_wrong_anywhere_is_taken_away_everywhere_and_nothing_else_is(run: Run, leftovers: Any) -> None:
+    run = with_leftovers(run, leftovers).play()
+    for session in run.sessions:
+        all_done = {(session["id"], step, agent) for step in ORDER for agent in takes_part(session, step)} <= run.done
+        agents = {agent for name, agent, steps in run.requests if (name, steps) == (session["id"], [REMOVE])}
+        assert agents == (set() if all_done else {*session["agents"]})
 
 
 @given(runs(), EVERY)
-def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
-    run = with_leftovers(run, left).play()
-    for one in run.sessions:
-        start = run.start(one)
-        outcomes = {agent: start.outcome_on(agent) for agent in one["agents"]}
+def test_record_says_what_became_of_the_session(run: Run, leftovers: Any) -> None:
+    run = with_leftovers(run, leftovers).play()
+    for session in run.sessions:
+        start = run.start(session)
+        outcomes = {agent: start.outcome_on(agent) for agent in session["agents"]}
         status = combine_replies(plan(), outcomes, committed_before=False).status
         assert (status == "RUNNING") is not start.failed
         assert (status == "PENDING") is bool(start.refusals)
         if status == "RUNNING":
-            assert {*combine_replies(plan(), outcomes, committed_before=False).containers} == {*one["agents"]}
+            assert {*combine_replies(plan(), outcomes, committed_before=False).containers} == {*session["agents"]}
 
 
 @given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
-def test_what_an_earlier_start_has_left_does_not_count(run: Run, left: Any, without_a_word: Any) -> None:
+def test_what_an_earlier_start_has_left_does_not_count(run: Run, leftovers: Any, without_a_word: Any) -> None:
     clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks).play()
-    other = with_leftovers(run, {**left, **without_a_word}).play()
-    assert (other.requests, other.used_faults, other.removed) == (clean.requests, clean.used_faults, clean.removed)
-    for one in run.sessions:
-        for agent in one["agents"]:
-            assert other.start(one).outcome_on(agent) == clean.start(one).outcome_on(agent)
+    other = with_leftovers(run, {**leftovers, **without_a_word}).play()
+    assert (other.requests, other.done, other.removed) == (clean.requests, clean.done, clean.removed)
+    for session in run.sessions:
+        for agent in session["agents"]:
+            assert other.start(session).outcome_on(agent) == clean.start(session).outcome_on(agent)
 
 
 @given(runs(), EVERY)
-def test_session_of_one_agent_takes_all_steps_in_one_request_and_none_later(run: Run, left: Any) -> None:
-    run = with_leftovers(run, left).play()
-    for one in run.sessions:
-        if len(one["agents"]) > 1 or takes_part(one, PULL) or takes_part(one, OVERLAY):
+def test_session_of_one_agent_takes_all_steps_in_one_request_and_none_later(run: Run, leftovers: Any) -> None:
+    run = with_leftovers(run, leftovers).play()
+    for session in run.sessions:
+        if len(session["agents"]) > 1 or takes_part(session, PULL) or takes_part(session, OVERLAY):
             continue
-        asked = [steps for name, _agent, steps in run.requests if name == one["id"] and steps != [REMOVE]]
-        assert asked == [[step for step in (CLAIM, APPLY, PROVE, COMMAND) if takes_part(one, step)]]
+        steps_taken = [steps for name, _agent, steps in run.requests if name == session["id"] and steps != [REMOVE]]
+        assert steps_taken == [[step for step in (CLAIM, APPLY, PROVE, COMMAND) if takes_part(session, step)]]
 
 
 def test_proof_is_tried_with_the_start_and_taken_again_only_where_it_was_too_early() -> None:
     early = Run([decided()]).play()
     assert [steps for _name, _agent, steps in early.requests] == [[CLAIM]] * 2 + [[APPLY, PROVE]] * 2
     late = Run([decided()], {("session-1", PROVE, "agent2"): "failed"}).play()
-    asked = [(agent, steps) for _name, agent, steps in late.requests if PROVE in steps]
-    assert asked == [("agent1", [APPLY, PROVE]), ("agent2", [APPLY, PROVE]), ("agent2", [PROVE])]
+    steps_taken = [(agent, steps) for _name, agent, steps in late.requests if PROVE in steps]
+    assert steps_taken == [("agent1", [APPLY, PROVE]), ("agent2", [APPLY, PROVE]), ("agent2", [PROVE])]
     assert late.start(decided()).outcome_on("agent2")["failed"] == "prove on agent2"
 
 
 def test_proof_is_a_step_of_its_own_where_agents_wait_for_each_other() -> None:
     run = Run([decided()], forks=1).play()
-    asked = [steps for _name, _agent, steps in run.requests]
-    assert asked == [[step] for step in (CLAIM, APPLY, PROVE) for _agent in AGENTS[:2]]
+    steps_taken = [steps for _name, _agent, steps in run.requests]
+    assert steps_taken == [[step] for step in (CLAIM, APPLY, PROVE) for _agent in AGENTS[:2]]
 
 
 @given(runs(), EVERY)
-def test_committed_sessions_make_no_claim(run: Run, left: Any) -> None:
-    run = with_leftovers(run, left).play()
-    committed = {one["id"] for one in run.sessions if one["public_keys"]}
+def test_committed_sessions_make_no_claim(run: Run, leftovers: Any) -> None:
+    run = with_leftovers(run, leftovers).play()
+    committed = {session["id"] for session in run.sessions if session["public_keys"]}
     assert not [name for name, _agent, steps in run.requests if CLAIM in steps and name in committed]
 
 
 @given(runs())
 def test_sessions_do_not_stop_each_other(run: Run) -> None:
     both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks).play()
-    for one in run.sessions:
-        alone = Run([one], run.faults, {}, run.turns, run.one_by_one, run.forks).play()
-        assert {fault for fault in both.used_faults if fault[0] == one["id"]} == alone.used_faults
+    for session in run.sessions:
+        alone = Run([session], run.faults, {}, run.turns, run.one_by_one, run.forks).play()
+        assert {fault for fault in both.done if fault[0] == session["id"]} == alone.done
 
 
 @pytest.mark.parametrize("fault", [*((step, "failed") for step in ORDER), (CLAIM, "refused")])
 @pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
 def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[str, str]) -> None:
-    step, what = fault
+    step, error = fault
     pulls = {agent: ["x"] for agent in agents} if step == PULL else {}
-    one = decided(
+    session = decided(
         agents=agents, command="train", swarm_manager=agents[0] if step == OVERLAY else "", missing_images=pulls
     )
-    first = Run([one], {("session-1", step, agents[0]): what}).play()
-    assert first.start(one).failed
-    again = Run([{**one, "nonce": "again"}], variables=first.variables).play()
+    first = Run([session], {("session-1", step, agents[0]): error}).play()
+    assert first.start(session).failed
+    again = Run([{**session, "nonce": "again"}], variables=first.variables).play()
     assert not again.start(again.sessions[0]).failed
-    assert again.requests == Run([one]).play().requests
+    assert again.requests == Run([session]).play().requests
 
 
 # ---- what is known of a start
 
 
 def test_keys_are_those_of_all_claims() -> None:
-    one = decided()
+    session = decided()
     claims = {"agent1": {"public_keys": {"main1": {"user": "U1"}}}, "agent2": {"public_keys": {"sub1": {"user": "U2"}}}}
-    assert Start(one, {CLAIM: claims}).public_keys == {"main1": {"user": "U1"}, "sub1": {"user": "U2"}}
-    assert Start({**one, "public_keys": KEYS}, {}).public_keys == KEYS
+    assert Start(session, {CLAIM: claims}).public_keys == {"main1": {"user": "U1"}, "sub1": {"user": "U2"}}
+    assert Start({**session, "public_keys": KEYS}, {}).public_keys == KEYS
 
 
 @pytest.mark.parametrize(
-    ("result", "why"),
+    ("result", "reason"),
     [
         ({"sessions": {"session-1": {"nonce": "nonce-1", "failed": "agent1 is full."}}}, "agent1 is full."),
         ({"unreachable": True, "msg": "no route"}, "it became unreachable"),
@@ -226,12 +228,12 @@ def test_keys_are_those_of_all_claims() -> None:
     ],
 )
 @pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
-def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[str, Any] | None, why: str) -> None:
-    one, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
+def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[str, Any] | None, reason: str) -> None:
+    session, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
-    start = read_start(one, variables)
-    wanted = {"refused": "", "containers": {}, "rollback_failed": why == "it returned no result", "failed": why}
-    assert (start.outcome_on("agent1"), start.failed) == (wanted, True)
+    start = read_start(session, variables)
+    expected = {"refused": "", "containers": {}, "rollback_failed": reason == "it returned no result", "failed": reason}
+    assert (start.outcome_on("agent1"), start.failed) == (expected, True)
     # Nobody else has to say why, and nothing was refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
     assert start.refusals == []
@@ -267,7 +269,7 @@ def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> 
 
 
 def test_pull_that_fails_in_one_turn_is_told_after_the_next() -> None:
-    one = decided(missing_images={"agent1": ["x"], "agent2": ["x"]})
-    run = Run([one], {("session-1", PULL, "agent1"): "failed"}, turns=3).play()
-    assert run.start(one).outcome_on("agent1")["failed"] == "pull on agent1"
+    session = decided(missing_images={"agent1": ["x"], "agent2": ["x"]})
+    run = Run([session], {("session-1", PULL, "agent1"): "failed"}, turns=3).play()
+    assert run.start(session).outcome_on("agent1")["failed"] == "pull on agent1"
     assert [steps for _name, _agent, steps in run.requests].count([PULL]) == 2

@@ -36,22 +36,22 @@ ENDING: dict[str, Any] = {"state": "TERMINATING", "spec": None}
 
 
 def end(
-    named: tuple[str, str], seen: ClusterState, entries: Sequence[QueueEntry] = (), *, force: bool = False
+    selector: tuple[str, str], cluster_state: ClusterState, entries: Sequence[QueueEntry] = (), *, force: bool = False
 ) -> Termination:
-    return end_session(*named, entries, seen, force=force, now=LATER)
+    return end_session(*selector, entries, cluster_state, force=force, now=LATER)
 
 
 def refusal(
     kind: type[ValueError],
-    named: tuple[str, str],
-    seen: ClusterState,
+    selector: tuple[str, str],
+    cluster_state: ClusterState,
     entries: Sequence[QueueEntry] = (),
     *,
     force: bool = False,
 ) -> str:
     """Return why nothing is ended."""
     with pytest.raises(kind) as refused:
-        end(named, seen, entries, force=force)
+        end(selector, cluster_state, entries, force=force)
     return str(refused.value)
 
 
@@ -73,13 +73,13 @@ def with_twin(**changes: Any) -> ClusterState:
 # ---- what agents hold
 
 
-@pytest.mark.parametrize("named", [BY_NAME, BY_ID, ("train-llm", SESSION_ID)], ids=["name", "id", "both"])
+@pytest.mark.parametrize("selector", [BY_NAME, BY_ID, ("train-llm", SESSION_ID)], ids=["name", "id", "both"])
 @pytest.mark.parametrize("force", [True, False])
-def test_a_session_goes_from_all_its_agents_and_is_noted_before(named: tuple[str, str], force: bool) -> None:
-    ends = end(named, EVERYWHERE, force=force)
+def test_a_session_goes_from_all_its_agents_and_is_noted_before(selector: tuple[str, str], force: bool) -> None:
+    ends = end(selector, EVERYWHERE, force=force)
     assert (ends.plan, ends.agents, ends.unreachable) == (MADE, ("agent1", "agent2"), ())
-    over = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW, "ended_at": LATER}
-    assert ends.record == {**session_record(MADE, "TERMINATED"), **over}
+    ending = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW, "ended_at": LATER}
+    assert ends.record == {**session_record(MADE, "TERMINATED"), **ending}
     assert ends.note == QueueEntry(
         id=SESSION_ID,
         name="train-llm",
@@ -96,12 +96,12 @@ def test_a_session_goes_from_all_its_agents_and_is_noted_before(named: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("left_out", "reason"),
+    ("unavailable", "reason"),
     [(AWAY, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
 )
-def test_a_session_is_not_ended_by_half(left_out: dict[str, str], reason: str) -> None:
-    seen = readings(left_out=left_out, agent1=holders(MADE)["agent1"])
-    assert refusal(PlanningError, BY_NAME, seen) == (
+def test_a_session_is_not_ended_by_half(unavailable: dict[str, str], reason: str) -> None:
+    cluster_state = readings(left_out=unavailable, agent1=holders(MADE)["agent1"])
+    assert refusal(PlanningError, BY_NAME, cluster_state) == (
         f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: {reason};"
         " with session_force it is removed from them when they return"
     )
@@ -168,18 +168,18 @@ def test_one_that_waits_is_not_mistaken_for_one_of_its_name_that_agents_hold() -
 
 
 def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
-    goes = noted(1, **ENDING, id=OTHER_ID, agents=("agent2",))
-    assert end(BY_NAME, NOBODY, [goes, noted(2)]).record["status"] == "CANCELLED"
+    ending = noted(1, **ENDING, id=OTHER_ID, agents=("agent2",))
+    assert end(BY_NAME, NOBODY, [ending, noted(2)]).record["status"] == "CANCELLED"
 
 
 # ---- what only the queue has
 
 
-@pytest.mark.parametrize("named", [BY_NAME, BY_ID], ids=["name", "id"])
+@pytest.mark.parametrize("selector", [BY_NAME, BY_ID], ids=["name", "id"])
 @pytest.mark.parametrize("state", [{"state": "PENDING"}, {"state": "CREATING", "spec": None}], ids=["waits", "killed"])
-def test_a_session_that_no_agent_holds_is_cancelled(named: tuple[str, str], state: dict[str, Any]) -> None:
+def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], state: dict[str, Any]) -> None:
     entry = noted(**state)
-    ends = end(named, dataclasses.replace(NOBODY, unavailable={"agent4": "unreachable"}), [entry])
+    ends = end(selector, dataclasses.replace(NOBODY, unavailable={"agent4": "unreachable"}), [entry])
     assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ())
     assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "terminate_session was run")
     assert (ends.record["created_at"], ends.record["ended_at"]) == (entry.enqueued_at, LATER)
@@ -203,11 +203,13 @@ def test_a_name_of_the_history_means_nothing_any_more() -> None:
 
 
 @pytest.mark.parametrize("force", [True, False])
-@pytest.mark.parametrize("named", [BY_NAME, BY_ID], ids=["name", "id"])
-def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(named: tuple[str, str], force: bool) -> None:
+@pytest.mark.parametrize("selector", [BY_NAME, BY_ID], ids=["name", "id"])
+def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(
+    selector: tuple[str, str], force: bool
+) -> None:
     note = noted(**ENDING, agents=("agent2",))
-    seen = readings("agent1", left_out=AWAY)
-    assert end(named, seen, [note], force=force) == Termination(note.record, unreachable=("agent2",))
+    cluster_state = readings("agent1", left_out=AWAY)
+    assert end(selector, cluster_state, [note], force=force) == Termination(note.record, unreachable=("agent2",))
 
 
 # ---- what nobody knows
@@ -215,26 +217,26 @@ def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(named: 
 
 @pytest.mark.parametrize("force", [True, False])
 @pytest.mark.parametrize(
-    ("named", "told"), [(("ghost", ""), ("ghost", None)), (("", OTHER_ID), (None, OTHER_ID))], ids=["name", "id"]
+    ("selector", "recorded"), [(("ghost", ""), ("ghost", None)), (("", OTHER_ID), (None, OTHER_ID))], ids=["name", "id"]
 )
 def test_a_session_that_nobody_holds_is_nothing_to_end(
-    named: tuple[str, str], told: tuple[str | None, str | None], force: bool
+    selector: tuple[str, str], recorded: tuple[str | None, str | None], force: bool
 ) -> None:
-    ends = end(named, EVERYWHERE, force=force)
-    assert ends == Termination(unplanned_record(None, told[0], "TERMINATED", told[1]))
+    ends = end(selector, EVERYWHERE, force=force)
+    assert ends == Termination(unplanned_record(None, recorded[0], "TERMINATED", recorded[1]))
 
 
-@pytest.mark.parametrize(("named", "shown"), [(("ghost", ""), "'ghost'"), (("", OTHER_ID), f"'{OTHER_ID}'")])
-def test_without_force_an_agent_that_cannot_be_asked_might_hold_it(named: tuple[str, str], shown: str) -> None:
-    assert refusal(PlanningError, named, readings("agent1", left_out=AWAY)) == (
+@pytest.mark.parametrize(("selector", "shown"), [(("ghost", ""), "'ghost'"), (("", OTHER_ID), f"'{OTHER_ID}'")])
+def test_without_force_an_agent_that_cannot_be_asked_might_hold_it(selector: tuple[str, str], shown: str) -> None:
+    assert refusal(PlanningError, selector, readings("agent1", left_out=AWAY)) == (
         f"no session {shown} was found, and not all agents are available: agent2: unreachable;"
         " with session_force it is removed from them when they return"
     )
 
 
 def test_with_force_agents_are_cleared_of_a_name_when_they_return() -> None:
-    seen = readings("agent1", left_out={"agent3": "engine down", **AWAY})
-    ends = end(("ghost", ""), seen, force=True)
+    cluster_state = readings("agent1", left_out={"agent3": "engine down", **AWAY})
+    ends = end(("ghost", ""), cluster_state, force=True)
     assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ("agent2", "agent3"))
     assert (ends.record["id"], ends.record["name"], ends.record["status"]) == (None, "ghost", "TERMINATED")
     assert ends.note is not None

@@ -47,9 +47,9 @@ def test_an_agent_can_hold_what_is_on_the_frontier_of_its_measure_and_nothing_be
         for packing in field.scale.frontier(measure, demand.counts, Budget(10_000)):
             for shape, count in enumerate(packing):
                 more = (*packing[:shape], count + 1, *packing[shape + 1 :])
-                assert all(can_hold(agent, _requests(demand, packing)) for agent in agents)
+                assert all(holds(agent, _requests(demand, packing)) for agent in agents)
                 assert count == demand.counts[shape] or not any(
-                    can_hold(one, _requests(demand, more)) for one in agents
+                    holds(member, _requests(demand, more)) for member in agents
                 )
 
 

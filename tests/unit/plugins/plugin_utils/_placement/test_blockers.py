@@ -41,7 +41,9 @@ sessions_of_a_cluster: st.SearchStrategy[Sessions] = st.lists(
 def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> list[AgentFacts]:
     """Return three agents that hold these sessions, ``s0`` the first of them, but those that have ended."""
     running = [
-        bare_session(f"s{number}", age, {name: [one for agent, one in kernels if agent == name] for name in "abc"})
+        bare_session(
+            f"s{number}", age, {name: [request for agent, request in kernels if agent == name] for name in "abc"}
+        )
         for number, (age, kernels) in enumerate(sessions)
         if f"s{number}" not in ended
     ]
@@ -49,10 +51,15 @@ def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> 
 
 
 def _agent(name: str, running: Sequence[HeldSession], limit: int) -> AgentFacts:
-    here = [kernel.resources for session in running for kernel in session.plan.kernels_on(name)]
-    taken = {slot: sum(one.get(slot, 0) for one in here) for slot in CAPACITY}
+    requests = [kernel.resources for session in running for kernel in session.plan.kernels_on(name)]
+    taken = {slot: sum(request.get(slot, 0) for request in requests) for slot in CAPACITY}
     on_it = [session for session in running if name in session.plan.agents]
-    changes: dict[str, Any] = {"allocated": taken, "containers": len(here), "max_containers": limit, "sessions": on_it}
+    changes: dict[str, Any] = {
+        "allocated": taken,
+        "containers": len(requests),
+        "max_containers": limit,
+        "sessions": on_it,
+    }
     return agent_facts(name, 4, capacity=CAPACITY, **changes)
 
 
@@ -85,11 +92,11 @@ def full(ages: dict[str, int], cpu: int = 4) -> list[AgentFacts]:
 
 
 def test_of_sessions_that_make_room_alone_the_oldest_is_named() -> None:
-    told = place(
+    result = place(
         full({"new": 3, "old": 1, "mid": 2}), [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated"
     )
-    assert isinstance(told, Unschedulable)
-    assert told.blocking_sessions == ("old",)
+    assert isinstance(result, Unschedulable)
+    assert result.blocking_sessions == ("old",)
 
 
 def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
@@ -105,16 +112,16 @@ def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
             ],
         )
     ]
-    for there, names in ((agents, ("old",)), (lowered, ("old", "mid"))):
-        told = place(there, [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated")
-        assert isinstance(told, Unschedulable)
-        assert told.blocking_sessions == names
+    for candidates, names in ((agents, ("old",)), (lowered, ("old", "mid"))):
+        result = place(candidates, [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated")
+        assert isinstance(result, Unschedulable)
+        assert result.blocking_sessions == names
 
 
 def test_nothing_is_named_where_even_empty_agents_would_not_do() -> None:
-    told = place(full({"old": 1}), [Group("main", {"cpu": 1}, 9)], single_node=False, selection="concentrated")
-    assert isinstance(told, Unschedulable)
-    assert told.blocking_sessions == ()
+    result = place(full({"old": 1}), [Group("main", {"cpu": 1}, 9)], single_node=False, selection="concentrated")
+    assert isinstance(result, Unschedulable)
+    assert result.blocking_sessions == ()
 
 
 UNLIKE = [Group("main", {"cpu": 1}, 1), Group("sub", {"cpu": 1, "mem": 1}, 2)]
@@ -141,6 +148,6 @@ def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.Mo
 
 
 def _makes_room(agents: list[AgentFacts]) -> tuple[str, ...]:
-    told = place(agents, UNLIKE, single_node=False, selection="concentrated")
-    assert isinstance(told, Unschedulable)
-    return told.blocking_sessions
+    result = place(agents, UNLIKE, single_node=False, selection="concentrated")
+    assert isinstance(result, Unschedulable)
+    return result.blocking_sessions

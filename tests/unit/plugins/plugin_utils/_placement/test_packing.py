@@ -55,7 +55,7 @@ def can_hold(agent: Frontier) -> list[Packing]:
 
 def reached(agents: list[Frontier], *, none_empty: bool) -> set[Packing]:
     """Return what these agents can hold together, found by trying all."""
-    choices = [[one for one in can_hold(agent) if any(one) or not none_empty] for agent in agents]
+    choices = [[packing for packing in can_hold(agent) if any(packing) or not none_empty] for agent in agents]
     sums = {tuple(map(sum, zip((0,) * len(COUNTS), *chosen, strict=True))) for chosen in itertools.product(*choices)}
     return {total for total in sums if within(total, COUNTS)}
 
@@ -66,31 +66,31 @@ def totals(*, none_empty: bool = True) -> ReachableCounts:
 
 
 @given(st.tuples(*[st.integers(0, 7)] * 3), asks, st.lists(st.integers(0, 4), min_size=3, max_size=3))
-def test_a_frontier_has_what_fits_and_is_within_no_other(
-    free: Packing, asked: list[Packing], limits: list[int]
-) -> None:
-    most_of_each = tuple(limits[: len(asked)])
-    slots = list(zip(*asked, strict=True))
+def test_a_frontier_has_what_fits_and_is_within_no_other(free: Packing, asks: list[Packing], limits: list[int]) -> None:
+    most_of_each = tuple(limits[: len(asks)])
+    slots = list(zip(*asks, strict=True))
     fitting = [
         packing
         for packing in every(most_of_each)
-        if all(sum(map(int.__mul__, packing, parts)) <= there for there, parts in zip(free, slots, strict=True))
+        if all(sum(map(int.__mul__, packing, parts)) <= capacity for capacity, parts in zip(free, slots, strict=True))
     ]
-    maximal = [one for one in fitting if not any(within(one, other) and one != other for other in fitting)]
-    assert frontier(free, asked, most_of_each, Budget(PLENTY)) == tuple(sorted(maximal))
+    maximal = [
+        packing for packing in fitting if not any(within(packing, other) and packing != other for other in fitting)
+    ]
+    assert frontier(free, asks, most_of_each, Budget(PLENTY)) == tuple(sorted(maximal))
 
 
 @given(packings_of_agents, st.booleans())
 def test_totals_are_what_agents_hold_together(agents: list[Frontier], none_empty: bool) -> None:
     space = totals(none_empty=none_empty)
-    found = space.nothing
+    combined = space.nothing
     for agent in agents:
-        found = space.add_agent(found, agent)
+        combined = space.add_agent(combined, agent)
     expected = reached(agents, none_empty=none_empty)
-    assert set(space.iter_totals(found)) == expected
-    assert {packing for packing in every(COUNTS) if space.contains(found, packing)} == expected
-    assert bool(found & space.everything) == (COUNTS in expected)
-    assert not space.contains(found, (-1, 0, 0))
+    assert set(space.iter_totals(combined)) == expected
+    assert {packing for packing in every(COUNTS) if space.contains(combined, packing)} == expected
+    assert bool(combined & space.everything) == (COUNTS in expected)
+    assert not space.contains(combined, (-1, 0, 0))
 
 
 @given(packings_of_agents, packings_of_agents)
@@ -111,7 +111,7 @@ def test_the_table_tells_what_so_many_of_the_agents_from_there_on_hold(
     table = reachability_table(space, agents, 3)
     for position, size in itertools.product(range(len(agents) + 1), range(4)):
         sets = itertools.combinations(agents[position:], size)
-        expected = {total for one in sets for total in reached(list(one), none_empty=none_empty)}
+        expected = {total for chosen in sets for total in reached(list(chosen), none_empty=none_empty)}
         assert set(space.iter_totals(table[position][size])) == expected
 
 
@@ -132,14 +132,14 @@ def test_the_first_set_that_holds_everything_is_found_and_filled(
 ) -> None:
     space = totals(none_empty=none_empty)
     sizes = [
-        size for size, found in enumerate(reachability_table(space, agents, len(agents))[0]) if found & space.everything
+        size for size, level in enumerate(reachability_table(space, agents, len(agents))[0]) if level & space.everything
     ]
     if not sizes:
         assert COUNTS not in reached(agents, none_empty=False)
         return
     size = sizes[0]
     sets = itertools.combinations(range(len(agents)), size)
-    first = next(one for one in sets if COUNTS in reached([agents[at] for at in one], none_empty=none_empty))
+    first = next(chosen for chosen in sets if COUNTS in reached([agents[at] for at in chosen], none_empty=none_empty))
     positions = lexicographically_first(space, agents, reachability_table(space, agents, size), size)
     assert tuple(positions) == first
     filled = distribute(space, [agents[at] for at in positions], evenly=evenly)

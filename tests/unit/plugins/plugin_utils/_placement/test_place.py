@@ -40,8 +40,8 @@ Described = list[dict[str, int]]
 
 def alike(size: int, request: dict[str, int] | None = None) -> list[Group]:
     """Return the groups of a session of containers that all ask the same."""
-    asked = request or ONE_CORE
-    return [Group("main", asked, 1), *([Group("sub", asked, size - 1)] if size > 1 else [])]
+    needed = request or ONE_CORE
+    return [Group("main", needed, 1), *([Group("sub", needed, size - 1)] if size > 1 else [])]
 
 
 def last_used(agent: str, when: float) -> list[HeldSession]:
@@ -69,7 +69,9 @@ def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group]
     requests = list_requests(groups)
     assert len(placed.hosts) == len(requests)
     for agent in agents:
-        assert can_hold(agent, [one for one, host in zip(requests, placed.hosts, strict=True) if host == agent.name])
+        assert holds(
+            agent, [request for request, host in zip(requests, placed.hosts, strict=True) if host == agent.name]
+        )
 
 
 @given(agent_descriptions, any_groups)
@@ -99,7 +101,7 @@ def assert_first_of_the_fewest(
     sets = [sorted(order(by_name[name]) for name in used) for used in complete_placements(agents, groups)]
     placed = place(agents, groups, single_node=False, selection=selection)
     chosen = sorted(order(by_name[name]) for name in placed.agents) if isinstance(placed, Placement) else None
-    assert chosen == min(sets, key=lambda one: (len(one), one), default=None)
+    assert chosen == min(sets, key=lambda names: (len(names), names), default=None)
 
 
 @given(agent_descriptions, any_groups)
@@ -155,17 +157,17 @@ def test_the_shortfall_is_what_the_containers_without_a_place_ask(
     if isinstance(placed, Placement):
         return
     requests = {group.role: group.request for group in groups}
-    asked: dict[str, set[int]] = {}
+    slots: dict[str, set[int]] = {}
     for slot in ("cpu", "mem", "gpu"):
         amounts = [count * requests[role].get(slot, 0) for role, count in placed.unplaced.items()]
-        asked[slot] = {sum(part) for part in parts(amounts)}
-    assert all(placed.shortfall[slot] in asked[slot] for slot in placed.shortfall)
+        slots[slot] = {sum(part) for part in parts(amounts)}
+    assert all(placed.shortfall[slot] in slots[slot] for slot in placed.shortfall)
     assert 0 not in placed.shortfall.values()
     assert set(placed.missing) == set(placed.unplaced)
     assert all(
         0 < lack <= requests[role][slot] for role in placed.missing for slot, lack in placed.missing[role].items()
     )
-    if not any(one["max_containers"] for one in described):
+    if not any(agent["max_containers"] for agent in described):
         assert placed.shortfall
         assert all(placed.missing.values())
 
@@ -175,7 +177,7 @@ def parts(amounts: list[int]) -> list[list[int]]:
     if not amounts:
         return [[]]
     others = parts(amounts[1:])
-    return others + [[amounts[0], *one] for one in others]
+    return others + [[amounts[0], *tail] for tail in others]
 
 
 @given(agent_descriptions, mixed_groups, st.sampled_from(SELECTIONS))
@@ -187,8 +189,8 @@ def test_the_agent_of_the_first_container_comes_first(
         hosts = iter(placed.hosts)
         assert placed.agents[0] == placed.hosts[0]
         for group in groups:
-            named = [next(hosts) for _container in range(group.count)]
-            assert named == sorted(named, key=placed.agents.index)
+            names = [next(hosts) for _container in range(group.count)]
+            assert names == sorted(names, key=placed.agents.index)
 
 
 @given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))

@@ -16,14 +16,14 @@ GPU = {**ONE_CORE, "cuda.device": 1}
 
 def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False) -> Unschedulable:
     """Return why these groups have no place on these agents."""
-    there = [agent_facts(name, **described) for name, described in agents.items()]
-    placed = place(there, groups, single_node=single_node, selection="concentrated")
+    facts = [agent_facts(name, **described) for name, described in agents.items()]
+    placed = place(facts, groups, single_node=single_node, selection="concentrated")
     assert isinstance(placed, Unschedulable)
     return placed
 
 
 @pytest.mark.parametrize(
-    ("agents", "request_of_one", "size", "single_node", "told"),
+    ("agents", "request_of_one", "size", "single_node", "expected"),
     [
         (
             {"agent1": {"cpu": 2}, "agent2": {"cpu": 2}},
@@ -114,21 +114,25 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
     ids=["cores", "cores of one agent", "memory", "both", "container limit", "too wide", "accelerators"],
 )
 def test_no_room_names_what_is_short_and_by_how_much(
-    agents: dict[str, dict[str, Any]], request_of_one: dict[str, int], size: int, single_node: bool, told: Unschedulable
+    agents: dict[str, dict[str, Any]],
+    request_of_one: dict[str, int],
+    size: int,
+    single_node: bool,
+    expected: Unschedulable,
 ) -> None:
-    assert no_room(agents, Group("main", request_of_one, size), single_node=single_node) == told
+    assert no_room(agents, Group("main", request_of_one, size), single_node=single_node) == expected
 
 
 def test_the_last_ranks_of_containers_that_are_alike_have_no_place() -> None:
-    told = no_room({"agent1": {"cpu": 3}}, Group("main", ONE_CORE, 1), Group("sub", ONE_CORE, 4))
-    assert told.reason == "no room for 2 of 5 containers on one agent: short of cpu 2"
-    assert (told.unplaced, told.missing) == ({"sub": 2}, {"sub": {"cpu": 1}})
+    result = no_room({"agent1": {"cpu": 3}}, Group("main", ONE_CORE, 1), Group("sub", ONE_CORE, 4))
+    assert result.reason == "no room for 2 of 5 containers on one agent: short of cpu 2"
+    assert (result.unplaced, result.missing) == ({"sub": 2}, {"sub": {"cpu": 1}})
 
 
 def test_unlike_containers_without_a_place_are_named() -> None:
     agents = {name: {"capacity": {"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}} for name in ("agent1", "agent2")}
-    told = no_room(agents, Group("main", ONE_CORE, 1), Group("sub", GPU, 3), Group("ps", {"cpu": 9, "mem": GIB}, 1))
-    assert told == Unschedulable(
+    result = no_room(agents, Group("main", ONE_CORE, 1), Group("sub", GPU, 3), Group("ps", {"cpu": 9, "mem": GIB}, 1))
+    assert result == Unschedulable(
         "no room for 2 of 5 containers (sub3, ps1) on 2 agents: short of cuda.device 1, cpu 9; one container asks for 9"
         " cores and no agent has more than 8 online",
         {"cuda.device": 1, "cpu": 9},
@@ -139,21 +143,21 @@ def test_unlike_containers_without_a_place_are_named() -> None:
 
 def test_of_several_agents_the_one_that_lacks_the_least_of_a_container_counts() -> None:
     agents = {"agent1": {"cpu": 8, "mem": 2 * GIB}, "agent2": {"cpu": 3, "mem": 8 * GIB}}
-    told = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
-    assert told.missing == {"main": {"cpu": 1}}
-    assert told.shortfall == {"cpu": 4, "mem": 8 * GIB}
+    result = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
+    assert result.missing == {"main": {"cpu": 1}}
+    assert result.shortfall == {"cpu": 4, "mem": 8 * GIB}
 
 
 def test_of_an_agent_the_slot_counts_of_which_it_lacks_the_largest_part() -> None:
     agents = {"agent1": {"cpu": 3, "mem": 2 * GIB}, "agent2": {"cpu": 2, "mem": 4 * GIB}}
-    told = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
-    assert told.missing == {"main": {"cpu": 2, "mem": 4 * GIB}}
+    result = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
+    assert result.missing == {"main": {"cpu": 2, "mem": 4 * GIB}}
 
 
 def test_on_one_agent_only_those_bind_that_could_hold_the_most() -> None:
     agents = {"agent1": {"cpu": 2}, "agent2": {"mem": 3 * GIB}}
-    told = no_room(agents, Group("main", ONE_CORE, 4), single_node=True)
-    assert told.shortfall == {"mem": GIB}
+    result = no_room(agents, Group("main", ONE_CORE, 4), single_node=True)
+    assert result.shortfall == {"mem": GIB}
 
 
 def test_an_agent_at_its_limit_lacks_more_than_one_that_is_short() -> None:
@@ -164,9 +168,9 @@ def test_an_agent_at_its_limit_lacks_more_than_one_that_is_short() -> None:
 @pytest.mark.parametrize("single_node", [True, False])
 def test_the_first_roles_are_placed_where_as_many_of_others_could_be(single_node: bool) -> None:
     agents = {"agent1": {"cpu": 2}}
-    told = no_room(agents, Group("main", {"cpu": 2}, 1), Group("sub", {"cpu": 1}, 1), single_node=single_node)
-    assert told.reason == "no room for 1 of 2 containers (sub1) on one agent: short of cpu 1"
-    assert told.unplaced == {"sub": 1}
+    result = no_room(agents, Group("main", {"cpu": 2}, 1), Group("sub", {"cpu": 1}, 1), single_node=single_node)
+    assert result.reason == "no room for 1 of 2 containers (sub1) on one agent: short of cpu 1"
+    assert result.unplaced == {"sub": 1}
 
 
 def test_the_sessions_that_make_room_are_named() -> None:
@@ -177,10 +181,11 @@ def test_the_sessions_that_make_room_are_named() -> None:
             "sessions": [bare_session(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)],
         }
     }
-    told = no_room(agents, Group("main", {"cpu": 2}, 1))
-    assert told.blocking_sessions == ("job0", "job1")
+    result = no_room(agents, Group("main", {"cpu": 2}, 1))
+    assert result.blocking_sessions == ("job0", "job1")
     assert (
-        told.reason == "no room for 1 of 1 containers on one agent: short of cpu 2; it fits when these end: job0, job1"
+        result.reason
+        == "no room for 1 of 1 containers on one agent: short of cpu 2; it fits when these end: job0, job1"
     )
 
 

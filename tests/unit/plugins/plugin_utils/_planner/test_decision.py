@@ -38,24 +38,24 @@ LATER_ID = "99999999-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
 
 
-def decided(asked: SessionSpec, seen: ClusterState) -> Decision:
+def decided(session_spec: SessionSpec, cluster_state: ClusterState) -> Decision:
     """Return the decision for a request that there is room for."""
-    decision = decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
+    decision = decide(session_spec, cluster_state, POOLS, LATER_ID, USER, NOW + 60)
     assert isinstance(decision, Decision)
     return decision
 
 
-def refusal(asked: SessionSpec, seen: ClusterState, kind: type[ValueError]) -> str:
+def refusal(session_spec: SessionSpec, cluster_state: ClusterState, kind: type[ValueError]) -> str:
     """Return why a request is refused."""
     with pytest.raises(kind) as refused:
-        decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
+        decide(session_spec, cluster_state, POOLS, LATER_ID, USER, NOW + 60)
     return str(refused.value)
 
 
-def holding(*agents: str, committed: bool = True, expired: bool = False, **asked: Any) -> dict[str, AgentFacts]:
-    """Return the facts of agents that hold the session of two and two, asked for as told."""
-    there = holders(plan(), spec(**{**TWO_AND_TWO, **asked}), committed=committed, expired=expired)
-    return {name: there[name] for name in agents}
+def holding(*agents: str, committed: bool = True, expired: bool = False, **options: Any) -> dict[str, AgentFacts]:
+    """Return the facts of agents that hold the session of two and two, requested with ``options``."""
+    facts = holders(plan(), spec(**{**TWO_AND_TWO, **options}), committed=committed, expired=expired)
+    return {name: facts[name] for name in agents}
 
 
 def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
@@ -67,21 +67,21 @@ def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
 
 def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
     without: dict[str, Any] = {"images": {"lab/python:1": None}}
-    seen = readings(
+    cluster_state = readings(
         agent1=agent_facts("agent1", 2, **without),
         agent2=agent_facts("agent2", 2),
         agent3=agent_facts("agent3", 1, **without),
     )
-    assert decided(spec(**TWO_AND_TWO), seen).missing_images == {"agent1": ["lab/python:1"]}
+    assert decided(spec(**TWO_AND_TWO), cluster_state).missing_images == {"agent1": ["lab/python:1"]}
 
 
 def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> None:
     roles = {"main": {}, "worker": {"replicas": 3, "image": "other:1"}, "ps": {"image": "third:1"}}
-    seen = readings(
+    cluster_state = readings(
         agent1=agent_facts("agent1", 3, images={"lab/python:1": image_data(), "third:1": None}),
         agent2=agent_facts("agent2", 2, images={"other:1": image_data(2)}),
     )
-    decision = decided(spec(cluster_mode="multi-node", roles=roles), seen)
+    decision = decided(spec(cluster_mode="multi-node", roles=roles), cluster_state)
     needed = {name: [kernel.image for kernel in decision.plan.kernels_on(name)] for name in decision.plan.agents}
     assert {name: sorted(images) for name, images in needed.items()} == {
         "agent1": ["lab/python:1", "other:1", "other:1"],
@@ -92,12 +92,12 @@ def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> No
 
 
 def test_an_agent_that_is_left_out_takes_no_part() -> None:
-    seen = readings("agent2", left_out={"agent1": "Failed to connect"})
-    assert decided(spec(), seen).plan.agents == ["agent2"]
+    cluster_state = readings("agent2", left_out={"agent1": "Failed to connect"})
+    assert decided(spec(), cluster_state).plan.agents == ["agent2"]
 
 
 @pytest.mark.parametrize(
-    ("left_out", "sentence"),
+    ("unavailable", "sentence"),
     [
         ({}, "no agent can be used: the inventory has none"),
         ({"agent1": "engine down"}, "no agent can be used: agent1: engine down"),
@@ -111,12 +111,12 @@ def test_an_agent_that_is_left_out_takes_no_part() -> None:
         ),
     ],
 )
-def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str], sentence: str) -> None:
-    assert refusal(spec(), readings(left_out=left_out), PlanningError) == sentence
+def test_no_agent_at_all_is_an_error_with_every_reason(unavailable: dict[str, str], sentence: str) -> None:
+    assert refusal(spec(), readings(left_out=unavailable), PlanningError) == sentence
 
 
 @pytest.mark.parametrize(
-    ("asked", "kind", "sentence"),
+    ("options", "kind", "sentence"),
     [
         (
             {"designated_agents": ["agent9"]},
@@ -176,16 +176,16 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
         "slot nowhere",
     ],
 )
-def test_what_no_agent_can_ever_meet_is_refused(asked: dict[str, Any], kind: type[ValueError], sentence: str) -> None:
+def test_what_no_agent_can_ever_meet_is_refused(options: dict[str, Any], kind: type[ValueError], sentence: str) -> None:
     accelerated = agent_facts("agent2", resource_group="gpu", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
-    seen = readings("agent1", agent2=accelerated, left_out={"agent3": "unreachable"})
-    assert refusal(spec(**asked), seen, kind) == sentence
+    cluster_state = readings("agent1", agent2=accelerated, left_out={"agent3": "unreachable"})
+    assert refusal(spec(**options), cluster_state, kind) == sentence
 
 
 def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() -> None:
     accelerated = agent_facts("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
-    asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
-    assert refusal(asked, readings("agent1", agent2=accelerated), ValidationError) == (
+    session_spec = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
+    assert refusal(session_spec, readings("agent1", agent2=accelerated), ValidationError) == (
         "session_resources.cuda.device: no designated agent offers it; offered are cpu, mem."
     )
 
@@ -199,13 +199,13 @@ def test_designated_agents_alone_hold_the_session() -> None:
 
 
 def test_an_agent_that_may_not_be_scheduled_holds_nothing_new() -> None:
-    seen = readings("agent2", agent1=agent_facts("agent1", 1, schedulable=False))
-    assert decided(spec(), seen).plan.agents == ["agent2"]
+    cluster_state = readings("agent2", agent1=agent_facts("agent1", 1, schedulable=False))
+    assert decided(spec(), cluster_state).plan.agents == ["agent2"]
 
 
 def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
-    seen = readings(agent1=agent_facts("agent1", schedulable=False))
-    assert decide(spec(), seen, POOLS, LATER_ID, USER, NOW) == Unschedulable(
+    cluster_state = readings(agent1=agent_facts("agent1", schedulable=False))
+    assert decide(spec(), cluster_state, POOLS, LATER_ID, USER, NOW) == Unschedulable(
         "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}, {"main": 1}
     )
 
@@ -233,10 +233,10 @@ MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"sou
 )
 def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agents: list[str]) -> None:
     cores = {"agent1": 2, "agent2": 4, "agent3": 6}
-    seen = readings(
+    cluster_state = readings(
         **{name: agent_facts(name, cpu, missing_paths=missing.get(name, [])) for name, cpu in cores.items()}
     )
-    assert decided(spec(**MOUNTS), seen).plan.agents == agents
+    assert decided(spec(**MOUNTS), cluster_state).plan.agents == agents
 
 
 @pytest.mark.parametrize(
@@ -248,16 +248,17 @@ def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agent
     ids=["one agent", "two agents"],
 )
 def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, list[str]], sentence: str) -> None:
-    seen = readings(**{name: agent_facts(name, missing_paths=paths) for name, paths in missing.items()})
+    cluster_state = readings(**{name: agent_facts(name, missing_paths=paths) for name, paths in missing.items()})
     assert (
-        refusal(spec(**MOUNTS), seen, PlanningError) == f"session_mounts: {sentence}, and the source must exist there"
+        refusal(spec(**MOUNTS), cluster_state, PlanningError)
+        == f"session_mounts: {sentence}, and the source must exist there"
     )
-    assert not is_feasible(spec(**MOUNTS), seen)
+    assert not is_feasible(spec(**MOUNTS), cluster_state)
 
 
 def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
-    seen = readings("agent1", agent2=agent_facts("agent2", 2, infiniband=True))
-    decision = decided(spec(infiniband=True), seen)
+    cluster_state = readings("agent1", agent2=agent_facts("agent2", 2, infiniband=True))
+    decision = decided(spec(infiniband=True), cluster_state)
     assert (decision.plan.agents, decision.plan.infiniband) == (["agent2"], True)
 
 
@@ -267,10 +268,13 @@ def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
     ids=["of all", "of the designated"],
 )
 def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names: str) -> None:
-    asked = spec(infiniband=True, **changes)
-    seen = readings("agent1", "agent2")
-    assert refusal(asked, seen, ValidationError) == f"session_infiniband: none of {names} has /dev/infiniband."
-    assert not is_feasible(asked, seen)
+    session_spec = spec(infiniband=True, **changes)
+    cluster_state = readings("agent1", "agent2")
+    assert (
+        refusal(session_spec, cluster_state, ValidationError)
+        == f"session_infiniband: none of {names} has /dev/infiniband."
+    )
+    assert not is_feasible(session_spec, cluster_state)
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
@@ -281,37 +285,37 @@ def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bo
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
 
-@pytest.mark.parametrize("asked", [{}, {"cluster_size": 3}], ids=["the same", "another"])
-def test_what_was_given_up_everywhere_is_nobodys_and_its_name_is_free(asked: dict[str, Any]) -> None:
-    seen = readings(**holding("agent1", "agent2", committed=False, expired=True))
-    decision = decided(spec(**{**TWO_AND_TWO, **asked}), seen)
+@pytest.mark.parametrize("options", [{}, {"cluster_size": 3}], ids=["the same", "another"])
+def test_what_was_given_up_everywhere_is_nobodys_and_its_name_is_free(options: dict[str, Any]) -> None:
+    cluster_state = readings(**holding("agent1", "agent2", committed=False, expired=True))
+    decision = decided(spec(**{**TWO_AND_TWO, **options}), cluster_state)
     assert (decision.plan.id, decision.existing) == (LATER_ID, False)
 
 
 def test_what_was_given_up_on_one_agent_alone_is_taken_up_again() -> None:
-    seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
-    decision = decided(spec(**TWO_AND_TWO), readings(**seen))
+    agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
+    decision = decided(spec(**TWO_AND_TWO), readings(**agents))
     assert (decision.plan, decision.existing, decision.public_keys) == (plan(), True, {})
 
 
 def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
-    seen = {**holding("agent1"), **holding("agent2", committed=False)}
-    assert decided(spec(**TWO_AND_TWO), readings(**seen)).public_keys == {}
+    agents = {**holding("agent1"), **holding("agent2", committed=False)}
+    assert decided(spec(**TWO_AND_TWO), readings(**agents)).public_keys == {}
 
 
 def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it() -> None:
-    seen = readings("agent2", **holding("agent1", committed=False))
-    assert decided(spec(**TWO_AND_TWO), seen).plan.id == SESSION_ID
+    cluster_state = readings("agent2", **holding("agent1", committed=False))
+    assert decided(spec(**TWO_AND_TWO), cluster_state).plan.id == SESSION_ID
 
 
 def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
-    seen = holding("agent1", "agent2")
-    seen["agent2"] = dataclasses.replace(seen["agent2"], images={})
-    assert decided(spec(**TWO_AND_TWO), readings(**seen)).missing_images == {"agent2": ["lab/python:1"]}
+    agents = holding("agent1", "agent2")
+    agents["agent2"] = dataclasses.replace(agents["agent2"], images={})
+    assert decided(spec(**TWO_AND_TWO), readings(**agents)).missing_images == {"agent2": ["lab/python:1"]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "differs"),
+    ("options", "status", "differs"),
     [
         ({"cluster_size": 3}, {}, "(RUNNING) that differs in session_cluster_size (is 4, requested 3)"),
         (
@@ -328,29 +332,29 @@ def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
     ],
 )
 def test_another_request_under_the_same_name_is_refused_with_what_differs(
-    asked: dict[str, Any], status: dict[str, bool], differs: str
+    options: dict[str, Any], status: dict[str, bool], differs: str
 ) -> None:
-    seen = readings(**holding("agent1", "agent2", **status))
-    assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, ValidationError) == (
+    cluster_state = readings(**holding("agent1", "agent2", **status))
+    assert refusal(spec(**{**TWO_AND_TWO, **options}), cluster_state, ValidationError) == (
         f"session_name: 'train-llm' is taken by a session {differs};"
         " choose another name, or terminate that session with backendai.cluster.terminate_session."
     )
 
 
 def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused() -> None:
-    seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
-    assert "(ERROR) that differs in session_cluster_size (is 4, requested 3)" in refusal(
-        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**seen), ValidationError
+    agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
+    assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
+        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**agents), ValidationError
     )
 
 
 @pytest.mark.parametrize(
-    ("left_out", "reason"),
+    ("unavailable", "reason"),
     [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
 )
-def test_a_session_whose_agent_is_away_is_not_repaired(left_out: dict[str, str], reason: str) -> None:
-    seen = readings(left_out=left_out, **holding("agent1"))
-    assert refusal(spec(**TWO_AND_TWO), seen, PlanningError) == (
+def test_a_session_whose_agent_is_away_is_not_repaired(unavailable: dict[str, str], reason: str) -> None:
+    cluster_state = readings(left_out=unavailable, **holding("agent1"))
+    assert refusal(spec(**TWO_AND_TWO), cluster_state, PlanningError) == (
         f"the session 'train-llm' has containers on agents that cannot be used: {reason}"
     )
 
@@ -362,12 +366,12 @@ def test_another_name_is_another_session() -> None:
 
 def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
     other_id = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-    one, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
-    seen = readings(
-        agent1=agent_facts("agent1", sessions=[held_session(one, "agent1")]),
+    first, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
+    cluster_state = readings(
+        agent1=agent_facts("agent1", sessions=[held_session(first, "agent1")]),
         agent2=agent_facts("agent2", sessions=[held_session(other, "agent2")]),
     )
-    assert refusal(spec(), seen, ValidationError) == (
+    assert refusal(spec(), cluster_state, ValidationError) == (
         f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
     )
 
@@ -400,27 +404,27 @@ PREFERRED: dict[str, Any] = {"designated_agents_mode": "preferred"}
     ],
 )
 def test_preferred_agents_hold_the_session_where_they_can(designated: list[str], size: int, agents: set[str]) -> None:
-    seen = readings(
+    cluster_state = readings(
         agent1=agent_facts("agent1", 2),
         agent2=agent_facts("agent2", 2),
         agent3=agent_facts("agent3", 4),
         agent4=agent_facts("agent4", resource_group="gpu"),
         left_out={"agent8": "unreachable"},
     )
-    asked = spec(cluster_size=size, cluster_mode="multi-node", designated_agents=designated, **PREFERRED)
-    assert set(decided(asked, seen).plan.agents) == agents
+    session_spec = spec(cluster_size=size, cluster_mode="multi-node", designated_agents=designated, **PREFERRED)
+    assert set(decided(session_spec, cluster_state).plan.agents) == agents
 
 
 def test_strictly_designated_agents_are_waited_for() -> None:
-    seen = readings("agent3", agent1=agent_facts("agent1", 2))
-    answer = decide(spec(cluster_size=4, designated_agents=["agent1"]), seen, POOLS, LATER_ID, USER, NOW)
+    cluster_state = readings("agent3", agent1=agent_facts("agent1", 2))
+    answer = decide(spec(cluster_size=4, designated_agents=["agent1"]), cluster_state, POOLS, LATER_ID, USER, NOW)
     assert isinstance(answer, Unschedulable)
     assert answer.reason == "no room for 2 of 4 containers on one agent: short of cpu 2"
 
 
 def test_a_slot_that_nobody_offers_is_not_blamed_on_agents_that_are_only_preferred() -> None:
-    asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1}, **PREFERRED)
-    assert refusal(asked, readings("agent1", "agent2"), ValidationError) == (
+    session_spec = spec(designated_agents=["agent1"], resources={"cuda.device": 1}, **PREFERRED)
+    assert refusal(session_spec, readings("agent1", "agent2"), ValidationError) == (
         "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem."
     )
 
@@ -449,7 +453,7 @@ def test_a_session_that_needs_both_architectures_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "images", "agents"),
+    ("options", "images", "agents"),
     [
         ({"architecture": "arm64"}, {}, {"agent2", "agent4"}),
         ({}, {"agent4": {IMAGE: image_data()}}, {"agent2", "agent4"}),
@@ -460,16 +464,16 @@ def test_a_session_that_needs_both_architectures_waits() -> None:
     ids=["asked", "that of the image", "asked against the image", "that of the preferred", "preferred are too small"],
 )
 def test_the_architecture_is_the_one_that_is_asked_or_that_has_the_image(
-    asked: dict[str, Any], images: dict[str, Any], agents: set[str]
+    options: dict[str, Any], images: dict[str, Any], agents: set[str]
 ) -> None:
-    wanted = spec(cluster_size=4, cluster_mode="multi-node", **asked)
-    assert set(decided(wanted, mixed(**images)).plan.agents) == agents
+    session_spec = spec(cluster_size=4, cluster_mode="multi-node", **options)
+    assert set(decided(session_spec, mixed(**images)).plan.agents) == agents
 
 
 def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
-    seen = mixed()
-    full = {name: dataclasses.replace(seen.facts[name], allocated={"cpu": 2}) for name in ("agent1", "agent3")}
-    freer = dataclasses.replace(seen, facts={**seen.facts, **full})
+    cluster_state = mixed()
+    full = {name: dataclasses.replace(cluster_state.facts[name], allocated={"cpu": 2}) for name in ("agent1", "agent3")}
+    freer = dataclasses.replace(cluster_state, facts={**cluster_state.facts, **full})
     assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
 
 
@@ -477,21 +481,21 @@ def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
 
 
 def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -> None:
-    made = plan()
-    assert made.network is not None
-    assert made.network.subnet is not None
-    assert made.network.vni is not None
+    session_plan = plan()
+    assert session_plan.network is not None
+    assert session_plan.network.subnet is not None
+    assert session_plan.network.vni is not None
     before = readings("agent1", "agent2", "agent3")
-    after = before.with_plan(made).facts
+    after = before.with_plan(session_plan).facts
     assert after["agent3"] is before.facts["agent3"]
     for name in ("agent1", "agent2"):
         assert after[name] == dataclasses.replace(
             before.facts[name],
             allocated={"cpu": 2, "mem": 2 * GIB},
             containers=2,
-            networks=(made.network.subnet,),
-            vnis=(made.network.vni,),
-            sessions=(HeldSession(made, {}, False, False, {}, {}),),
+            networks=(session_plan.network.subnet,),
+            vnis=(session_plan.network.vni,),
+            sessions=(HeldSession(session_plan, {}, False, False, {}, {}),),
         )
         assert after[name].free == {"cpu": 6, "mem": 14 * GIB}
     assert before == readings("agent1", "agent2", "agent3")
@@ -505,22 +509,22 @@ def test_a_plan_on_one_agent_takes_no_network_identifier(counts: dict[str, int],
 
 def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
     first = decided(spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)))
-    seen = readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)).with_plan(first.plan)
-    second = decide(spec(**{**TWO_AND_TWO, "name": "other"}), seen, POOLS, SESSION_ID, USER, NOW)
+    cluster_state = readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)).with_plan(first.plan)
+    second = decide(spec(**{**TWO_AND_TWO, "name": "other"}), cluster_state, POOLS, SESSION_ID, USER, NOW)
     assert isinstance(second, Decision)
     assert (first.plan.agents, second.plan.agents) == (["agent1"], ["agent2"])
 
 
 def test_sessions_that_have_ended_are_not_known_and_take_their_room_as_long_as_they_are_there() -> None:
-    there = holding("agent1", "agent2")
-    there["agent1"] = dataclasses.replace(there["agent1"], allocated={"cpu": 2})
-    seen = readings(**there)
-    gone = seen.without_sessions([SESSION_ID])
-    assert [facts.sessions for facts in gone.facts.values()] == [(), ()]
-    assert (list(seen.sessions), list(gone.sessions)) == ([SESSION_ID], [])
-    assert gone.facts["agent1"].allocated == {"cpu": 2}
-    assert seen.without_sessions([]) == seen == seen.without_sessions([LATER_ID])
-    assert decided(spec(**TWO_AND_TWO), gone).plan.id == LATER_ID
+    agents = holding("agent1", "agent2")
+    agents["agent1"] = dataclasses.replace(agents["agent1"], allocated={"cpu": 2})
+    cluster_state = readings(**agents)
+    without = cluster_state.without_sessions([SESSION_ID])
+    assert [facts.sessions for facts in without.facts.values()] == [(), ()]
+    assert (list(cluster_state.sessions), list(without.sessions)) == ([SESSION_ID], [])
+    assert without.facts["agent1"].allocated == {"cpu": 2}
+    assert cluster_state.without_sessions([]) == cluster_state == cluster_state.without_sessions([LATER_ID])
+    assert decided(spec(**TWO_AND_TWO), without).plan.id == LATER_ID
 
 
 @pytest.mark.parametrize(
@@ -537,25 +541,28 @@ def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_fl
 
 
 def test_an_agent_has_told_what_it_has_or_why_it_cannot() -> None:
-    seen = readings("agent1", left_out={"agent2": "unreachable"})
-    assert [seen.was_read(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
+    cluster_state = readings("agent1", left_out={"agent2": "unreachable"})
+    assert [cluster_state.was_read(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
 
 
 # ---- what fits an empty cluster
 
 
 def test_what_agents_hold_already_can_start() -> None:
-    there = holding("agent1", "agent2")
-    wide = {name: dataclasses.replace(facts, online_cpus=(0,)) for name, facts in there.items()}
-    asked = spec(**TWO_AND_TWO, resources={"cpu": 2})
-    made = plan(resources={"cpu": 2})
-    held = {name: dataclasses.replace(wide[name], sessions=(held_session(made, name, asked),)) for name in wide}
-    assert is_feasible(asked, readings(**held))
-    assert not is_feasible(asked, readings(**wide))
+    agents = holding("agent1", "agent2")
+    wide = {name: dataclasses.replace(facts, online_cpus=(0,)) for name, facts in agents.items()}
+    session_spec = spec(**TWO_AND_TWO, resources={"cpu": 2})
+    session_plan = plan(resources={"cpu": 2})
+    agents = {
+        name: dataclasses.replace(wide[name], sessions=(held_session(session_plan, name, session_spec),))
+        for name in wide
+    }
+    assert is_feasible(session_spec, readings(**agents))
+    assert not is_feasible(session_spec, readings(**wide))
 
 
 @pytest.mark.parametrize(
-    ("asked", "fits"),
+    ("options", "fits"),
     [
         ({"cluster_size": 8}, True),
         ({"cluster_size": 9}, False),
@@ -569,13 +576,13 @@ def test_what_agents_hold_already_can_start() -> None:
     ],
     ids=["one", "too many", "both", "too many for both", "group", "unknown", "left out", "slot", "not schedulable"],
 )
-def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any], fits: bool) -> None:
+def test_a_request_fits_when_all_other_sessions_have_ended(options: dict[str, Any], fits: bool) -> None:
     full: dict[str, Any] = {"allocated": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
-    seen = readings(
+    cluster_state = readings(
         agent1=agent_facts("agent1", **full),
         agent2=agent_facts("agent2", **full),
         agent4=agent_facts("agent4", schedulable=False),
         left_out={"agent3": "unreachable"},
     )
-    assert is_feasible(spec(**asked), seen) is fits
-    assert seen.facts["agent1"].allocated == {"cpu": 8, "mem": 16 * GIB}
+    assert is_feasible(spec(**options), cluster_state) is fits
+    assert cluster_state.facts["agent1"].allocated == {"cpu": 8, "mem": 16 * GIB}

@@ -64,44 +64,44 @@ def planned(read: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> 
 
 
 def test_containers_have_the_addresses_of_their_agents_and_a_port_each() -> None:
-    made = shared()
-    assert [kernel.address for kernel in made.kernels] == ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"]
-    assert [kernel.mac for kernel in made.kernels] == [None] * 4
-    assert len({(kernel.agent, kernel.ssh_port) for kernel in made.kernels}) == 4
-    assert all(30000 <= kernel.ssh_port <= 32767 for kernel in made.kernels)
-    assert made.host_ports("agent1") == [kernel.ssh_port for kernel in made.kernels[:2]]
-    assert sorted(made.underlays) == ["agent1", "agent2"]
+    session_plan = shared()
+    assert [kernel.address for kernel in session_plan.kernels] == ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"]
+    assert [kernel.mac for kernel in session_plan.kernels] == [None] * 4
+    assert len({(kernel.agent, kernel.ssh_port) for kernel in session_plan.kernels}) == 4
+    assert all(30000 <= kernel.ssh_port <= 32767 for kernel in session_plan.kernels)
+    assert session_plan.host_ports("agent1") == [kernel.ssh_port for kernel in session_plan.kernels[:2]]
+    assert sorted(session_plan.underlays) == ["agent1", "agent2"]
 
 
 def test_the_network_is_the_agents_own() -> None:
     wide = agent_facts("agent2", underlay={"address": "192.0.2.2", "interface": "ib0", "mtu": 9000})
-    made = shared([agent_facts("agent1"), wide])
-    assert made.network == Network("host", "host", None, 1500, None)
-    record = session_record(made, "RUNNING")
+    session_plan = shared([agent_facts("agent1"), wide])
+    assert session_plan.network == Network("host", "host", None, 1500, None)
+    record = session_record(session_plan, "RUNNING")
     assert record["network"] == {"driver": "host", "name": "host", "subnet": None, "mtu": 1500, "vni": None}
-    assert made.lines()[1] == "network host, mtu 1500"
-    assert made.lines()[2].startswith(f"main1 on agent1: 192.0.2.1:{made.kernels[0].ssh_port}, ")
+    assert session_plan.lines()[1] == "network host, mtu 1500"
+    assert session_plan.lines()[2].startswith(f"main1 on agent1: 192.0.2.1:{session_plan.kernels[0].ssh_port}, ")
 
 
 def test_a_plan_comes_back_from_json() -> None:
-    made = shared()
-    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    session_plan = shared()
+    assert SessionPlan.from_dict(json.loads(json.dumps(session_plan.to_dict()))) == session_plan
 
 
 def test_on_one_agent_the_network_is_a_private_bridge() -> None:
-    made = shared(counts={"agent1": 3})
-    assert made.network is not None
-    assert made.network.driver == "bridge"
-    assert [kernel.ssh_port for kernel in made.kernels] == [22] * 3
-    assert (made.host_ports("agent1"), ssh_ports_file(made.kernels)) == ([], "")
+    session_plan = shared(counts={"agent1": 3})
+    assert session_plan.network is not None
+    assert session_plan.network.driver == "bridge"
+    assert [kernel.ssh_port for kernel in session_plan.kernels] == [22] * 3
+    assert (session_plan.host_ports("agent1"), ports(session_plan.kernels)) == ([], "")
 
 
 def test_ports_that_are_in_use_are_avoided() -> None:
     busy = frozenset(range(30000, 30010))
     pools = dataclasses.replace(POOLS, first_host_port=30000, last_host_port=30011)
     agents = sharing("agent1", "agent2", tcp_ports=sorted(busy))
-    made = planned(readings(**agents), pools)
-    assert [sorted(made.host_ports(name)) for name in made.agents] == [[30010, 30011]] * 2
+    session_plan = planned(readings(**agents), pools)
+    assert [sorted(session_plan.host_ports(name)) for name in session_plan.agents] == [[30010, 30011]] * 2
 
 
 def test_sessions_that_are_planned_together_get_different_ports() -> None:
@@ -143,9 +143,9 @@ def test_an_underlay_that_will_not_do_is_named(underlay: dict[str, Any] | None, 
 
 def test_the_smallest_mtu_that_frameworks_know_is_enough() -> None:
     small = {"address": "192.0.2.2", "interface": "tun0", "mtu": 1280}
-    made = shared([agent_facts("agent1"), agent_facts("agent2", underlay=small)])
-    assert made.network is not None
-    assert made.network.mtu == 1280
+    session_plan = shared([agent_facts("agent1"), agent_facts("agent2", underlay=small)])
+    assert session_plan.network is not None
+    assert session_plan.network.mtu == 1280
 
 
 def test_underlays_over_ipv6_are_refused() -> None:
@@ -159,8 +159,8 @@ def test_underlays_over_ipv6_are_refused() -> None:
 
 
 def test_only_agents_that_share_their_network_are_taken() -> None:
-    made = planned(readings("agent1", **sharing("agent2", "agent3")))
-    assert sorted(made.agents) == ["agent2", "agent3"]
+    session_plan = planned(readings("agent1", **sharing("agent2", "agent3")))
+    assert sorted(session_plan.agents) == ["agent2", "agent3"]
 
 
 def test_it_is_refused_where_no_agent_shares_its_network() -> None:
@@ -180,29 +180,32 @@ def test_a_session_that_cannot_be_spread_needs_no_permission(changes: dict[str, 
 
 
 def test_known_hosts_have_the_form_that_ssh_looks_for_with_a_port() -> None:
-    made = shared()
-    main = made.kernels[0]
-    first = known_hosts(made.kernels, public_keys(made)).splitlines()[0]
+    session_plan = shared()
+    main = session_plan.kernels[0]
+    first = known_hosts(session_plan.kernels, public_keys(session_plan)).splitlines()[0]
     assert first == f"[main1]:{main.ssh_port},[192.0.2.1]:{main.ssh_port} ssh-ed25519 HOST-main1"
 
 
 def test_containers_are_told_where_each_listens() -> None:
-    made = shared()
-    assert ssh_ports_file(made.kernels).splitlines() == [
-        f"{kernel.hostname} {kernel.address} {kernel.ssh_port}" for kernel in made.kernels
+    session_plan = shared()
+    assert ports(session_plan.kernels).splitlines() == [
+        f"{kernel.hostname} {kernel.address} {kernel.ssh_port}" for kernel in session_plan.kernels
     ]
 
 
 @pytest.mark.parametrize("name", ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
 def test_frameworks_are_told_the_interface_of_the_underlay(name: str) -> None:
     ib = {"address": "192.0.2.2", "interface": "ib0", "mtu": 1500}
-    made = shared([agent_facts("agent1"), agent_facts("agent2", underlay=ib)])
-    told = [
-        build_environment({}, session_environment(made, one), made.interface_on(one.agent))[name]
-        for one in made.kernels
+    session_plan = shared([agent_facts("agent1"), agent_facts("agent2", underlay=ib)])
+    rows = [
+        build_environment({}, session_environment(session_plan, kernel), session_plan.interface_on(kernel.agent))[name]
+        for kernel in session_plan.kernels
     ]
-    assert told == ["eth0", "eth0", "ib0", "ib0"]
-    assert build_environment({name: "ib1"}, session_environment(made, made.kernels[0]), "eth0")[name] == "ib1"
+    assert rows == ["eth0", "eth0", "ib0", "ib0"]
+    assert (
+        build_environment({name: "ib1"}, session_environment(session_plan, session_plan.kernels[0]), "eth0")[name]
+        == "ib1"
+    )
 
 
 def test_on_a_session_network_the_interface_is_the_same_everywhere() -> None:

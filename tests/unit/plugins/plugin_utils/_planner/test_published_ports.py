@@ -42,15 +42,15 @@ def only(first: int, last: int) -> NetworkPools:
 
 
 def underlay(address: str, endpoint: str = "") -> AgentFacts:
-    there = {"address": address, "interface": "eth0", "mtu": 1500, "endpoint": endpoint}
-    return agent_facts("agent1", underlay=there)
+    underlay = {"address": address, "interface": "eth0", "mtu": 1500, "endpoint": endpoint}
+    return agent_facts("agent1", underlay=underlay)
 
 
 def planned(driver: str = "vxlan", pools: NetworkPools = OPEN, **changes: Any) -> SessionPlan:
     """Return the plan of a session with both apps, main1 and one sub on agent2 and one on agent1."""
     agents = [agent_facts(name) for name in ("agent1", "agent2")]
-    asked = spec(cluster_size=3, cluster_mode="multi-node", apps=LISTED, network_driver=driver, **changes)
-    return make_plan(asked, Placement(("agent2", "agent2", "agent1"), 2), agents, pools, SESSION_ID, USER, NOW)
+    session_spec = spec(cluster_size=3, cluster_mode="multi-node", apps=LISTED, network_driver=driver, **changes)
+    return make_plan(session_spec, Placement(("agent2", "agent2", "agent1"), 2), agents, pools, SESSION_ID, USER, NOW)
 
 
 def test_nothing_is_published_where_no_gateway_could_reach_it() -> None:
@@ -60,24 +60,24 @@ def test_nothing_is_published_where_no_gateway_could_reach_it() -> None:
 
 def test_the_way_to_main1s_sshd_comes_first_and_its_apps_in_their_order() -> None:
     ways = published()
-    assert [(one.name, one.protocol, one.port) for one in ways] == [
+    assert [(port.name, port.protocol, port.port) for port in ways] == [
         ("ssh", "tcp", 22),
         ("jupyter", "http", 8888),
         ("board", "tcp", 6006),
     ]
-    assert {one.address for one in ways} == {"192.0.2.1"}
+    assert {port.address for port in ways} == {"192.0.2.1"}
 
 
 def test_ports_are_of_the_pool_and_differ() -> None:
-    ports = [one.host_port for one in published()]
+    ports = [port.host_port for port in published()]
     assert len(set(ports)) == 3
     assert all(30000 <= port <= 31000 for port in ports)
-    assert ports == [one.host_port for one in published()]
+    assert ports == [port.host_port for port in published()]
 
 
 def test_ports_that_are_in_use_are_avoided() -> None:
     busy = agent_facts("agent1", tcp_ports=[30000, 30002])
-    assert sorted(one.host_port for one in published(busy, only(30000, 30004))) == [30001, 30003, 30004]
+    assert sorted(port.host_port for port in published(busy, only(30000, 30004))) == [30001, 30003, 30004]
 
 
 @pytest.mark.parametrize("taken", [[], [30000], [30000, 30001]])
@@ -105,7 +105,7 @@ def test_an_agent_without_an_address_is_told(own_ssh_port: int | None) -> None:
     ids=["IPv4", "IPv6", "encrypted over IPv4", "encrypted over IPv6"],
 )
 def test_gateways_come_to_the_address_that_is_no_secret_of_the_agents(agent: AgentFacts, address: str) -> None:
-    assert {one.address for one in published(agent)} == {address}
+    assert {port.address for port in published(agent)} == {address}
 
 
 def test_on_the_agents_own_network_everything_is_reached_where_it_listens() -> None:
@@ -142,7 +142,7 @@ def test_on_the_agents_own_network_a_port_that_is_in_use_there_is_refused(
 
 def test_on_a_network_of_their_own_apps_listen_where_they_like() -> None:
     ways = published(agent_facts("agent1", tcp_ports=[8888, 6006]))
-    assert [one.port for one in ways] == [22, 8888, 6006]
+    assert [port.port for port in ways] == [22, 8888, 6006]
 
 
 def test_without_gateways_nobody_asks_for_the_ports_of_apps() -> None:
@@ -153,52 +153,52 @@ def test_without_gateways_nobody_asks_for_the_ports_of_apps() -> None:
 
 
 def test_the_agent_of_main1_publishes_and_that_of_subs_nothing() -> None:
-    made = planned()
-    assert [one.name for one in made.published_on("agent2")] == ["ssh", "jupyter", "board"]
-    assert {one.address for one in made.published} == {"192.0.2.2"}
-    assert made.published_on("agent1") == ()
-    assert made.gateways == GATEWAYS
-    assert made.tcp_ports("agent2") == [one.host_port for one in made.published]
-    assert made.tcp_ports("agent1") == []
+    session_plan = planned()
+    assert [port.name for port in session_plan.published_on("agent2")] == ["ssh", "jupyter", "board"]
+    assert {port.address for port in session_plan.published} == {"192.0.2.2"}
+    assert session_plan.published_on("agent1") == ()
+    assert session_plan.gateways == GATEWAYS
+    assert session_plan.tcp_ports("agent2") == [port.host_port for port in session_plan.published]
+    assert session_plan.tcp_ports("agent1") == []
 
 
 def test_without_gateways_a_plan_publishes_nothing() -> None:
-    made = planned(pools=POOLS)
-    assert (made.published, made.gateways, made.tcp_ports("agent2")) == ((), (), [])
+    session_plan = planned(pools=POOLS)
+    assert (session_plan.published, session_plan.gateways, session_plan.tcp_ports("agent2")) == ((), (), [])
 
 
 def test_on_their_own_network_agents_have_the_ports_of_all_containers_each_once() -> None:
-    made = planned("host")
-    main, sub, other = made.kernels
-    assert [one.host_port for one in made.published] == [main.ssh_port, 8888, 6006]
-    assert made.tcp_ports("agent2") == [main.ssh_port, sub.ssh_port, 8888, 6006]
-    assert made.tcp_ports("agent1") == [other.ssh_port]
+    session_plan = planned("host")
+    main, sub, other = session_plan.kernels
+    assert [port.host_port for port in session_plan.published] == [main.ssh_port, 8888, 6006]
+    assert session_plan.tcp_ports("agent2") == [main.ssh_port, sub.ssh_port, 8888, 6006]
+    assert session_plan.tcp_ports("agent1") == [other.ssh_port]
 
 
 def test_a_plan_with_published_ports_comes_back_from_json() -> None:
-    made = planned()
-    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    session_plan = planned()
+    assert SessionPlan.from_dict(json.loads(json.dumps(session_plan.to_dict()))) == session_plan
 
 
 def test_a_plan_of_an_older_version_publishes_nothing() -> None:
     data = planned(pools=POOLS).to_dict()
     del data["published"], data["gateways"]
-    made = SessionPlan.from_dict(json.loads(json.dumps(data)))
-    assert (made.published, made.gateways) == ((), ())
-    assert made == planned(pools=POOLS)
+    session_plan = SessionPlan.from_dict(json.loads(json.dumps(data)))
+    assert (session_plan.published, session_plan.gateways) == ((), ())
+    assert session_plan == planned(pools=POOLS)
 
 
 def test_sessions_that_are_planned_together_publish_at_different_ports() -> None:
-    def started(name: str, seen: ClusterState) -> SessionPlan:
-        decision = decide(spec(name=name), seen, only(30000, 30001), SESSION_ID, USER, NOW)
+    def started(name: str, cluster_state: ClusterState) -> SessionPlan:
+        decision = decide(spec(name=name), cluster_state, only(30000, 30001), SESSION_ID, USER, NOW)
         assert isinstance(decision, Decision)
         return decision.plan
 
-    seen = readings(agent1=agent_facts("agent1"))
-    first = started("first", seen)
-    second = started("second", seen.with_plan(first))
-    assert sorted(one.host_port for one in (*first.published, *second.published)) == [30000, 30001]
+    cluster_state = readings(agent1=agent_facts("agent1"))
+    first = started("first", cluster_state)
+    second = started("second", cluster_state.with_plan(first))
+    assert sorted(port.host_port for port in (*first.published, *second.published)) == [30000, 30001]
     with pytest.raises(
         PlanningError, match=r"^session_published_port_pool: 30000-30001 has no 1 ports left on agent1$"
     ):
-        started("third", seen.with_plan(first).with_plan(second))
+        started("third", cluster_state.with_plan(first).with_plan(second))

@@ -22,48 +22,49 @@ TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 
 def refusal(agents: list[AgentFacts], pools: NetworkPools = POOLS) -> str:
     """Return why a session over those agents, one container on each, cannot be planned."""
-    asked = spec(cluster_size=len(agents), cluster_mode="multi-node")
+    session_spec = spec(cluster_size=len(agents), cluster_mode="multi-node")
     placement = Placement(tuple(agent.name for agent in agents), len(agents))
     with pytest.raises(PlanningError) as refused:
-        make_plan(asked, placement, agents, pools, SESSION_ID, USER, NOW)
+        make_plan(session_spec, placement, agents, pools, SESSION_ID, USER, NOW)
     return str(refused.value)
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 1}, {"agent1": 4}, TWO_AND_TWO], ids=["one", "bridge", "vxlan"])
 def test_a_plan_comes_back_from_json(counts: dict[str, int]) -> None:
-    made = plan(counts, mounts=[{"source": "/mnt", "target": "/data", "read_only": True}])
-    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    session_plan = plan(counts, mounts=[{"source": "/mnt", "target": "/data", "read_only": True}])
+    assert SessionPlan.from_dict(json.loads(json.dumps(session_plan.to_dict()))) == session_plan
 
 
 def test_a_plan_knows_whose_it_is_and_what_ends_it() -> None:
-    made = plan({"agent1": 1}, command="date", failure_policy="terminate", resource_group="gpu")
-    assert (made.user, made.created_at, made.resource_group) == (USER, NOW, "gpu")
-    assert (made.command, made.failure_policy) == ("date", "terminate")
+    session_plan = plan({"agent1": 1}, command="date", failure_policy="terminate", resource_group="gpu")
+    assert (session_plan.user, session_plan.created_at, session_plan.resource_group) == (USER, NOW, "gpu")
+    assert (session_plan.command, session_plan.failure_policy) == ("date", "terminate")
 
 
 def test_containers_of_roles_have_what_their_role_says() -> None:
     worker = {"replicas": 2, "image": "other:1", "resources": {"cpu": 4}}
-    made = plan({"agent1": 2, "agent2": 2}, cluster_size=1, roles={"worker": worker, "main": {}, "ps": {}})
+    session_plan = plan({"agent1": 2, "agent2": 2}, cluster_size=1, roles={"worker": worker, "main": {}, "ps": {}})
     assert [
-        (one.rank, one.hostname, one.index, one.image, one.resources["cpu"], one.agent) for one in made.kernels
+        (kernel.rank, kernel.hostname, kernel.index, kernel.image, kernel.resources["cpu"], kernel.agent)
+        for kernel in session_plan.kernels
     ] == [
         (0, "main1", 1, IMAGE, 1, "agent1"),
         (1, "worker1", 1, "other:1", 4, "agent1"),
         (2, "worker2", 2, "other:1", 4, "agent2"),
         (3, "ps1", 1, IMAGE, 1, "agent2"),
     ]
-    assert made.images == [IMAGE, "other:1"]
-    assert made.kernels[0].id == SESSION_ID
-    assert made.lines()[0] == f"session train-llm: multi-node, 4 containers of {IMAGE}, other:1"
+    assert session_plan.images == [IMAGE, "other:1"]
+    assert session_plan.kernels[0].id == SESSION_ID
+    assert session_plan.lines()[0] == f"session train-llm: multi-node, 4 containers of {IMAGE}, other:1"
 
 
 def test_the_agent_of_each_container_is_that_of_its_rank() -> None:
     hosts = ("agent2", "agent1", "agent2")
-    asked = spec(cluster_size=3, cluster_mode="multi-node")
-    there = [agent_facts("agent1"), agent_facts("agent2"), agent_facts("agent3", underlay=None)]
-    made = make_plan(asked, Placement(hosts, 2), there, POOLS, SESSION_ID, USER, NOW)
-    assert tuple(one.agent for one in made.kernels) == hosts
-    assert made.agents == list(made.underlays) == ["agent2", "agent1"]
+    session_spec = spec(cluster_size=3, cluster_mode="multi-node")
+    facts = [agent_facts("agent1"), agent_facts("agent2"), agent_facts("agent3", underlay=None)]
+    session_plan = make_plan(session_spec, Placement(hosts, 2), facts, POOLS, SESSION_ID, USER, NOW)
+    assert tuple(kernel.agent for kernel in session_plan.kernels) == hosts
+    assert session_plan.agents == list(session_plan.underlays) == ["agent2", "agent1"]
 
 
 def test_the_same_input_gives_the_same_plan() -> None:
@@ -71,26 +72,29 @@ def test_the_same_input_gives_the_same_plan() -> None:
 
 
 def test_containers_are_named_and_numbered_in_rank_order() -> None:
-    made = plan({"agent2": 3, "agent1": 1})
-    assert [(one.rank, one.role, one.index, one.hostname, one.agent, one.container) for one in made.kernels] == [
+    session_plan = plan({"agent2": 3, "agent1": 1})
+    assert [
+        (kernel.rank, kernel.role, kernel.index, kernel.hostname, kernel.agent, kernel.container)
+        for kernel in session_plan.kernels
+    ] == [
         (0, "main", 1, "main1", "agent2", "backendai-train-llm-main1"),
         (1, "sub", 1, "sub1", "agent2", "backendai-train-llm-sub1"),
         (2, "sub", 2, "sub2", "agent2", "backendai-train-llm-sub2"),
         (3, "sub", 3, "sub3", "agent1", "backendai-train-llm-sub3"),
     ]
-    assert made.agents == ["agent2", "agent1"]
-    assert [one.hostname for one in made.kernels_on("agent2")] == ["main1", "sub1", "sub2"]
-    assert made.kernels_on("agent3") == []
+    assert session_plan.agents == ["agent2", "agent1"]
+    assert [kernel.hostname for kernel in session_plan.kernels_on("agent2")] == ["main1", "sub1", "sub2"]
+    assert session_plan.kernels_on("agent3") == []
 
 
 def test_the_id_of_main1_is_the_sessions_and_all_others_are_ids_of_their_own() -> None:
-    ids = [one.id for one in plan(TWO_AND_TWO).kernels]
+    ids = [kernel.id for kernel in plan(TWO_AND_TWO).kernels]
     assert ids[0] == SESSION_ID
-    assert len({uuid.UUID(one) for one in ids}) == 4
+    assert len({uuid.UUID(value) for value in ids}) == 4
 
 
 @pytest.mark.parametrize(
-    ("counts", "asked", "in_effect"),
+    ("counts", "mode", "in_effect"),
     [
         ({"agent1": 1}, "single-node", "single-node"),
         ({"agent1": 4}, "single-node", "single-node"),
@@ -99,44 +103,50 @@ def test_the_id_of_main1_is_the_sessions_and_all_others_are_ids_of_their_own() -
         (TWO_AND_TWO, "multi-node", "multi-node"),
     ],
 )
-def test_the_mode_in_effect_follows_the_number_of_agents(counts: dict[str, int], asked: str, in_effect: str) -> None:
-    made = plan(counts, cluster_mode=asked)
-    assert (made.requested_cluster_mode, made.cluster_mode) == (asked, in_effect)
+def test_the_mode_in_effect_follows_the_number_of_agents(counts: dict[str, int], mode: str, in_effect: str) -> None:
+    session_plan = plan(counts, cluster_mode=mode)
+    assert (session_plan.requested_cluster_mode, session_plan.cluster_mode) == (mode, in_effect)
 
 
 def test_a_session_of_one_has_no_network() -> None:
-    made = plan({"agent1": 1})
-    assert made.network is None
-    assert made.underlays == {}
-    assert (made.kernels[0].address, made.kernels[0].mac) == (None, None)
+    session_plan = plan({"agent1": 1})
+    assert session_plan.network is None
+    assert session_plan.underlays == {}
+    assert (session_plan.kernels[0].address, session_plan.kernels[0].mac) == (None, None)
 
 
 def test_a_session_on_one_agent_has_a_private_bridge_and_no_tunnel() -> None:
-    made = plan({"agent1": 4}, [agent_facts("agent1", underlay=None)])
-    assert made.network is not None
-    assert (made.network.driver, made.network.mtu) == ("bridge", 1500)
-    assert (made.network.vni, made.network.port, made.network.link) == (None, None, None)
-    assert made.underlays == {}
+    session_plan = plan({"agent1": 4}, [agent_facts("agent1", underlay=None)])
+    assert session_plan.network is not None
+    assert (session_plan.network.driver, session_plan.network.mtu) == ("bridge", 1500)
+    assert (session_plan.network.vni, session_plan.network.port, session_plan.network.link) == (None, None, None)
+    assert session_plan.underlays == {}
 
 
 def test_a_session_over_agents_has_a_tunnel_with_room_for_its_headers() -> None:
     slow: dict[str, Any] = {"underlay": {"address": "192.0.2.2", "interface": "tun0", "mtu": 1400}}
-    made = plan(TWO_AND_TWO, [agent_facts("agent1"), agent_facts("agent2", **slow)])
-    assert made.network is not None
-    assert (made.network.driver, made.network.name, made.network.mtu) == ("vxlan", "backendai-train-llm", 1350)
-    assert made.network.vni is not None
-    assert 4096 <= made.network.vni <= 16777215
-    assert made.network.port == 4789
-    assert {name: underlay.address for name, underlay in made.underlays.items()} == {
+    session_plan = plan(TWO_AND_TWO, [agent_facts("agent1"), agent_facts("agent2", **slow)])
+    assert session_plan.network is not None
+    assert (session_plan.network.driver, session_plan.network.name, session_plan.network.mtu) == (
+        "vxlan",
+        "backendai-train-llm",
+        1350,
+    )
+    assert session_plan.network.vni is not None
+    assert 4096 <= session_plan.network.vni <= 16777215
+    assert session_plan.network.port == 4789
+    assert {name: underlay.address for name, underlay in session_plan.underlays.items()} == {
         "agent1": "192.0.2.1",
         "agent2": "192.0.2.2",
     }
 
 
 def test_a_plan_knows_the_addresses_of_all_agents_that_were_read() -> None:
-    made = plan({"agent1": 1}, [agent_facts("agent1"), agent_facts("agent2", addresses=["192.0.2.3", "fd00::2"])])
-    assert made.agent_addresses == ("192.0.2.1/32", "192.0.2.3/32", "fd00::2/128")
-    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    session_plan = plan(
+        {"agent1": 1}, [agent_facts("agent1"), agent_facts("agent2", addresses=["192.0.2.3", "fd00::2"])]
+    )
+    assert session_plan.agent_addresses == ("192.0.2.1/32", "192.0.2.3/32", "fd00::2/128")
+    assert SessionPlan.from_dict(json.loads(json.dumps(session_plan.to_dict()))) == session_plan
 
 
 def test_names_of_interfaces_fit_into_the_15_characters_of_the_kernel() -> None:
@@ -149,11 +159,11 @@ def test_names_of_interfaces_fit_into_the_15_characters_of_the_kernel() -> None:
 
 
 def test_addresses_and_macs_are_distinct_and_in_rank_order() -> None:
-    made = plan(TWO_AND_TWO)
-    assert made.network is not None
-    last_bytes = [int((one.address or "").rpartition(".")[2]) for one in made.kernels]
+    session_plan = plan(TWO_AND_TWO)
+    assert session_plan.network is not None
+    last_bytes = [int((kernel.address or "").rpartition(".")[2]) for kernel in session_plan.kernels]
     assert [number - last_bytes[0] for number in last_bytes] == [0, 1, 2, 3]
-    assert len({one.mac for one in made.kernels}) == 4
+    assert len({kernel.mac for kernel in session_plan.kernels}) == 4
 
 
 def test_what_any_chosen_agent_uses_is_avoided() -> None:
@@ -228,13 +238,13 @@ def test_underlays_of_both_kinds_of_address_cannot_be_joined() -> None:
 
 
 def test_a_plan_is_shown_in_a_line_for_each_thing() -> None:
-    made = plan({"agent1": 1, "agent2": 1}, resources={"cpu": 2, "mem": 2 * GIB})
-    assert made.network is not None
-    assert made.lines() == [
+    session_plan = plan({"agent1": 1, "agent2": 1}, resources={"cpu": 2, "mem": 2 * GIB})
+    assert session_plan.network is not None
+    assert session_plan.lines() == [
         "session train-llm: multi-node, 2 containers of lab/python:1",
-        f"network vxlan {made.network.subnet}, mtu 1450, vni {made.network.vni}",
-        f"main1 on agent1: {made.kernels[0].address}, cpu 2, mem 2g",
-        f"sub1 on agent2: {made.kernels[1].address}, cpu 2, mem 2g",
+        f"network vxlan {session_plan.network.subnet}, mtu 1450, vni {session_plan.network.vni}",
+        f"main1 on agent1: {session_plan.kernels[0].address}, cpu 2, mem 2g",
+        f"sub1 on agent2: {session_plan.kernels[1].address}, cpu 2, mem 2g",
     ]
 
 

@@ -41,7 +41,7 @@ def node(name: str, *manages: str, port: int = 4789) -> dict[str, Any]:
     """Return an agent's place in a swarm; its own node and those that it manages are named after agents."""
     return {
         "node": f"node-{name}",
-        "nodes": [f"node-{one}" for one in manages],
+        "nodes": [f"node-{member}" for member in manages],
         "port": port if manages else 0,
     }
 
@@ -53,9 +53,9 @@ def members(*names: str, **changes: Any) -> dict[str, AgentFacts]:
     }
 
 
-def decided(there: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> SessionPlan:
+def decided(cluster_state: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> SessionPlan:
     """Return the plan of a session of three over a swarm."""
-    decision = decide(spec(**{**SWARM, **changes}), there, pools, SESSION_ID, USER, NOW)
+    decision = decide(spec(**{**SWARM, **changes}), cluster_state, pools, SESSION_ID, USER, NOW)
     assert isinstance(decision, Decision)
     return decision.plan
 
@@ -80,12 +80,12 @@ def test_a_node_that_is_not_ready_is_left_out() -> None:
 
 
 def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
-    made = decided(readings(**members("agent1", "agent2", "agent3")))
-    assert made.network is not None
-    assert dataclasses.asdict(made.network) == {
+    session_plan = decided(readings(**members("agent1", "agent2", "agent3")))
+    assert session_plan.network is not None
+    assert dataclasses.asdict(session_plan.network) == {
         "driver": "swarm",
         "name": "backendai-train-llm",
-        "subnet": made.network.subnet,
+        "subnet": session_plan.network.subnet,
         "mtu": 1450,
         "bridge": None,
         "vni": None,
@@ -93,70 +93,77 @@ def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
         "link": None,
         "swarm_manager": "agent1",
     }
-    assert (made.underlays, made.agents) == ({}, ["agent1", "agent2", "agent3"])
-    assert [kernel.mac for kernel in made.kernels] == [None] * 3
-    assert made.interface_on("agent1") == ""
-    assert SessionPlan.from_dict(made.to_dict()) == made
+    assert (session_plan.underlays, session_plan.agents) == ({}, ["agent1", "agent2", "agent3"])
+    assert [kernel.mac for kernel in session_plan.kernels] == [None] * 3
+    assert session_plan.interface_on("agent1") == ""
+    assert SessionPlan.from_dict(session_plan.to_dict()) == session_plan
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 13, 14, 15])
 def test_the_upper_half_of_the_subnet_is_the_swarms_and_holds_an_address_for_each_agent(size: int) -> None:
     names = [f"agent{number}" for number in range(1, 10)] + [f"agent{letter}" for letter in "abcdef"]
-    made = decided(readings(**members(*names[:size])), cluster_size=size)
-    assert made.network is not None
-    assert made.network.subnet is not None
-    half = ipaddress.IPv4Network(upper_half(made.network.subnet))
-    addresses = [ipaddress.IPv4Address(kernel.address or "") for kernel in made.kernels]
+    session_plan = decided(readings(**members(*names[:size])), cluster_size=size)
+    assert session_plan.network is not None
+    assert session_plan.network.subnet is not None
+    half = ipaddress.IPv4Network(upper_half(session_plan.network.subnet))
+    addresses = [ipaddress.IPv4Address(kernel.address or "") for kernel in session_plan.kernels]
     assert not any(address in half for address in addresses)
-    assert half.broadcast_address == ipaddress.IPv4Network(made.network.subnet).broadcast_address
+    assert half.broadcast_address == ipaddress.IPv4Network(session_plan.network.subnet).broadcast_address
     assert half.num_addresses - 1 >= size
 
 
 def test_a_manager_without_a_container_takes_part_as_the_last_one() -> None:
-    there = readings(**members("agent1", "agent2", "agent3"))
-    made = decided(there, cluster_size=2, designated_agents=["agent2", "agent3"])
-    assert made.agents == ["agent2", "agent3", "agent1"]
-    assert made.kernels_on("agent1") == []
-    assert made.cluster_mode == "multi-node"
-    held = there.with_plan(made).facts["agent1"]
-    assert (held.sessions[0].plan.id, held.containers, held.allocated) == (SESSION_ID, 0, {})
+    cluster_state = readings(**members("agent1", "agent2", "agent3"))
+    session_plan = decided(cluster_state, cluster_size=2, designated_agents=["agent2", "agent3"])
+    assert session_plan.agents == ["agent2", "agent3", "agent1"]
+    assert session_plan.kernels_on("agent1") == []
+    assert session_plan.cluster_mode == "multi-node"
+    facts = cluster_state.with_plan(session_plan).facts["agent1"]
+    assert (facts.sessions[0].plan.id, facts.containers, facts.allocated) == (SESSION_ID, 0, {})
 
 
 def test_a_subnet_that_only_the_manager_uses_is_taken() -> None:
     data = members("agent1", "agent2", "agent3")
     data["agent1"] = dataclasses.replace(data["agent1"], networks=("10.128.0.0/28",))
     pools = dataclasses.replace(POOLS, network="10.128.0.0/27")
-    made = decided(readings(**data), pools, cluster_size=2, designated_agents=["agent2", "agent3"])
-    assert made.network is not None
-    assert made.network.subnet in ("10.128.0.16/29", "10.128.0.24/29")
+    session_plan = decided(readings(**data), pools, cluster_size=2, designated_agents=["agent2", "agent3"])
+    assert session_plan.network is not None
+    assert session_plan.network.subnet in ("10.128.0.16/29", "10.128.0.24/29")
 
 
 def test_agents_outside_of_the_swarm_hold_nothing() -> None:
-    there = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
-    assert decided(there).agents == ["agent1", "agent2", "agent3"]
+    cluster_state = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
+    assert decided(cluster_state).agents == ["agent1", "agent2", "agent3"]
 
 
 def test_swarms_do_not_mix() -> None:
-    there = readings(**members("agent1", "agent2"), **members("agent3", "agent4"))
-    decision = decide(spec(**SWARM), there, POOLS, SESSION_ID, USER, NOW)
+    cluster_state = readings(**members("agent1", "agent2"), **members("agent3", "agent4"))
+    decision = decide(spec(**SWARM), cluster_state, POOLS, SESSION_ID, USER, NOW)
     assert isinstance(decision, Unschedulable)
-    made = decided(readings(**members("agent1", "agent2"), **members("agent3", "agent4", "agent5")))
-    assert (made.agents, made.network and made.network.swarm_manager) == (["agent3", "agent4", "agent5"], "agent3")
+    session_plan = decided(readings(**members("agent1", "agent2"), **members("agent3", "agent4", "agent5")))
+    assert (session_plan.agents, session_plan.network and session_plan.network.swarm_manager) == (
+        ["agent3", "agent4", "agent5"],
+        "agent3",
+    )
 
 
 def test_one_agent_needs_no_overlay() -> None:
     data = members("agent1", "agent2")
     data["agent2"] = agent_facts("agent2", 8, swarm=data["agent2"].swarm)
-    made = decided(readings(**data))
-    assert made.network is not None
-    assert (made.network.driver, made.network.swarm_manager, made.agents) == ("bridge", None, ["agent2"])
+    session_plan = decided(readings(**data))
+    assert session_plan.network is not None
+    assert (session_plan.network.driver, session_plan.network.swarm_manager, session_plan.agents) == (
+        "bridge",
+        None,
+        ["agent2"],
+    )
 
 
 @pytest.mark.parametrize(
-    "asked", [{"cluster_mode": "single-node"}, {"cluster_size": 1}], ids=["on one agent", "a session of one"]
+    "options", [{"cluster_mode": "single-node"}, {"cluster_size": 1}], ids=["on one agent", "a session of one"]
 )
-def test_what_lies_on_one_agent_in_any_case_asks_for_no_swarm(asked: dict[str, Any]) -> None:
-    assert decided(readings("agent1", "agent2"), **asked).agents == ["agent1"]
+def test_what_lies_on_one_agent_in_any_case_asks_for_no_swarm(options: dict[str, Any]) -> None:
+    assert decided(readings("agent1", "agent2"), **options).agents == ["agent1"]
 
 
 ASKED = "session_network_driver: swarm was requested"
@@ -188,9 +195,9 @@ def test_where_no_agent_can_use_a_swarm_one_sentence_says_why(data: dict[str, An
 
 
 def test_designated_agents_outside_of_the_swarm_are_named() -> None:
-    there = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
+    cluster_state = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
     with pytest.raises(PlanningError, match="and agent4, agent5 are in no swarm;"):
-        decided(there, designated_agents=["agent4", "agent5"])
+        decided(cluster_state, designated_agents=["agent4", "agent5"])
 
 
 @pytest.mark.parametrize("port", [4789, 7789])
@@ -216,12 +223,12 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
 def test_a_tunnel_avoids_the_port_that_the_manager_of_the_swarm_reports(swarm_port: int, refused: bool) -> None:
     data = members("agent1", "agent2", "agent3")
     data["agent1"] = agent_facts("agent1", 1, swarm=node("agent1", *data, port=swarm_port), schedulable=False)
-    asked: dict[str, Any] = {"network_driver": "vxlan", "cluster_size": 2}
+    options: dict[str, Any] = {"network_driver": "vxlan", "cluster_size": 2}
     if not refused:
-        assert decided(readings(**data), **asked).agents == ["agent2", "agent3"]
+        assert decided(readings(**data), **options).agents == ["agent2", "agent3"]
         return
     with pytest.raises(PlanningError, match="session_vxlan_port: 4789 is used on agent2 by Docker Swarm"):
-        decided(readings(**data), **asked)
+        decided(readings(**data), **options)
 
 
 def test_the_port_of_a_swarm_that_no_agent_manages_is_docker_s_default() -> None:
@@ -247,28 +254,28 @@ def test_an_underlay_too_small_for_an_overlay_is_refused() -> None:
 
 
 def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
-    there = readings(**members("agent1", "agent2", "agent3"))
-    asked: dict[str, Any] = {"cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
-    made = decided(there, **asked)
-    for committed, keys in ((True, public_keys(made)), (False, {})):
-        parts = {name: held_session(made, name, spec(**{**SWARM, **asked})) for name in made.agents}
+    cluster_state = readings(**members("agent1", "agent2", "agent3"))
+    options: dict[str, Any] = {"cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
+    session_plan = decided(cluster_state, **options)
+    for committed, keys in ((True, public_keys(session_plan)), (False, {})):
+        parts = {name: held_session(session_plan, name, spec(**{**SWARM, **options})) for name in session_plan.agents}
         parts["agent1"] = dataclasses.replace(parts["agent1"], committed=committed)
-        data = {name: dataclasses.replace(there.facts[name], sessions=(part,)) for name, part in parts.items()}
-        decision = decide(spec(**{**SWARM, **asked}), ClusterState(data, {}), POOLS, "other", USER, NOW)
+        data = {name: dataclasses.replace(cluster_state.facts[name], sessions=(part,)) for name, part in parts.items()}
+        decision = decide(spec(**{**SWARM, **options}), ClusterState(data, {}), POOLS, "other", USER, NOW)
         assert isinstance(decision, Decision)
-        assert (decision.existing, decision.plan, set(decision.public_keys)) == (True, made, set(keys))
+        assert (decision.existing, decision.plan, set(decision.public_keys)) == (True, session_plan, set(keys))
 
 
 def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:
-    made = decided(readings(**members("agent1", "agent2", "agent3")))
-    held = {name: agent_facts(name, sessions=[held_session(made, name)]) for name in made.agents}
-    end = end_session(made.name, "", [], ClusterState(held, {}), force=False, now=NOW)
+    session_plan = decided(readings(**members("agent1", "agent2", "agent3")))
+    agents = {name: agent_facts(name, sessions=[held_session(session_plan, name)]) for name in session_plan.agents}
+    end = end_session(session_plan.name, "", [], ClusterState(agents, {}), force=False, now=NOW)
     assert end.agents == ("agent2", "agent3", "agent1")
 
 
 def test_facts_tell_the_place_in_a_swarm_and_the_ports_of_tunnels() -> None:
-    made = plan()
-    told = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[held_session(made, "agent1")])
-    assert told.swarm == Swarm("node-agent1", ("node-agent1",), 4789)
-    assert told.tunnel_ports == {4789}
+    session_plan = plan()
+    facts = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[held_session(session_plan, "agent1")])
+    assert facts.swarm == Swarm("node-agent1", ("node-agent1",), 4789)
+    assert facts.tunnel_ports == {4789}
     assert (agent_facts("agent1").swarm, agent_facts("agent1").tunnel_ports) == (None, frozenset())

@@ -55,7 +55,7 @@ described: st.SearchStrategy[dict[str, Any]] = st.builds(
     state=st.sampled_from(["PENDING", "PENDING", "CREATING"]),
 )
 some_entries = st.lists(described, max_size=8).map(
-    lambda listed: [queued(number, **one) for number, one in enumerate(listed)]
+    lambda listed: [queued(number, **fields) for number, fields in enumerate(listed)]
 )
 some_shares = st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, 0.25, 0.5]))
 
@@ -172,7 +172,7 @@ def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry]
 
 
 @pytest.mark.parametrize(
-    ("there", "counted"),
+    ("changes", "counted"),
     [
         ({}, True),
         ({"priority": 11}, True),
@@ -185,8 +185,8 @@ def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry]
     ],
     ids=["the same", "higher", "lower", "another group", "later", "starting", "ending", "ended"],
 )
-def test_a_pass_counts_for_earlier_ones_of_no_lower_priority(there: dict[str, Any], counted: bool) -> None:
-    entry, started = queued(1, skipped=4, **there), queued(5)
+def test_a_pass_counts_for_earlier_ones_of_no_lower_priority(changes: dict[str, Any], counted: bool) -> None:
+    entry, started = queued(1, skipped=4, **changes), queued(5)
     assert count_skips([entry, started], started) == ([dataclasses.replace(entry, skipped=5)] if counted else [])
 
 
@@ -231,9 +231,9 @@ class Cluster:
         self.now += 1
         self.running = {key: (entry, end) for key, (entry, end) in self.running.items() if end > self.now}
 
-    def arrive(self, **asked: Any) -> QueueEntry:
+    def arrive(self, **options: Any) -> QueueEntry:
         """Let a session come in and, as ``create_session`` does, try its luck at once."""
-        entry = queued(next(self._numbers), enqueued_at=float(self.now), **asked)
+        entry = queued(next(self._numbers), enqueued_at=float(self.now), **options)
         self.waiting[entry.id] = entry
         self.try_start(entry)
         return entry
@@ -248,7 +248,7 @@ class Cluster:
         self.hold_against_the_rules(entry)
         del self.waiting[entry.id]
         self.running[entry.id] = entry, self.now + ask_of(entry)["life"]
-        self.waiting.update({one.id: one for one in count_skips(self.waiting.values(), entry)})
+        self.waiting.update({entry.id: entry for entry in count_skips(self.waiting.values(), entry)})
         return True
 
     def may_start(self, entry: QueueEntry) -> bool:
@@ -274,7 +274,9 @@ request: st.SearchStrategy[dict[str, Any]] = st.builds(
 traffic = st.lists(st.lists(request, max_size=2), min_size=1, max_size=5)
 small_ones = st.lists(
     st.lists(
-        st.builds(lambda asked, size: {**asked, "spec": {**asked["spec"], "size": size}}, request, st.integers(1, 2)),
+        st.builds(
+            lambda options, size: {**options, "spec": {**options["spec"], "size": size}}, request, st.integers(1, 2)
+        ),
         max_size=2,
     ),
     min_size=1,
@@ -286,8 +288,8 @@ def steps(cluster: Cluster, arrivals: list[list[dict[str, Any]]], every: int, co
     """Let the same sessions come in over and over, and look at the queue at ``every`` so many-th step."""
     for number, coming in enumerate(itertools.islice(itertools.cycle(arrivals), count)):
         cluster.step()
-        for asked in coming:
-            cluster.arrive(**asked)
+        for options in coming:
+            cluster.arrive(**options)
         if number % every == 0:
             cluster.schedule()
         yield
@@ -402,16 +404,16 @@ def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
     going = mark_terminating(begun, {"status": "RUNNING"}, ["agent1", "agent2"], NOW + 6)
     changes: dict[str, Any] = {"record": {"status": "RUNNING"}, "agents": ("agent1", "agent2"), "updated_at": NOW + 6}
     assert going == dataclasses.replace(begun, state="TERMINATING", **changes, **DROPPED)
-    gone = mark_terminated(going, {"status": "TERMINATED"}, NOW + 7)
+    terminated = mark_terminated(going, {"status": "TERMINATED"}, NOW + 7)
     changes = {"record": {"status": "TERMINATED"}, "agents": (), "updated_at": NOW + 7}
-    assert gone == dataclasses.replace(going, state="TERMINATED", **changes, **DROPPED)
-    assert "hunter2" not in going.to_json() + gone.to_json()
+    assert terminated == dataclasses.replace(going, state="TERMINATED", **changes, **DROPPED)
+    assert "hunter2" not in going.to_json() + terminated.to_json()
 
 
 def test_what_has_ended_does_not_wait_again() -> None:
-    gone = mark_terminated(queued(1), {"status": "CANCELLED"}, NOW)
+    terminated = mark_terminated(queued(1), {"status": "CANCELLED"}, NOW)
     with pytest.raises(ValueError, match=r"^the state PENDING requires a spec$"):
-        mark_pending(gone, {}, NOW)
+        mark_pending(terminated, {}, NOW)
 
 
 def test_a_run_that_starts_its_own_session_keeps_the_request_to_itself() -> None:
@@ -426,7 +428,7 @@ def test_what_has_ended_keeps_no_request(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "waited", "over"),
+    ("changes", "waited", "expected"),
     [
         ({"pending_timeout": 60}, 59.9, False),
         ({"pending_timeout": 60}, 60.0, True),
@@ -436,8 +438,8 @@ def test_what_has_ended_keeps_no_request(state: str) -> None:
     ],
     ids=["waits still", "over", "no limit", "starts just now", "history"],
 )
-def test_a_session_waits_for_as_long_as_it_may(changes: dict[str, Any], waited: float, over: bool) -> None:
-    assert timed_out(queued(1, enqueued_at=NOW, updated_at=NOW + 50, **changes), NOW + waited) == over
+def test_a_session_waits_for_as_long_as_it_may(changes: dict[str, Any], waited: float, expected: bool) -> None:
+    assert timed_out(queued(1, enqueued_at=NOW, updated_at=NOW + 50, **changes), NOW + waited) == expected
 
 
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
@@ -503,7 +505,7 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (b"", "Expecting value: line 1 column 1 (char 0)"),
         (b'{"id": "5f', "Unterminated string starting at: line 1 column 8 (char 7)"),
@@ -537,13 +539,13 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         "half of it",
     ],
 )
-def test_a_damaged_file_is_named_with_what_to_do(content: Any, why: str | None) -> None:
+def test_a_damaged_file_is_named_with_what_to_do(content: Any, reason: str | None) -> None:
     with pytest.raises(CorruptEntryError) as refused:
         QueueEntry.from_json(content if isinstance(content, bytes) else json.dumps(content), "/queue/x.json")
     sentence = str(refused.value)
     assert sentence.startswith("/queue/x.json is corrupt (")
     assert sentence.endswith("): move it to another folder, then create or end its session.")
-    assert "missing" in sentence if why is None else f"({why})" in sentence
+    assert "missing" in sentence if reason is None else f"({reason})" in sentence
     assert "\n" not in sentence
 
 

@@ -21,7 +21,7 @@ NOTED: dict[str, Any] = {"state": "CREATING", "owner": OWNER, "plan": PLAN}
 
 
 @pytest.mark.parametrize(
-    ("changes", "held", "own", "counts"),
+    ("changes", "is_held", "own", "counts"),
     [
         ({}, False, False, True),
         ({"spec": None}, False, False, True),
@@ -46,12 +46,12 @@ NOTED: dict[str, Any] = {"state": "CREATING", "owner": OWNER, "plan": PLAN}
     ],
 )
 def test_plan_counts_that_a_live_run_carries_out_and_no_agent_shows(
-    changes: dict[str, Any], held: bool, own: bool, counts: bool
+    changes: dict[str, Any], is_held: bool, own: bool, counts: bool
 ) -> None:
     entry = queued(1, **{**NOTED, **changes})
     other = queued(2, **{**NOTED, "plan": plan({"agent2": 1})})
-    found = reserved_plans([entry, other], {entry.id} if held else set(), entry.id if own else "")
-    assert found == [*([PLAN] if counts else []), other.plan]
+    plans = reserved_plans([entry, other], {entry.id} if is_held else set(), entry.id if own else "")
+    assert plans == [*([PLAN] if counts else []), other.plan]
 
 
 def test_entry_of_an_older_version_has_no_plan() -> None:

@@ -42,10 +42,10 @@ FIFO = QueuePolicy("fifo", 2)
 OWNER = Owner("manager1 boot", 4711, "123456")
 
 
-def waits(number: int, cpu: int = 1, skipped: int = 0, **asked: Any) -> QueueEntry:
+def waits(number: int, cpu: int = 1, skipped: int = 0, **options: Any) -> QueueEntry:
     """Return a session of one container with so many cores that waits, the ``number``-th to arrive."""
-    wanted = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **asked})
-    return requested(number, wanted, skipped=skipped)
+    session_spec = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **options})
+    return requested(number, session_spec, skipped=skipped)
 
 
 def cluster(*cores: int) -> ClusterState:
@@ -53,11 +53,14 @@ def cluster(*cores: int) -> ClusterState:
     return readings(**{f"agent{number}": agent_facts(f"agent{number}", cpu) for number, cpu in enumerate(cores, 1)})
 
 
-def told(entries: Sequence[QueueEntry], seen: ClusterState, rules: QueuePolicy = FIFO) -> list[tuple[str, str]]:
+def outcomes(
+    entries: Sequence[QueueEntry], cluster_state: ClusterState, rules: QueuePolicy = FIFO
+) -> list[tuple[str, str]]:
     """Return (name, the agents that it starts on or what is missing) of each session in the order of the schedule."""
-    answers = schedule(entries, seen, POOLS, rules, NOW)
+    answers = schedule(entries, cluster_state, POOLS, rules, NOW)
     return [
-        (entry.name, " ".join(one.plan.agents) if isinstance(one, Decision) else lack(one)) for entry, one in answers
+        (entry.name, " ".join(decision.plan.agents) if isinstance(decision, Decision) else lack(decision))
+        for entry, decision in answers
     ]
 
 
@@ -78,7 +81,7 @@ def test_nothing_waits_in_an_empty_queue() -> None:
 def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
     started = schedule([waits(number, 2) for number in range(1, 5)], cluster(4, 2), POOLS, FIFO, NOW)
     plans = [answer.plan for _entry, answer in started if isinstance(answer, Decision)]
-    assert [(one.name, one.agents) for one in plans] == [
+    assert [(planned.name, planned.agents) for planned in plans] == [
         ("session-1", ["agent2"]),
         ("session-2", ["agent1"]),
         ("session-3", ["agent1"]),
@@ -92,7 +95,10 @@ def test_plans_of_one_schedule_share_no_network() -> None:
     pools = dataclasses.replace(POOLS, network="10.0.0.0/28")
     answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], cluster(12), pools, FIFO, NOW)
     networks = [answer.plan.network for _entry, answer in answers if isinstance(answer, Decision)]
-    assert sorted(one.subnet for one in networks if one and one.subnet) == ["10.0.0.0/29", "10.0.0.8/29"]
+    assert sorted(network.subnet for network in networks if network and network.subnet) == [
+        "10.0.0.0/29",
+        "10.0.0.8/29",
+    ]
     assert [answer.reason for _entry, answer in answers if isinstance(answer, Unschedulable)] == [
         "session_network_pool: 10.0.0.0/28 has no subnet left for 4 containers"
     ]
@@ -111,7 +117,7 @@ def test_a_start_has_the_id_and_the_user_of_its_entry_and_the_time_of_the_schedu
 
 
 def test_what_fits_starts_past_what_does_not() -> None:
-    assert told([waits(1, 4), waits(2, 1)], cluster(2)) == [
+    assert outcomes([waits(1, 4), waits(2, 1)], cluster(2)) == [
         ("session-1", f"{short_of(4)}; one container asks for 4 cores and no agent has more than 2 online"),
         ("session-2", "agent1"),
     ]
@@ -119,16 +125,22 @@ def test_what_fits_starts_past_what_does_not() -> None:
 
 def test_the_highest_priority_goes_first() -> None:
     entries = [waits(1, 2), waits(2, 2, priority=90), waits(3, 2, priority=50)]
-    assert told(entries, cluster(4)) == [("session-2", "agent1"), ("session-3", "agent1"), ("session-1", short_of(2))]
+    assert outcomes(entries, cluster(4)) == [
+        ("session-2", "agent1"),
+        ("session-3", "agent1"),
+        ("session-1", short_of(2)),
+    ]
 
 
 @pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-3"), ("drf", "session-2")])
 def test_each_policy_has_its_first(policy: str, first: str) -> None:
-    held = dataclasses.replace(plan({"agent1": 2}, resources={"cpu": 1, "mem": "64m"}), user="rich")
-    seen = readings(agent1=agent_facts("agent1", 6, allocated={"cpu": 2}, sessions=[held_session(held, "agent1")]))
+    running = dataclasses.replace(plan({"agent1": 2}, resources={"cpu": 1, "mem": "64m"}), user="rich")
+    cluster_state = readings(
+        agent1=agent_facts("agent1", 6, allocated={"cpu": 2}, sessions=[held_session(running, "agent1")])
+    )
     users = ["rich", "poor", "rich"]
     entries = [dataclasses.replace(waits(number, 4), user=user) for number, user in enumerate(users, 1)]
-    listed = told(entries, seen, QueuePolicy(policy, 16))
+    listed = outcomes(entries, cluster_state, QueuePolicy(policy, 16))
     assert listed[0] == (first, "agent1")
     assert {answer for _name, answer in listed[1:]} == {short_of(4)}
 
@@ -136,14 +148,14 @@ def test_each_policy_has_its_first(policy: str, first: str) -> None:
 def test_shares_follow_the_starts_so_that_users_take_turns() -> None:
     users = ["alice", "alice", "alice", "bob", "bob", "bob"]
     entries = [dataclasses.replace(waits(number), user=user) for number, user in enumerate(users, 1)]
-    names = [name for name, _answer in told(entries, cluster(8), QueuePolicy("drf", 16))]
+    names = [name for name, _answer in outcomes(entries, cluster(8), QueuePolicy("drf", 16))]
     assert [users[int(name[-1]) - 1] for name in names] == ["alice", "bob", "alice", "bob", "alice", "bob"]
 
 
 def test_sessions_of_other_states_are_not_started() -> None:
     owned = requested(2, state="CREATING", owner=OWNER)
-    gone = [requested(number, state=state, spec=None) for number, state in ((3, "TERMINATING"), (4, "TERMINATED"))]
-    assert told([waits(1), owned, *gone], cluster(8)) == [("session-1", "agent1")]
+    finished = [requested(number, state=state, spec=None) for number, state in ((3, "TERMINATING"), (4, "TERMINATED"))]
+    assert outcomes([waits(1), owned, *finished], cluster(8)) == [("session-1", "agent1")]
 
 
 # ---- that nobody waits for ever
@@ -151,16 +163,16 @@ def test_sessions_of_other_states_are_not_started() -> None:
 
 def test_those_that_wait_on_have_been_told_how_many_have_passed_them() -> None:
     entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
-    seen = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
-    passed = {entry.name: entry.skipped for entry, _answer in schedule(entries, seen, POOLS, FIFO, NOW)}
+    cluster_state = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
+    passed = {entry.name: entry.skipped for entry, _answer in schedule(entries, cluster_state, POOLS, FIFO, NOW)}
     assert passed == {"session-1": 1, "session-2": 0, "session-3": 0, "session-4": 0}
 
 
 def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> None:
     busy = agent_facts("agent1", 4, allocated={"cpu": 2})
     entries = [waits(1, 4, skipped=2), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu")]
-    seen = readings(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
-    assert told(entries, seen) == [
+    cluster_state = readings(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
+    assert outcomes(entries, cluster_state) == [
         ("session-1", short_of(4)),
         ("session-3", "agent1"),
         ("session-2", "it waits behind session-1, which 2 later sessions have skipped"),
@@ -171,7 +183,7 @@ def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> 
 def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
     busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 1}))
     entries = [waits(1, 4), waits(2, 1), waits(3, 1), waits(4, 1)]
-    assert told(entries, busy) == [
+    assert outcomes(entries, busy) == [
         ("session-1", short_of(4)),
         ("session-2", "agent1"),
         ("session-3", "agent1"),
@@ -180,7 +192,7 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"cpu": 5},
         {"cluster_size": 5},
@@ -189,26 +201,26 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
     ],
     ids=["too wide", "too many", "an agent that is gone", "an architecture that is gone"],
 )
-def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(asked: dict[str, Any]) -> None:
+def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(options: dict[str, Any]) -> None:
     busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
-    answers = dict(told([waits(1, skipped=9, **asked), waits(2, 1)], busy))
+    answers = dict(outcomes([waits(1, skipped=9, **options), waits(2, 1)], busy))
     assert answers["session-2"] == "agent1"
     assert answers["session-1"] != "agent1"
 
 
 def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_claim() -> None:
     starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="CREATING", owner=OWNER, skipped=2)
-    seen = cluster(4)
-    assert told([starts, waits(2)], seen) == [
+    cluster_state = cluster(4)
+    assert outcomes([starts, waits(2)], cluster_state) == [
         ("session-2", "it waits behind session-1, which 2 later sessions have skipped")
     ]
     claimed = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=starts.id)
-    assert told([starts, waits(2)], seen.with_plan(claimed)) == [("session-2", "agent1")]
+    assert outcomes([starts, waits(2)], cluster_state.with_plan(claimed)) == [("session-2", "agent1")]
 
 
 def test_one_whose_request_is_not_kept_is_waited_for_too() -> None:
     starts = requested(1, state="CREATING", spec=None, owner=OWNER, skipped=2)
-    assert [name for name, _answer in told([starts, waits(2)], cluster(4))] == ["session-2"]
+    assert [name for name, _answer in outcomes([starts, waits(2)], cluster(4))] == ["session-2"]
     assert waits_behind([starts], waits(2), cluster(4), FIFO) == Unschedulable(
         "it waits behind session-1, which 2 later sessions have skipped", {}
     )
@@ -226,7 +238,7 @@ def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "left_out", "reason"),
+    ("options", "unavailable", "reason"),
     [
         (
             {"resource_group": "gpu"},
@@ -241,35 +253,42 @@ def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
     ],
 )
 def test_a_session_that_can_never_be_met_waits_on_and_says_why(
-    asked: dict[str, Any], left_out: dict[str, str], reason: str
+    options: dict[str, Any], unavailable: dict[str, str], reason: str
 ) -> None:
-    seen = dataclasses.replace(cluster(8), unavailable=left_out)
-    assert told([waits(1, **asked), waits(2)], seen) == [("session-1", reason), ("session-2", "agent1")]
+    cluster_state = dataclasses.replace(cluster(8), unavailable=unavailable)
+    assert outcomes([waits(1, **options), waits(2)], cluster_state) == [("session-1", reason), ("session-2", "agent1")]
 
 
 def test_without_any_agent_all_wait() -> None:
     nothing = ClusterState({}, {"agent1": "engine down"})
-    assert told([waits(1)], nothing) == [("session-1", "no agent can be used: agent1: engine down")]
+    assert outcomes([waits(1)], nothing) == [("session-1", "no agent can be used: agent1: engine down")]
 
 
 def test_what_agents_hold_of_a_session_already_is_taken_up_again_and_takes_no_room_twice() -> None:
     entry = waits(1, 4)
-    asked = spec(name="session-1", resources={"cpu": 4, "mem": "64m"})
-    made = dataclasses.replace(plan({"agent1": 1}, name="session-1", resources=asked.resources), id=entry.id)
-    left = agent_facts(
-        "agent1", 5, allocated={"cpu": 4}, sessions=[held_session(made, "agent1", asked, committed=False)]
+    session_spec = spec(name="session-1", resources={"cpu": 4, "mem": "64m"})
+    session_plan = dataclasses.replace(
+        plan({"agent1": 1}, name="session-1", resources=session_spec.resources), id=entry.id
     )
-    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=left), POOLS, FIFO, NOW)
+    facts = agent_facts(
+        "agent1",
+        5,
+        allocated={"cpu": 4},
+        sessions=[held_session(session_plan, "agent1", session_spec, committed=False)],
+    )
+    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=facts), POOLS, FIFO, NOW)
     assert isinstance(first, Decision)
-    assert (first.plan, first.existing) == (made, True)
+    assert (first.plan, first.existing) == (session_plan, True)
     assert isinstance(second, Decision)
 
 
 def test_a_namesake_that_agents_hold_is_not_started_in_its_place() -> None:
-    asked = spec(name="session-1", resources={"cpu": 1, "mem": "64m"})
-    made = plan({"agent1": 1}, name="session-1", resources=asked.resources)
-    seen = readings(**holders(made, asked))
-    assert told([waits(1)], seen) == [("session-1", f"the name 'session-1' is taken by the session {SESSION_ID}")]
+    session_spec = spec(name="session-1", resources={"cpu": 1, "mem": "64m"})
+    session_plan = plan({"agent1": 1}, name="session-1", resources=session_spec.resources)
+    cluster_state = readings(**holders(session_plan, session_spec))
+    assert outcomes([waits(1)], cluster_state) == [
+        ("session-1", f"the name 'session-1' is taken by the session {SESSION_ID}")
+    ]
 
 
 # ---- shares
@@ -278,11 +297,11 @@ def test_a_namesake_that_agents_hold_is_not_started_in_its_place() -> None:
 def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
     alices = plan({"agent1": 2, "agent2": 1})
     bobs = dataclasses.replace(plan({"agent2": 1}, resources={"cpu": 3}), user="bob", id="b")
-    seen = readings(
+    cluster_state = readings(
         agent1=agent_facts("agent1", 4, sessions=[held_session(alices, "agent1")]),
         agent2=agent_facts("agent2", 8, sessions=[held_session(alices, "agent2"), held_session(bobs, "agent2")]),
     )
-    assert usage(seen) == (
+    assert usage(cluster_state) == (
         {"alice": {"cpu": 3, "mem": 3 * GIB}, "bob": {"cpu": 3, "mem": GIB}},
         {"cpu": 12, "mem": 32 * GIB},
     )
@@ -307,7 +326,7 @@ described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     ),
     max_size=6,
 )
-some_waiting = described.map(lambda listed: [waits(number, **one) for number, one in enumerate(listed, 1)])
+some_waiting = described.map(lambda listed: [waits(number, **fields) for number, fields in enumerate(listed, 1)])
 
 
 some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
@@ -317,13 +336,13 @@ some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 def test_whatever_starts_fits_and_everything_is_answered_once(
     entries: list[QueueEntry], cores: list[int], rules: QueuePolicy
 ) -> None:
-    seen = cluster(*cores)
-    answers = schedule(entries, seen, POOLS, rules, NOW)
+    cluster_state = cluster(*cores)
+    answers = schedule(entries, cluster_state, POOLS, rules, NOW)
     assert sorted(entry.id for entry, _answer in answers) == [entry.id for entry in entries]
     for _entry, answer in answers:
         if isinstance(answer, Decision):
-            seen = seen.with_plan(answer.plan)
-    for facts in seen.facts.values():
+            cluster_state = cluster_state.with_plan(answer.plan)
+    for facts in cluster_state.facts.values():
         assert facts.allocated.get("cpu", 0) <= facts.capacity["cpu"]
 
 

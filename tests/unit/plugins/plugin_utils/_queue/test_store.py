@@ -135,11 +135,11 @@ def test_a_file_that_vanishes_while_the_folder_is_read_is_passed_over(
 
 @pytest.mark.parametrize("written", ["~/q", "q", "/q"])
 def test_a_path_may_begin_at_home_or_here(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, here = tmp_path / "home", tmp_path / "here"
-    here.mkdir()
+    home, current = tmp_path / "home", tmp_path / "here"
+    current.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(here)
-    assert QueueStore(written).path == {"~/q": home / "q", "q": here / "q", "/q": Path("/q")}[written]
+    monkeypatch.chdir(current)
+    assert QueueStore(written).path == {"~/q": home / "q", "q": current / "q", "/q": Path("/q")}[written]
 
 
 # ---- whose files they are
@@ -194,7 +194,7 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(queue: QueueStore, m
 
 
 @pytest.mark.parametrize(
-    ("attempt", "done"),
+    ("attempt", "operation"),
     [
         (QueueStore.entries, "read"),
         (lambda queue: queue.entry(queued(1).id), "read"),
@@ -204,11 +204,11 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(queue: QueueStore, m
     ],
     ids=["entries", "entry", "save", "remove", "lock"],
 )
-def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(attempt: Any, done: str, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(attempt: Any, operation: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     queue = QueueStore(str(tmp_path / "file" / "queue"))
     assert refusal(lambda: attempt(queue)) == (
-        f"session_queue_path: '{tmp_path}/file/queue' cannot be {done}: Not a directory."
+        f"session_queue_path: '{tmp_path}/file/queue' cannot be {operation}: Not a directory."
     )
 
 
@@ -457,13 +457,13 @@ def test_the_queue_is_beside_the_inventory(tmp_path: Path, monkeypatch: pytest.M
     folder.mkdir()
     os.mkfifo(pipe)
     monkeypatch.chdir(tmp_path)
-    here = str(tmp_path / "queue")
+    current = str(tmp_path / "queue")
     hosts = ",".join(f"agent{number}" for number in range(1000))
-    assert default_path([str(file)]) == default_path(["hosts.yml"]) == here
+    assert default_path([str(file)]) == default_path(["hosts.yml"]) == current
     assert default_path([str(folder)]) == default_path(["inventory/"]) == str(folder / ".queue")
-    assert default_path([]) == default_path(["host1,"]) == default_path([hosts]) == here
+    assert default_path([]) == default_path(["host1,"]) == default_path([hosts]) == current
     monkeypatch.chdir(folder)
-    assert default_path(["host1,", str(tmp_path / "absent"), str(pipe), str(file), str(folder)]) == here
+    assert default_path(["host1,", str(tmp_path / "absent"), str(pipe), str(file), str(folder)]) == current
 
 
 def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: Path) -> None:

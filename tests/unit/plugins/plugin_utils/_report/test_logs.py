@@ -26,12 +26,12 @@ OVER = {"status": "TERMINATED", "reason": "the command ended with exit code 3"}
 
 def logged(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
     """Return what an agent says of its part of a session whose containers run, each having printed its name."""
-    here = [kernel.hostname for kernel in of.kernels_on(agent)]
+    hostnames = [kernel.hostname for kernel in of.kernels_on(agent)]
     state = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
     return {
         "plan": of.to_dict(),
-        "containers": dict.fromkeys(here, state),
-        "logs": {name: {"log": [f"I am {name}"], "apps": {}, "error": None} for name in here},
+        "containers": dict.fromkeys(hostnames, state),
+        "logs": {name: {"log": [f"I am {name}"], "apps": {}, "error": None} for name in hostnames},
         **changes,
     }
 
@@ -40,7 +40,7 @@ def all_parts(of: SessionPlan = MADE) -> dict[str, dict[str, Any]]:
     return {agent: logged(of, agent) for agent in of.agents}
 
 
-def over(number: int, **changes: Any) -> QueueEntry:
+def ended_entry(number: int, **changes: Any) -> QueueEntry:
     return queued(number, **{"state": "TERMINATED", "spec": None, "name": "train-llm", "record": OVER, **changes})
 
 
@@ -50,32 +50,35 @@ def refusal(name: str, session_id: str, answers: AgentReports, *entries: QueueEn
     return str(refused.value)
 
 
-@pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID)])
-def test_what_agents_hold_is_found_whatever_has_ended_before(named: tuple[str, str]) -> None:
+@pytest.mark.parametrize("selector", [("train-llm", ""), ("", SESSION_ID)])
+def test_what_agents_hold_is_found_whatever_has_ended_before(selector: tuple[str, str]) -> None:
     answers = AgentReports({agent: [part] for agent, part in all_parts().items()})
-    assert select_logs(*named, answers, [over(1)]) == all_parts()
+    assert select_logs(*selector, answers, [ended_entry(1)]) == all_parts()
 
 
 def test_a_session_that_is_over_has_no_logs_and_the_last_of_its_name_is_told() -> None:
-    before = over(1, record={**OVER, "reason": "it was ended by alice"})
+    before = ended_entry(1, record={**OVER, "reason": "it was ended by alice"})
     sentence = (
         "the session 'train-llm' is TERMINATED: the command ended with exit code 3; its containers and their logs"
         " were removed"
     )
     nothing = AgentReports({"agent1": []})
-    assert refusal("train-llm", "", nothing, over(2), before) == sentence
-    assert refusal("", over(2).id, nothing, before, over(2)) == sentence
-    away = AgentReports({"agent1": []}, {"agent2": "no route"})
-    assert refusal("train-llm", "", away, over(2)) == f"{sentence}; agent2 is unavailable: no route"
-    plain = over(3, record={"status": "CANCELLED"})
+    assert refusal("train-llm", "", nothing, ended_entry(2), before) == sentence
+    assert refusal("", ended_entry(2).id, nothing, before, ended_entry(2)) == sentence
+    answers = AgentReports({"agent1": []}, {"agent2": "no route"})
+    assert refusal("train-llm", "", answers, ended_entry(2)) == f"{sentence}; agent2 is unavailable: no route"
+    plain = ended_entry(3, record={"status": "CANCELLED"})
     assert refusal("train-llm", "", nothing, plain).startswith("the session 'train-llm' is CANCELLED; its containers")
 
 
 def test_a_session_that_waits_or_is_not_known_is_told_as_elsewhere() -> None:
     nothing = AgentReports({"agent1": []})
     waits = queued(4, name="train-llm")
-    assert refusal("train-llm", "", nothing, over(1), waits) == "the session 'train-llm' is PENDING: no agent holds it"
-    assert refusal("ghost", "", nothing, over(1)) == "no session 'ghost' was found"
+    assert (
+        refusal("train-llm", "", nothing, ended_entry(1), waits)
+        == "the session 'train-llm' is PENDING: no agent holds it"
+    )
+    assert refusal("ghost", "", nothing, ended_entry(1)) == "no session 'ghost' was found"
     both = AgentReports({"agent1": [logged(MADE, "agent1"), {"plan": {**MADE.to_dict(), "id": "0"}}]})
     assert refusal("train-llm", "", both).startswith("session_name: 2 sessions are called 'train-llm': give session_id")
 
@@ -84,7 +87,7 @@ def test_containers_are_reported_in_rank_order() -> None:
     report = logs_report(all_parts(), AgentReports({}), "")
     assert report["session"] == {"id": SESSION_ID, "name": "train-llm"}
     assert (report["agents"], report["error"]) == ({}, None)
-    assert [(one["hostname"], one["agent"], one["status"], one["log"]) for one in report["kernels"]] == [
+    assert [(kernel["hostname"], kernel["agent"], kernel["status"], kernel["log"]) for kernel in report["kernels"]] == [
         ("main1", "agent1", "running", ["I am main1"]),
         ("sub1", "agent2", "running", ["I am sub1"]),
         ("sub2", "agent2", "running", ["I am sub2"]),
@@ -93,7 +96,7 @@ def test_containers_are_reported_in_rank_order() -> None:
 
 def test_one_container_is_reported_where_it_is_named_and_no_other_agent_counts() -> None:
     report = logs_report(all_parts(), AgentReports({}, {"agent1": "no route"}), "sub2")
-    assert [one["hostname"] for one in report["kernels"]] == ["sub2"]
+    assert [kernel["hostname"] for kernel in report["kernels"]] == ["sub2"]
     assert (report["agents"], report["error"]) == ({}, None)
 
 
@@ -107,7 +110,7 @@ def test_an_agent_that_cannot_be_asked_is_an_error_and_its_containers_are_unknow
     report = logs_report(
         {"agent1": logged(MADE, "agent1")}, AgentReports({}, {"agent2": "no route", "agent3": "off"}), ""
     )
-    assert [(one["status"], one["error"]) for one in report["kernels"]] == [
+    assert [(kernel["status"], kernel["error"]) for kernel in report["kernels"]] == [
         ("running", None),
         ("unknown", "agent2 is unavailable: no route"),
         ("unknown", "agent2 is unavailable: no route"),
@@ -121,9 +124,9 @@ def test_an_agent_that_cannot_be_asked_is_an_error_and_its_containers_are_unknow
 def test_containers_that_their_agent_does_not_have_are_missing() -> None:
     parts = all_parts()
     parts["agent2"] = logged(MADE, "agent2", containers={}, logs={})
-    for held in (parts, {"agent1": parts["agent1"]}):
-        report = logs_report(held, AgentReports({}), "")
-        assert [one["status"] for one in report["kernels"]] == ["running", "missing", "missing"]
+    for available in (parts, {"agent1": parts["agent1"]}):
+        report = logs_report(available, AgentReports({}), "")
+        assert [kernel["status"] for kernel in report["kernels"]] == ["running", "missing", "missing"]
         assert report["error"] is None
 
 

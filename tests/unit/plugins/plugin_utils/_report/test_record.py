@@ -55,10 +55,10 @@ KERNEL_KEYS = [
 
 def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> Parts:
     """Return what the agents hold of a session of two and two, each with the changes in its place."""
-    made = plan(counts or {"agent1": 2, "agent2": 2})
+    session_plan = plan(counts or {"agent1": 2, "agent2": 2})
     facts = {
-        name: agent_facts(name, sessions=[held_session(made, name, **change)])
-        for name, change in zip(made.agents, changes or [{}] * len(made.agents), strict=False)
+        name: agent_facts(name, sessions=[held_session(session_plan, name, **change)])
+        for name, change in zip(session_plan.agents, changes or [{}] * len(session_plan.agents), strict=False)
     }
     return ClusterState(facts, {}).sessions[SESSION_ID]
 
@@ -94,17 +94,17 @@ def test_the_status_follows_from_what_the_agents_hold(changes: tuple[dict[str, A
 
 
 def test_sessions_are_gathered_from_all_agents_by_id() -> None:
-    made = plan({"agent1": 1, "agent2": 1})
-    facts = {name: agent_facts(name, sessions=[held_session(made, name)]) for name in ("agent2", "agent1")}
+    session_plan = plan({"agent1": 1, "agent2": 1})
+    facts = {name: agent_facts(name, sessions=[held_session(session_plan, name)]) for name in ("agent2", "agent1")}
     facts["agent3"] = agent_facts("agent3")
     sessions = ClusterState(facts, {}).sessions
     assert {session_id: list(parts) for session_id, parts in sessions.items()} == {SESSION_ID: ["agent1", "agent2"]}
 
 
 def test_the_record_of_a_session_over_two_agents() -> None:
-    made = plan({"agent1": 1, "agent2": 1})
-    assert made.network is not None
-    record = session_record(made, "RUNNING", {"main1": ContainerState("running", "sha256:1")})
+    session_plan = plan({"agent1": 1, "agent2": 1})
+    assert session_plan.network is not None
+    record = session_record(session_plan, "RUNNING", {"main1": ContainerState("running", "sha256:1")})
     assert list(record) == KEYS
     assert [list(kernel) for kernel in record["kernels"]] == [KERNEL_KEYS, KERNEL_KEYS]
     assert record == {
@@ -118,9 +118,9 @@ def test_the_record_of_a_session_over_two_agents() -> None:
         "network": {
             "driver": "vxlan",
             "name": "backendai-train-llm",
-            "subnet": made.network.subnet,
+            "subnet": session_plan.network.subnet,
             "mtu": 1450,
-            "vni": made.network.vni,
+            "vni": session_plan.network.vni,
         },
         "kernels": [
             {
@@ -130,19 +130,19 @@ def test_the_record_of_a_session_over_two_agents() -> None:
                 "rank": 0,
                 "hostname": "main1",
                 "agent": "agent1",
-                "address": made.kernels[0].address,
+                "address": session_plan.kernels[0].address,
                 "container": "backendai-train-llm-main1",
                 "status": "running",
                 "image_digest": "sha256:1",
             },
             {
-                "id": made.kernels[1].id,
+                "id": session_plan.kernels[1].id,
                 "role": "sub",
                 "index": 1,
                 "rank": 1,
                 "hostname": "sub1",
                 "agent": "agent2",
-                "address": made.kernels[1].address,
+                "address": session_plan.kernels[1].address,
                 "container": "backendai-train-llm-sub1",
                 "status": "unknown",
                 "image_digest": None,
@@ -171,9 +171,9 @@ def test_the_record_of_a_failure_has_its_reason() -> None:
 
 
 def test_the_record_of_a_session_that_waits() -> None:
-    asked = spec(cluster_size=4, cluster_mode="multi-node", resource_group="gpu")
+    session_spec = spec(cluster_size=4, cluster_mode="multi-node", resource_group="gpu")
     record = unplanned_record(
-        asked, asked.name, "PENDING", no_room=Unschedulable("no room", {"cpu": 4, "mem": 1073741824})
+        session_spec, session_spec.name, "PENDING", no_room=Unschedulable("no room", {"cpu": 4, "mem": 1073741824})
     )
     assert list(record) == KEYS
     assert record == {
@@ -212,21 +212,23 @@ def test_a_file_of_records_is_json_that_people_can_read() -> None:
 def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
     record = session_record(plan({"agent1": 1}), "RUNNING")
     times = {"created_at": NOW - 60, "ended_at": NOW}
-    over = {"reason": "the command ended with exit code 3", "exit_code": 3, **times}
+    ending = {"reason": "the command ended with exit code 3", "exit_code": 3, **times}
     assert ended_record(record, "TERMINATED", "the command ended with exit code 3", 3, NOW - 60, NOW) == {
         **record,
         "status": "TERMINATED",
-        **over,
+        **ending,
     }
-    assert list(ended_record(record, "TERMINATED", "", None, NOW, NOW)) == [*KEYS, *over]
+    assert list(ended_record(record, "TERMINATED", "", None, NOW, NOW)) == [*KEYS, *ending]
 
 
 @pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
 def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(status: str, error: str | None) -> None:
-    asked = spec()
-    record = unplanned_record(asked, asked.name, "PENDING", SESSION_ID, no_room=Unschedulable("no room", {"cpu": 1}))
-    over = ended_record(record, status, "no image", None, NOW, NOW)
-    assert (over["status"], over["pending"], over["error"]) == (status, None, error)
+    session_spec = spec()
+    record = unplanned_record(
+        session_spec, session_spec.name, "PENDING", SESSION_ID, no_room=Unschedulable("no room", {"cpu": 1})
+    )
+    ending = ended_record(record, status, "no image", None, NOW, NOW)
+    assert (ending["status"], ending["pending"], ending["error"]) == (status, None, error)
 
 
 def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
@@ -238,9 +240,9 @@ def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
 
 def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> None:
     running = session_record(plan({"agent1": 2, "agent2": 2}), "RUNNING")
-    asked = spec(name="lone-wolf")
+    session_spec = spec(name="lone-wolf")
     waits = unplanned_record(
-        asked, asked.name, "PENDING", no_room=Unschedulable("no room for 1 of 1 containers", {"cpu": 1})
+        session_spec, session_spec.name, "PENDING", no_room=Unschedulable("no room for 1 of 1 containers", {"cpu": 1})
     )
     ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW, NOW)
     failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")

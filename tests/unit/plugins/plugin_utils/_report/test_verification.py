@@ -29,14 +29,14 @@ NOTHING = dict.fromkeys(WELL)
 
 def part(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
     """Return what an agent says of its part of a healthy session."""
-    here = [kernel.hostname for kernel in of.kernels_on(agent)]
+    hostnames = [kernel.hostname for kernel in of.kernels_on(agent)]
     return {
         "plan": of.to_dict(),
         "committed": True,
         "expired": False,
-        "containers": {name: {"status": "running", "image_digest": "sha256:1"} for name in here},
+        "containers": {name: {"status": "running", "image_digest": "sha256:1"} for name in hostnames},
         "drift": [],
-        "pairs": [{"from": one, "to": other.hostname, **WELL} for one in here for other in of.kernels],
+        "pairs": [{"from": source, "to": other.hostname, **WELL} for source in hostnames for other in of.kernels],
         **changes,
     }
 
@@ -50,11 +50,13 @@ def sight(mark: bool = True, folder: str = "1:1", names: str = "abc") -> dict[st
     return {"mark": mark, "folder": folder, "names": names}
 
 
-def mounts(left: tuple[str, ...] = (), stays: tuple[str, ...] = (), **seen: Any) -> list[dict[str, Any]]:
+def mounts(marked: tuple[str, ...] = (), stays: tuple[str, ...] = (), **observed: Any) -> list[dict[str, Any]]:
     """Return what the report says of mounts, where containers saw this in all of them."""
-    sights = {name: {"/data": one, "/set": one} for name, one in seen.items() if one}
-    report = build_verification_report(parts(MOUNTED), AgentReports({}, {}, left, stays, sights))
-    assert report["healthy"] is all(one["same"] and not one["marker_left"] for one in report["mounts"])
+    sights = {
+        name: {"/data": observation, "/set": observation} for name, observation in observed.items() if observation
+    }
+    report = build_verification_report(parts(MOUNTED), AgentReports({}, {}, marked, stays, sights))
+    assert report["healthy"] is all(mount["same"] and not mount["marker_left"] for mount in report["mounts"])
     return list(report["mounts"])
 
 
@@ -64,7 +66,7 @@ def test_a_healthy_session_is_reported_whole() -> None:
     assert (report["healthy"], report["error"]) == (True, None)
     assert (report["agents"], report["drift"], report["mounts"]) == ({}, [], [])
     names = ["main1", "sub1", "sub2"]
-    assert report["pairs"] == [{"from": one, "to": other, **WELL} for one in names for other in names]
+    assert report["pairs"] == [{"from": source, "to": other, **WELL} for source in names for other in names]
 
 
 def test_drift_is_told_with_its_agent() -> None:
@@ -78,18 +80,18 @@ def test_drift_is_told_with_its_agent() -> None:
 
 
 def test_an_agent_that_lost_its_part_differs() -> None:
-    there = parts(MADE)
-    del there["agent2"]
-    report = build_verification_report(there, AgentReports({}))
+    session_parts = parts(MADE)
+    del session_parts["agent2"]
+    report = build_verification_report(session_parts, AgentReports({}))
     assert report["drift"] == [{"agent": "agent2", "subject": "session train-llm", "actual": None, "expected": "held"}]
     assert report["session"]["status"] == "DEGRADED"
     assert report["pairs"][6:] == [{"from": "sub2", "to": name, **NOTHING} for name in ("main1", "sub1", "sub2")]
 
 
 def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None:
-    there = parts(MADE)
-    del there["agent2"]
-    report = build_verification_report(there, AgentReports({}, {"agent2": "no route", "agent9": "unreachable"}))
+    session_parts = parts(MADE)
+    del session_parts["agent2"]
+    report = build_verification_report(session_parts, AgentReports({}, {"agent2": "no route", "agent9": "unreachable"}))
     assert (report["agents"], report["drift"]) == ({"agent2": "no route"}, [])
     assert "1 unavailable agent, 3 unchecked pairs;" in report["error"]
 
@@ -126,20 +128,20 @@ def test_containers_that_do_not_see_the_mark_are_apart() -> None:
 
 
 def test_without_a_mark_the_names_are_compared() -> None:
-    here: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False)}
-    alike = mounts(**here, sub2=sight(mark=False, folder="9:9"))
-    assert [(one["compared"], one["same"]) for one in alike] == [("names", True), ("names", True)]
-    unlike = mounts(**here, sub2=sight(mark=False, names="xyz"))
-    assert [(one["same"], one["differing"]) for one in unlike] == [(False, ["sub2"]), (False, ["sub2"])]
+    hostnames: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False)}
+    alike = mounts(**hostnames, sub2=sight(mark=False, folder="9:9"))
+    assert [(mount["compared"], mount["same"]) for mount in alike] == [("names", True), ("names", True)]
+    unlike = mounts(**hostnames, sub2=sight(mark=False, names="xyz"))
+    assert [(mount["same"], mount["differing"]) for mount in unlike] == [(False, ["sub2"]), (False, ["sub2"])]
 
 
 def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> None:
-    seen: dict[str, Any] = {
+    observed: dict[str, Any] = {
         "main1": sight(mark=False),
         "sub1": sight(mark=False, names="new"),
         "sub2": sight(mark=False, names="new"),
     }
-    assert [one["differing"] for one in mounts(**seen)] == [["sub2"], ["sub2"]]
+    assert [mount["differing"] for mount in mounts(**observed)] == [["sub2"], ["sub2"]]
 
 
 def test_containers_that_said_nothing_leave_it_open() -> None:
@@ -159,12 +161,14 @@ def test_a_mark_that_stays_is_told() -> None:
     assert (data["marker_left"], read_only["marker_left"]) == (True, False)
 
 
-@pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("train-llm", SESSION_ID)])
-def test_a_session_is_found_on_the_agents_that_hold_it(named: tuple[str, str]) -> None:
-    there = parts(MADE)
+@pytest.mark.parametrize("selector", [("train-llm", ""), ("", SESSION_ID), ("train-llm", SESSION_ID)])
+def test_a_session_is_found_on_the_agents_that_hold_it(selector: tuple[str, str]) -> None:
+    session_parts = parts(MADE)
     assert (
-        select_session(*named, AgentReports({**{agent: [one] for agent, one in there.items()}, "agent3": []}), [])
-        == there
+        select_session(
+            *selector, AgentReports({**{agent: [part] for agent, part in session_parts.items()}, "agent3": []}), []
+        )
+        == session_parts
     )
 
 

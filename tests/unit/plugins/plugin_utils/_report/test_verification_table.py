@@ -55,7 +55,7 @@ def test_a_healthy_session_is_a_table_and_a_verdict() -> None:
 
 
 def test_everything_that_is_wrong_has_a_line() -> None:
-    wrong = report(
+    failing = report(
         error="the session 'train-llm' is not healthy: ….",
         agents={"agent3": "no route to host"},
         drift=[
@@ -64,7 +64,7 @@ def test_everything_that_is_wrong_has_a_line() -> None:
             {"agent": "agent2", "subject": "container backendai-train-llm-sub2", "actual": None, "expected": "running"},
         ],
     )
-    assert render_verification(wrong)[2:] == [
+    assert render_verification(failing)[2:] == [
         "agent3 is unavailable: no route to host.",
         "agent1: link bax-1: mtu 1400 -> mtu 1450",
         "agent1: neighbour 10.128.0.9 on bax-1: 02:ba -> removed",
@@ -76,7 +76,7 @@ def test_everything_that_is_wrong_has_a_line() -> None:
 def test_pairs_that_fail_alike_share_a_line() -> None:
     names = ("main1", "sub1", "sub2")
     dead = {"tcp": False, "frame": False, "ssh": None}
-    pairs = [pair(one, other, **(dead if other == "sub2" != one else {})) for one in names for other in names]
+    pairs = [pair(source, other, **(dead if other == "sub2" != source else {})) for source in names for other in names]
     pairs[3] = pair("sub1", "main1", ssh=False, ssh_error="Permission denied")
     assert render_verification(report(pairs=pairs))[4:-1] == [
         "main1, sub1 -> sub2: tcp, mtu",
