@@ -55,14 +55,14 @@ def test_a_password_is_sent_and_is_on_no_command_line(tmp_path: Path) -> None:
     assert "secret" not in (tmp_path / "asked").read_text()
 
 
-def test_nobody_becomes_the_user_that_they_are_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_become_is_skipped_for_the_login_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "root")
     sudo = program(tmp_path, "sudo", "exit 9")
     connection = AgentConnection({**LOCAL, "ansible_become": True, "ansible_become_exe": sudo})
     assert connection.run("echo hello") == (0, b"hello\n", b"")
 
 
-def test_an_agent_over_ssh_is_reached_as_its_variables_say_without_a_terminal(tmp_path: Path) -> None:
+def test_ssh_uses_the_agents_variables_and_no_terminal(tmp_path: Path) -> None:
     ssh = program(tmp_path, "ssh", f'for word; do echo "$word"; done > {tmp_path}/asked; [ -t 0 ] || cat')
     connection = AgentConnection(
         {

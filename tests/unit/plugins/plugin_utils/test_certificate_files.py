@@ -45,11 +45,11 @@ def test_a_pair_that_fits_is_returned_as_it_is(tmp_path: Path) -> None:
     ],
     ids=["no certificate", "no key", "another key", "expired", "of the future"],
 )
-def test_what_cannot_be_used_is_told(tmp_path: Path, certificate: str, key: str, sentence: str) -> None:
+def test_unusable_files_are_reported(tmp_path: Path, certificate: str, key: str, sentence: str) -> None:
     assert refusal(tmp_path, certificate, key) == sentence
 
 
-def test_a_key_with_a_passphrase_is_told(tmp_path: Path) -> None:
+def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     key = forms.load_pem_private_key(KEY.encode(), None)
     closed = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.BestAvailableEncryption(b"x"))
     sentence = refusal(tmp_path, CERTIFICATE, closed.decode())

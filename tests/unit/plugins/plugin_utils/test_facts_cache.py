@@ -137,7 +137,7 @@ def test_facts_in_a_shared_queue_are_shared_with_its_group(folder: Path) -> None
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["no queue yet", "a file in the way"])
-def test_what_cannot_be_written_is_not_kept_and_is_no_error(tmp_path: Path, exists: bool) -> None:
+def test_facts_that_cannot_be_written_are_not_cached(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "queue" / "facts"
     if exists:
         folder.parent.write_text("in the way")

@@ -143,7 +143,7 @@ def test_file_is_removed_when_the_command_fails(
     assert not sent.path.parent.exists()
 
 
-def test_file_for_a_user_who_is_not_root_is_given_to_that_user(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request_file_is_readable_by_an_unprivileged_become_user(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     received: list[Any] = []
 
     def give(_action: HostAction, paths: list[str], execute: bool = True) -> None:

@@ -134,7 +134,7 @@ def test_failure_that_is_no_text_is_a_failure(way: Way) -> None:
         ask(way)
 
 
-def test_traceback_is_shown_to_who_wants_it(way: Way, shown: list[str]) -> None:
+def test_a_traceback_is_shown_at_high_verbosity(way: Way, shown: list[str]) -> None:
     answering(way, f'{MARK}{{"failed": "KeyError: x.", "traceback": "Traceback (most recent call last): …"}}')
     assert failure(way) == "KeyError: x."
     assert "Traceback (most recent call last): …" in shown

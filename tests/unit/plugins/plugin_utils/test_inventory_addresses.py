@@ -68,7 +68,7 @@ def test_each_address_is_there_once_in_the_order_of_the_hosts() -> None:
     assert addresses_of(hostvars, []) == []
 
 
-def test_what_a_machine_calls_itself_is_known_to_nobody_else() -> None:
+def test_loopback_addresses_are_omitted() -> None:
     assert addresses_of({"localhost": {"ansible_host": "here"}}, ["localhost"]) == ["192.0.2.8"]
     assert addresses_of({"localhost": {"ansible_host": "127.0.0.53"}}, ["localhost"]) == []
 

@@ -46,7 +46,7 @@ def test_anything_else_is_refused_with_its_place(key: str) -> None:
     )
 
 
-def test_a_missing_package_is_told_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(AnsibleActionFail) as refused:
         check_public_keys([ED25519])

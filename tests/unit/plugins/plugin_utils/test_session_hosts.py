@@ -54,7 +54,7 @@ def run_command(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[st
 # ---- what an agent is asked
 
 
-def test_an_agent_prints_its_sessions_and_what_runs_at_the_engine_that_was_named(state: Path, tmp_path: Path) -> None:
+def test_the_command_lists_sessions_and_running_containers(state: Path, tmp_path: Path) -> None:
     completed = run_command(state)
     assert (completed.returncode, completed.stderr) == (0, "")
     hosts, warnings = session_hosts.parse_listing("agent1", completed.stdout)
@@ -83,7 +83,7 @@ def test_an_agent_that_is_not_provisioned_says_what_to_do(tmp_path: Path) -> Non
     )
 
 
-def test_an_engine_that_fails_makes_the_whole_answer_fail(state: Path, tmp_path: Path) -> None:
+def test_an_engine_error_fails_the_whole_listing(state: Path, tmp_path: Path) -> None:
     docker(tmp_path, "echo no engine >&2; exit 3")
     completed = run_command(state)
     assert (completed.returncode, completed.stderr) == (3, "no engine\n")
@@ -130,7 +130,7 @@ def test_a_session_that_is_not_committed_has_no_hosts() -> None:
 
 
 @pytest.mark.parametrize("damaged", ["{", "{}", '{"plan": 1}', line().replace("train-llm", "{{ 1 }}")])
-def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) -> None:
+def test_an_unreadable_session_is_a_warning_and_hides_no_other(damaged: str) -> None:
     hosts, warnings = session_hosts.parse_listing("agent1", f"{damaged}\n{line()}\nbackendai-train-llm-main1")
     assert [container.hostname for container in hosts] == ["main1"]
     assert warnings == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
@@ -139,7 +139,7 @@ def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) 
 # ---- what the hosts are called
 
 
-def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role_and_agent() -> None:
+def test_a_host_has_its_name_and_groups() -> None:
     container = host(agent="agent-1.example")
     assert session_hosts.assign_host_names([container], []) == ({"main1.train-llm": container}, [])
     assert container.groups == ("session_train_llm", "role_main", "agent_agent_1_example")
@@ -155,7 +155,7 @@ def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role
     }
 
 
-def test_sessions_of_one_name_are_told_apart_by_their_ids() -> None:
+def test_hosts_of_sessions_of_the_same_name_have_id_suffixes() -> None:
     first, other = host(), host(session_id=OTHER_ID, agent="agent2")
     assigned, warnings = session_hosts.assign_host_names([other, first], [])
     assert assigned == {"main1.train-llm.5f0c6a52": first, "main1.train-llm.ffffffff": other}

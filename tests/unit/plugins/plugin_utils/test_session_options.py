@@ -73,13 +73,13 @@ def test_text_is_read_as_the_type_of_the_option(option: str, raw: Any, taken: An
         ("mounts", "/a", "session_mounts: '/a' must be a list of mappings."),
     ],
 )
-def test_what_ansible_would_convert_to_something_else_is_refused(option: str, raw: Any, sentence: str) -> None:
+def test_a_value_that_ansible_would_convert_wrongly_is_refused(option: str, raw: Any, sentence: str) -> None:
     assert str(options(**{option: raw})[0]) == sentence
 
 
 @pytest.mark.parametrize("raw", [SECRET, [SECRET], f'{{"A": {SECRET}', 7, None, {"A": [SECRET]}, [{"port": SECRET}]])
 @pytest.mark.parametrize("option", [name for name, option in specification().items() if option.get("no_log")])
-def test_a_refusal_shows_no_value_that_may_be_secret(option: str, raw: Any) -> None:
+def test_errors_show_no_secret_values(option: str, raw: Any) -> None:
     value = raw if option != "session_apps" else [{"name": "web", "port": 80, "command": raw}]
     message = str(options(**{option.removeprefix("session_"): value})[0])
     assert SECRET not in message
@@ -105,7 +105,7 @@ def test_everything_is_plain_data() -> None:
         ("token_tll", ""),
     ],
 )
-def test_a_variable_that_nobody_knows_is_refused(variable: str, sentence: str) -> None:
+def test_an_unknown_variable_is_refused(variable: str, sentence: str) -> None:
     problems = ValidationErrors()
     check_unknown_variables(problems, {variable: 60})
     assert str(problems) == sentence

@@ -114,7 +114,7 @@ def test_a_session_may_wait_as_long_as_it_was_asked_to(changes: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(("state", "cancelled"), [({}, False), (CLAIM, True)], ids=["committed", "claimed"])
-def test_a_session_that_agents_have_committed_waits_no_more(state: dict[str, Any], cancelled: bool) -> None:
+def test_a_committed_session_does_not_time_out(state: dict[str, Any], cancelled: bool) -> None:
     entry = requested(id=SESSION_ID, pending_timeout=60, enqueued_at=LATER - 60)
     assert bool(is_due([entry], sessions_on_agents(plan(), **state)).entries_to_save) is cancelled
 
@@ -151,19 +151,19 @@ def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
     assert (note.record["reason"], note.record["exit_code"]) == ("main1 was removed, and with it the command", None)
 
 
-def test_a_batch_session_whose_main1_cannot_be_asked_goes_on() -> None:
+def test_a_batch_session_with_unreachable_main1_continues() -> None:
     assert is_due([], sessions_on_agents(plan(**BATCH), "agent1"), ["agent1"]) == NOTHING
 
 
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
-def test_a_container_whose_command_succeeded_has_not_died(policy: str) -> None:
+def test_a_container_with_a_successful_command_has_not_failed(policy: str) -> None:
     session_plan = plan(**BATCH, command_scope="all", failure_policy=policy)
     parts = sessions_on_agents(session_plan, stopped={"sub1": ("exited", 0)})
     assert is_due([], parts) == NOTHING
     assert status_of(parts[SESSION_ID]) == "RUNNING"
 
 
-def test_a_container_whose_command_failed_has_died() -> None:
+def test_a_container_with_a_failed_command_has_failed() -> None:
     session_plan = plan(**BATCH, command_scope="all", failure_policy="terminate")
     parts = sessions_on_agents(session_plan, stopped={"sub1": ("exited", 4)})
     (note,) = is_due([], parts).entries_to_save
@@ -182,7 +182,7 @@ def test_main1_that_ends_is_the_end_of_batch_sessions_alone() -> None:
 
 
 @pytest.mark.parametrize("status", ["exited", "dead"])
-def test_a_session_whose_policy_is_terminate_goes_when_a_container_dies(status: str) -> None:
+def test_policy_terminate_ends_a_session_with_a_failed_container(status: str) -> None:
     session_plan = plan(failure_policy="terminate")
     actions = is_due([], sessions_on_agents(session_plan, stopped={"sub2": (status, 9), "sub1": (status, 1)}))
     assert sorted(actions.end) == ["agent1", "agent2"]
@@ -199,9 +199,7 @@ def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None
 
 @pytest.mark.parametrize("batch", [{}, BATCH], ids=["interactive", "batch"])
 @pytest.mark.parametrize("status", ["exited", "dead", "created"])
-def test_a_session_whose_policy_is_restart_is_started_again_where_a_container_stands_still(
-    batch: dict[str, Any], status: str
-) -> None:
+def test_policy_restart_restarts_stopped_containers(batch: dict[str, Any], status: str) -> None:
     session_plan = plan(**batch, failure_policy="restart")
     actions = is_due([], sessions_on_agents(session_plan, stopped={"sub2": (status, 1)}))
     assert actions == dataclasses.replace(NOTHING, restart={"agent2": [SESSION_ID]})
@@ -209,14 +207,14 @@ def test_a_session_whose_policy_is_restart_is_started_again_where_a_container_st
 
 
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
-def test_containers_that_were_removed_or_paused_are_nobodys_end(policy: str) -> None:
+def test_removed_or_paused_containers_end_no_session(policy: str) -> None:
     sessions = sessions_on_agents(plan(failure_policy=policy), stopped={"sub1": ("paused", None)})
     remaining = {"sub3": sessions[SESSION_ID]["agent2"].containers["sub3"]}
     sessions = changed(sessions, "agent2", containers=remaining)
     assert is_due([], sessions) == NOTHING
 
 
-def test_a_session_whose_policy_is_keep_stays_as_it_is() -> None:
+def test_policy_keep_leaves_a_session_unchanged() -> None:
     everything = {f"sub{number}": ("dead", 1) for number in (1, 2, 3)}
     assert is_due([], sessions_on_agents(plan(), stopped={"main1": ("exited", 1), **everything})) == NOTHING
 
@@ -234,7 +232,7 @@ def test_what_lives_on_has_no_end() -> None:
     assert find_end_reason(sessions_on_agents(plan(**BATCH))[SESSION_ID]) == ("", None)
 
 
-def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() -> None:
+def test_sessions_in_the_history_that_still_run_are_reconciled() -> None:
     entry = requested(id=SESSION_ID, state="TERMINATED", spec=None)
     actions = is_due([entry], sessions_on_agents(plan(**BATCH), stopped={"main1": ("exited", 3)}))
     assert [(entry.state, entry.record["exit_code"]) for entry in actions.entries_to_save] == [("TERMINATING", 3)]
@@ -320,7 +318,7 @@ def test_only_ends_are_doomed() -> None:
 
 
 @pytest.mark.parametrize("sessions", [{}, sessions_on_agents(plan(), **CLAIM)], ids=["nothing", "a claim in time"])
-def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(sessions: dict[str, Parts]) -> None:
+def test_claims_of_a_killed_run_are_kept_until_it_counts_as_dead(sessions: dict[str, Parts]) -> None:
     assert is_due([own_start()], sessions) == NOTHING
 
 
@@ -333,7 +331,7 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
     )
 
 
-def test_agents_that_are_away_are_cleared_of_what_a_killed_run_may_have_claimed_there() -> None:
+def test_unreachable_agents_are_cleared_of_claims_of_a_killed_run() -> None:
     (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).entries_to_save
     assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2", "agent3"), "ERROR")
     actions = is_due([saved], sessions_on_agents(plan(), "agent1", **CLAIM), ["agent3"])
@@ -354,7 +352,7 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
     assert len(saved.record["kernels"]) == 4
 
 
-def test_a_batch_session_whose_run_was_killed_may_never_have_begun_and_is_taken_away() -> None:
+def test_a_batch_session_of_a_killed_run_is_removed() -> None:
     actions = is_due([own_start()], sessions_on_agents(plan(**BATCH)), given_up=True)
     assert (sorted(actions.end), [entry.state for entry in actions.entries_to_save], actions.entries_to_remove) == (
         ["agent1", "agent2"],
@@ -391,14 +389,14 @@ def test_what_a_run_is_at_work_on_is_left_to_it(changes: dict[str, Any], state: 
 
 
 @pytest.mark.parametrize("state", [{}, CLAIM], ids=["committed", "claimed"])
-def test_a_killed_run_whose_request_was_kept_waits_again_and_nothing_is_taken_away(state: dict[str, Any]) -> None:
+def test_a_stored_request_of_a_killed_run_is_pending_again(state: dict[str, Any]) -> None:
     assert is_due([requested(id=SESSION_ID)], sessions_on_agents(plan(), **state), given_up=True) == NOTHING
 
 
 # ---- claims whose time is over
 
 
-def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
+def test_expired_claims_are_swept_on_their_agents() -> None:
     sessions = changed(sessions_on_agents(plan(), **CLAIM), "agent2", expired=True)
     actions = is_due([], sessions)
     assert actions == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent2",))

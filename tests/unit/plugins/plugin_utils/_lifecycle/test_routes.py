@@ -93,7 +93,7 @@ def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
     ("since", "ended"),
     [(NOW + 61, []), (NOW + 1, [OTHER_ID]), (NOW, [OTHER_ID, SESSION_ID]), (0.0, [OTHER_ID, SESSION_ID])],
 )
-def test_only_what_has_ended_since_then_is_told(since: float, ended: list[str]) -> None:
+def test_only_sessions_that_ended_since_then_are_sent(since: float, ended: list[str]) -> None:
     entries = [ended_entry(OTHER_ID, at=NOW + 60), ended_entry(SESSION_ID, at=NOW)]
     update = build_gateway_update([], entries, since)
     assert (update["ended"], update["changed"]) == (ended, bool(ended))
@@ -111,7 +111,7 @@ def test_what_was_over_before_is_not_routed_either() -> None:
     [([], True), ([OTHER_ID], True), ([SESSION_ID], False), ([SESSION_ID, OTHER_ID], False)],
     ids=["nothing", "another one", "it", "it and another one"],
 )
-def test_an_end_that_has_been_told_is_no_news(already_sent: list[str], news: bool) -> None:
+def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news: bool) -> None:
     assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
         "routes": [],
         "ended": [SESSION_ID],
@@ -133,7 +133,7 @@ def test_a_route_is_always_news() -> None:
     ],
     ids=["no results", "results without routes", "several results"],
 )
-def test_what_results_have_told_of_is_collected(results: list[dict[str, Any] | None], ended: set[str]) -> None:
+def test_ended_sessions_in_results_are_collected(results: list[dict[str, Any] | None], ended: set[str]) -> None:
     assert sent_ids(results) == ended
 
 
@@ -150,7 +150,7 @@ def test_what_results_have_told_of_is_collected(results: list[dict[str, Any] | N
     ],
     ids=["running", "degraded", "being made", "given up"],
 )
-def test_users_reach_a_session_once_it_is_proven(state: dict[str, Any], expected: bool) -> None:
+def test_only_committed_sessions_are_reachable(state: dict[str, Any], expected: bool) -> None:
     assert list_reachable(**state) == [SESSION_ID] * expected
 
 
@@ -161,7 +161,7 @@ def test_what_several_agents_hold_is_one_session() -> None:
     assert sorted(session_plan.id for session_plan in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
 
 
-def test_where_agents_hold_nothing_nobody_is_reached() -> None:
+def test_without_sessions_on_agents_there_are_no_routes() -> None:
     assert reachable_plans(readings("agent1", "agent2")) == []
 
 

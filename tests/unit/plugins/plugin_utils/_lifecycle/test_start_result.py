@@ -95,7 +95,7 @@ def test_a_failure_outweighs_a_refusal() -> None:
         "all are away",
     ],
 )
-def test_a_failure_is_one_sentence_with_what_is_left_to_do(replies: dict[str, Any], reason: str) -> None:
+def test_a_failure_is_one_sentence_with_a_remedy(replies: dict[str, Any], reason: str) -> None:
     assert error(**replies) == f"the session 'train-llm' was not created: {reason}"
 
 
@@ -152,7 +152,7 @@ def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
 # ---- what people are told
 
 
-def test_a_running_session_is_told_with_where_its_containers_are() -> None:
+def test_the_summary_of_a_running_session_lists_its_containers() -> None:
     assert summarize_record(session_record(MADE, "RUNNING"), check_mode=False) == [
         "Session train-llm is RUNNING.",
         f"  main1    agent1           {MADE.kernels[0].address}",
@@ -163,7 +163,7 @@ def test_a_running_session_is_told_with_where_its_containers_are() -> None:
     ]
 
 
-def test_a_session_that_waits_is_told_with_its_reason_in_check_mode_too() -> None:
+def test_the_summary_of_a_pending_session_has_its_reason() -> None:
     session_spec = spec()
     record = {
         **unplanned_record(session_spec, session_spec.name, "PENDING"),
@@ -180,6 +180,6 @@ def test_check_mode_claims_nothing(status: str) -> None:
     ]
 
 
-def test_a_session_that_nobody_knows_by_name_is_told_by_its_id() -> None:
+def test_the_summary_of_a_session_without_a_name_has_its_id() -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     assert summarize_record(record, check_mode=False) == [f"Session {SESSION_ID} is TERMINATED."]

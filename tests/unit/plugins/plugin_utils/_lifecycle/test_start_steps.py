@@ -95,7 +95,7 @@ EVERY = leftovers([*ORDER, REMOVE], [*OF_BEFORE, *WITHOUT_A_WORD])
 
 
 @given(runs(), EVERY)
-def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run: Run, leftovers: Any) -> None:
+def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         of_session = [
@@ -111,7 +111,7 @@ def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run:
 
 
 @given(runs(), EVERY)
-def test_no_command_starts_where_a_proof_has_failed_on_any_agent(run: Run, leftovers: Any) -> None:
+def test_no_command_starts_if_the_check_failed_on_any_agent(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         if any(name == session["id"] and step == COMMAND for name, step, _agent in run.done):
@@ -119,7 +119,7 @@ def test_no_command_starts_where_a_proof_has_failed_on_any_agent(run: Run, lefto
 
 
 @given(runs(), EVERY)
-def test_what_goes_wrong_anywhere_is_taken_away_everywhere_and_nothing_else_is(run: Run, leftovers: Any) -> None:
+def test_only_failed_sessions_are_rolled_back_on_all_agents(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         all_done = {(session["id"], step, agent) for step in ORDER for agent in takes_part(session, step)} <= run.done
@@ -128,7 +128,7 @@ def test_what_goes_wrong_anywhere_is_taken_away_everywhere_and_nothing_else_is(r
 
 
 @given(runs(), EVERY)
-def test_record_says_what_became_of_the_session(run: Run, leftovers: Any) -> None:
+def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         start = run.start(session)
@@ -141,7 +141,7 @@ def test_record_says_what_became_of_the_session(run: Run, leftovers: Any) -> Non
 
 
 @given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
-def test_what_an_earlier_start_has_left_does_not_count(run: Run, leftovers: Any, without_a_word: Any) -> None:
+def test_results_of_an_earlier_start_are_ignored(run: Run, leftovers: Any, without_a_word: Any) -> None:
     clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks).play()
     other = with_leftovers(run, {**leftovers, **without_a_word}).play()
     assert (other.requests, other.done, other.removed) == (clean.requests, clean.done, clean.removed)
@@ -151,7 +151,7 @@ def test_what_an_earlier_start_has_left_does_not_count(run: Run, leftovers: Any,
 
 
 @given(runs(), EVERY)
-def test_session_of_one_agent_takes_all_steps_in_one_request_and_none_later(run: Run, leftovers: Any) -> None:
+def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         if len(session["agents"]) > 1 or takes_part(session, PULL) or takes_part(session, OVERLAY):
@@ -160,7 +160,7 @@ def test_session_of_one_agent_takes_all_steps_in_one_request_and_none_later(run:
         assert steps_taken == [[step for step in (CLAIM, APPLY, PROVE, COMMAND) if takes_part(session, step)]]
 
 
-def test_proof_is_tried_with_the_start_and_taken_again_only_where_it_was_too_early() -> None:
+def test_the_check_is_repeated_only_where_it_failed_with_the_start() -> None:
     early = Run([decided()]).play()
     assert [steps for _name, _agent, steps in early.requests] == [[CLAIM]] * 2 + [[APPLY, PROVE]] * 2
     late = Run([decided()], {("session-1", PROVE, "agent2"): "failed"}).play()
@@ -228,7 +228,9 @@ def test_keys_are_those_of_all_claims() -> None:
     ],
 )
 @pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
-def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[str, Any] | None, reason: str) -> None:
+def test_the_outcome_contains_the_error_of_an_agent(
+    agents: Sequence[str], result: dict[str, Any] | None, reason: str
+) -> None:
     session, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
     start = read_start(session, variables)
@@ -268,7 +270,7 @@ def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> 
     assert [run.start(decided()).outcome_on(agent)["rollback_failed"] for agent in AGENTS[:2]] == [False, True]
 
 
-def test_pull_that_fails_in_one_turn_is_told_after_the_next() -> None:
+def test_a_failed_pull_is_reported_after_the_next_turn() -> None:
     session = decided(missing_images={"agent1": ["x"], "agent2": ["x"]})
     run = Run([session], {("session-1", PULL, "agent1"): "failed"}, turns=3).play()
     assert run.start(session).outcome_on("agent1")["failed"] == "pull on agent1"

@@ -75,7 +75,7 @@ def with_twin(**changes: Any) -> ClusterState:
 
 @pytest.mark.parametrize("selector", [BY_NAME, BY_ID, ("train-llm", SESSION_ID)], ids=["name", "id", "both"])
 @pytest.mark.parametrize("force", [True, False])
-def test_a_session_goes_from_all_its_agents_and_is_noted_before(selector: tuple[str, str], force: bool) -> None:
+def test_a_session_is_removed_from_all_its_agents(selector: tuple[str, str], force: bool) -> None:
     ends = end(selector, EVERYWHERE, force=force)
     assert (ends.plan, ends.agents, ends.unreachable) == (MADE, ("agent1", "agent2"), ())
     ending = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW, "ended_at": LATER}
@@ -99,7 +99,7 @@ def test_a_session_goes_from_all_its_agents_and_is_noted_before(selector: tuple[
     ("unavailable", "reason"),
     [(AWAY, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
 )
-def test_a_session_is_not_ended_by_half(unavailable: dict[str, str], reason: str) -> None:
+def test_a_session_with_unreachable_agents_is_not_ended(unavailable: dict[str, str], reason: str) -> None:
     cluster_state = readings(left_out=unavailable, agent1=holders(MADE)["agent1"])
     assert refusal(PlanningError, BY_NAME, cluster_state) == (
         f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: {reason};"
@@ -107,7 +107,7 @@ def test_a_session_is_not_ended_by_half(unavailable: dict[str, str], reason: str
     )
 
 
-def test_with_force_it_goes_from_the_agents_that_can_be_asked_and_the_others_are_noted() -> None:
+def test_force_removes_from_reachable_agents_and_notes_the_others() -> None:
     ends = end(BY_NAME, readings(left_out=AWAY, agent1=holders(MADE)["agent1"]), force=True)
     assert (ends.agents, ends.unreachable) == (("agent1",), ("agent2",))
     assert ends.note is not None
@@ -116,7 +116,7 @@ def test_with_force_it_goes_from_the_agents_that_can_be_asked_and_the_others_are
 
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["killed", "at work"])
 @pytest.mark.parametrize("state", [{"state": "CREATING"}, {"state": "CREATING", "spec": None}, {"state": "PENDING"}])
-def test_what_agents_hold_is_taken_away_whoever_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
+def test_a_session_on_agents_is_removed_whichever_run_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
     entry = noted(**state, owner=owner, skipped=3)
     ends = end(BY_NAME, EVERYWHERE, [entry])
     assert ends.agents == ("agent1", "agent2")
@@ -125,7 +125,7 @@ def test_what_agents_hold_is_taken_away_whoever_starts_it(state: dict[str, Any],
     )
 
 
-def test_a_session_whose_history_says_that_it_has_ended_is_noted_anew() -> None:
+def test_a_session_in_the_history_gets_a_new_entry() -> None:
     ends = end(BY_ID, EVERYWHERE, [noted(**ENDED)])
     assert ends.note is not None
     assert (ends.note.state, ends.note.enqueued_at) == ("TERMINATING", NOW)
@@ -140,7 +140,7 @@ def test_an_id_of_another_name_ends_neither() -> None:
     assert refusal(ValidationError, ("other", SESSION_ID), NOBODY, [noted()]) == sentence
 
 
-def test_two_of_one_name_are_told_by_their_ids() -> None:
+def test_sessions_of_the_same_name_are_listed_by_id() -> None:
     assert refusal(ValidationError, BY_NAME, with_twin()) == (
         f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
     )
@@ -160,7 +160,7 @@ def test_one_that_has_to_go_and_is_still_there_is_taken_away_again() -> None:
     assert (ends.agents, ends.note and ends.note.agents) == (("agent1", "agent2"), ("agent1", "agent2"))
 
 
-def test_one_that_waits_is_not_mistaken_for_one_of_its_name_that_agents_hold() -> None:
+def test_a_pending_session_is_not_confused_with_a_running_namesake() -> None:
     waits = noted(id=OTHER_ID)
     ends = end(BY_NAME, EVERYWHERE, [waits])
     assert (ends.record["id"], ends.note and ends.note.id) == (SESSION_ID, SESSION_ID)
@@ -186,7 +186,7 @@ def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], s
     assert ends.note == dataclasses.replace(entry, **ENDED, record=ends.record, updated_at=LATER)
 
 
-def test_a_session_that_another_run_is_starting_is_not_cancelled_under_its_hands() -> None:
+def test_a_session_that_another_run_starts_is_not_cancelled() -> None:
     assert refusal(PlanningError, BY_NAME, NOBODY, [noted(state="CREATING", owner=OWNER)], force=True) == (
         "the session 'train-llm' is being started by another run, process 4711: end that run first, or wait for it"
     )
@@ -219,7 +219,7 @@ def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(
 @pytest.mark.parametrize(
     ("selector", "recorded"), [(("ghost", ""), ("ghost", None)), (("", OTHER_ID), (None, OTHER_ID))], ids=["name", "id"]
 )
-def test_a_session_that_nobody_holds_is_nothing_to_end(
+def test_ending_an_unknown_session_does_nothing(
     selector: tuple[str, str], recorded: tuple[str | None, str | None], force: bool
 ) -> None:
     ends = end(selector, EVERYWHERE, force=force)
@@ -227,7 +227,7 @@ def test_a_session_that_nobody_holds_is_nothing_to_end(
 
 
 @pytest.mark.parametrize(("selector", "shown"), [(("ghost", ""), "'ghost'"), (("", OTHER_ID), f"'{OTHER_ID}'")])
-def test_without_force_an_agent_that_cannot_be_asked_might_hold_it(selector: tuple[str, str], shown: str) -> None:
+def test_without_force_an_unreachable_agent_is_an_error(selector: tuple[str, str], shown: str) -> None:
     assert refusal(PlanningError, selector, readings("agent1", left_out=AWAY)) == (
         f"no session {shown} was found, and not all agents are available: agent2: unreachable;"
         " with session_force it is removed from them when they return"

@@ -37,10 +37,8 @@ def test_agents_measure_the_same_when_what_differs_is_of_no_use(
     assert Normalizer(DEMAND).measure(agent_facts("agent1", **{"cpu": 8, **changes})) == measure
 
 
-@given(agent_descriptions, mixed_groups)
-def test_an_agent_can_hold_what_is_on_the_frontier_of_its_measure_and_nothing_beyond(
-    described: list[dict[str, int]], groups: list[Group]
-) -> None:
+@given(described_agents, unlike)
+def test_the_frontier_is_exactly_what_an_agent_can_hold(described: list[dict[str, int]], groups: list[Group]) -> None:
     demand = Demand.of(groups)
     field = AgentClasses(build_agents(described), demand)
     for measure, agents in field.agents.items():

@@ -49,8 +49,8 @@ def last_used(agent: str, when: float) -> list[HeldSession]:
     return [bare_session(f"old-{agent}", when, {"elsewhere": [{}]})]
 
 
-@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
-def test_a_session_is_placed_whole_and_within_capacity_whenever_that_is_possible(
+@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+def test_a_session_is_placed_within_capacity_whenever_possible(
     described: Described, groups: list[Group], single_node: bool, selection: str
 ) -> None:
     agents = build_agents(described)
@@ -74,11 +74,9 @@ def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group]
         )
 
 
-@given(agent_descriptions, any_groups)
-def test_concentrated_takes_the_fewest_agents_and_of_those_sets_the_tightest(
-    described: Described, groups: list[Group]
-) -> None:
-    agents = build_agents(described)
+@given(described_agents, any_groups)
+def test_concentrated_uses_the_tightest_set_of_fewest_agents(described: Described, groups: list[Group]) -> None:
+    agents = cluster(described)
     assert_first_of_the_fewest(agents, groups, "concentrated", tightness)
 
 
@@ -135,8 +133,8 @@ def test_the_order_in_which_agents_are_listed_changes_nothing(
     )
 
 
-@given(agent_descriptions, any_groups, st.booleans())
-def test_as_many_containers_as_possible_count_as_placed_when_there_is_no_room(
+@given(described_agents, any_groups, st.booleans())
+def test_a_partial_placement_is_as_large_as_possible(
     described: Described, groups: list[Group], single_node: bool
 ) -> None:
     agents = build_agents(described)
@@ -193,8 +191,8 @@ def test_the_agent_of_the_first_container_comes_first(
             assert names == sorted(names, key=placed.agents.index)
 
 
-@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
-def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lower_bound(
+@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+def test_without_search_steps_a_placement_has_a_lower_bound(
     described: Described, groups: list[Group], single_node: bool, selection: str
 ) -> None:
     agents = build_agents(described)
@@ -213,8 +211,8 @@ def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lowe
         assert placed.reason.startswith("no room found for ")
 
 
-@given(agent_descriptions, mixed_groups, st.integers(0, 400))
-def test_with_few_steps_the_fewest_agents_are_found_or_a_lower_bound_is_told(
+@given(described_agents, unlike, st.integers(0, 400))
+def test_with_few_search_steps_a_placement_is_exact_or_has_a_bound(
     described: Described, groups: list[Group], steps: int
 ) -> None:
     agents = build_agents(described)
@@ -283,7 +281,7 @@ def test_dispersed_goes_on_with_the_others_when_one_agent_is_full() -> None:
     assert placed == Placement(("agent3",) * 4 + ("agent2",) * 2 + ("agent1",), 3)
 
 
-def test_concentrated_leaves_accelerators_to_those_who_ask_for_them() -> None:
+def test_concentrated_reserves_accelerators_for_requests_that_need_them() -> None:
     plain, accelerated = (
         agent_facts("agent2", 8),
         agent_facts("agent1", 8, capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 8}),
@@ -317,7 +315,7 @@ def test_the_first_container_leads_wherever_it_has_its_place() -> None:
     assert placed == Placement(("agent2", "agent2", "agent1", "agent1", "agent1"), 2)
 
 
-def test_dispersed_gives_each_role_agents_of_its_own_where_there_are_enough() -> None:
+def test_dispersed_separates_roles_if_there_are_enough_agents() -> None:
     agents = [
         *(agent_facts(f"agent{number}", 8, capacity=GPU_AGENT) for number in range(1, 5)),
         agent_facts("agent5", 8),
@@ -336,7 +334,7 @@ def test_dispersed_searches_where_not_every_agent_can_take_part() -> None:
     assert placed == Placement(("agent2", *("agent1",) * 4), 2)
 
 
-def test_dispersed_searches_where_one_choice_after_the_other_leaves_an_agent_empty() -> None:
+def test_dispersed_searches_if_greedy_leaves_an_agent_empty() -> None:
     wide, gpu, small = {"cpu": 2, "mem": 3}, {"gpu": 1}, {"cpu": 1, "mem": 1}
     agents = [
         agent_facts("agent1", 4, capacity={"cpu": 0, "mem": 1, "gpu": 1}),

@@ -141,7 +141,7 @@ def test_unlike_containers_without_a_place_are_named() -> None:
     )
 
 
-def test_of_several_agents_the_one_that_lacks_the_least_of_a_container_counts() -> None:
+def test_the_agent_that_lacks_the_least_is_reported() -> None:
     agents = {"agent1": {"cpu": 8, "mem": 2 * GIB}, "agent2": {"cpu": 3, "mem": 8 * GIB}}
     result = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
     assert result.missing == {"main": {"cpu": 1}}

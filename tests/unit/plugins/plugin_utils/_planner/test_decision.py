@@ -176,13 +176,15 @@ def test_no_agent_at_all_is_an_error_with_every_reason(unavailable: dict[str, st
         "slot nowhere",
     ],
 )
-def test_what_no_agent_can_ever_meet_is_refused(options: dict[str, Any], kind: type[ValueError], sentence: str) -> None:
+def test_a_request_that_no_agent_can_ever_meet_is_refused(
+    options: dict[str, Any], kind: type[ValueError], sentence: str
+) -> None:
     accelerated = agent_facts("agent2", resource_group="gpu", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
     cluster_state = readings("agent1", agent2=accelerated, left_out={"agent3": "unreachable"})
     assert refusal(spec(**options), cluster_state, kind) == sentence
 
 
-def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() -> None:
+def test_a_slot_that_no_designated_agent_offers_is_refused() -> None:
     accelerated = agent_facts("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
     session_spec = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
     assert refusal(session_spec, readings("agent1", agent2=accelerated), ValidationError) == (
@@ -247,7 +249,7 @@ def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agent
     ],
     ids=["one agent", "two agents"],
 )
-def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, list[str]], sentence: str) -> None:
+def test_mounts_that_exist_on_no_agent_are_refused(missing: dict[str, list[str]], sentence: str) -> None:
     cluster_state = readings(**{name: agent_facts(name, missing_paths=paths) for name, paths in missing.items()})
     assert (
         refusal(spec(**MOUNTS), cluster_state, PlanningError)
@@ -286,13 +288,13 @@ def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bo
 
 
 @pytest.mark.parametrize("options", [{}, {"cluster_size": 3}], ids=["the same", "another"])
-def test_what_was_given_up_everywhere_is_nobodys_and_its_name_is_free(options: dict[str, Any]) -> None:
+def test_a_name_is_free_if_its_claim_expired_on_all_agents(options: dict[str, Any]) -> None:
     cluster_state = readings(**holding("agent1", "agent2", committed=False, expired=True))
     decision = decided(spec(**{**TWO_AND_TWO, **options}), cluster_state)
     assert (decision.plan.id, decision.existing) == (LATER_ID, False)
 
 
-def test_what_was_given_up_on_one_agent_alone_is_taken_up_again() -> None:
+def test_a_claim_that_expired_on_one_agent_only_is_resumed() -> None:
     agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
     decision = decided(spec(**TWO_AND_TWO), readings(**agents))
     assert (decision.plan, decision.existing, decision.public_keys) == (plan(), True, {})
@@ -303,7 +305,7 @@ def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
     assert decided(spec(**TWO_AND_TWO), readings(**agents)).public_keys == {}
 
 
-def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it() -> None:
+def test_the_same_request_finds_a_plan_on_only_one_of_its_agents() -> None:
     cluster_state = readings("agent2", **holding("agent1", committed=False))
     assert decided(spec(**TWO_AND_TWO), cluster_state).plan.id == SESSION_ID
 
@@ -341,7 +343,7 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
     )
 
 
-def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused() -> None:
+def test_another_request_under_the_name_of_a_partial_claim_is_refused() -> None:
     agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
     assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
         spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**agents), ValidationError
@@ -352,7 +354,7 @@ def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused
     ("unavailable", "reason"),
     [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
 )
-def test_a_session_whose_agent_is_away_is_not_repaired(unavailable: dict[str, str], reason: str) -> None:
+def test_a_session_with_an_unavailable_agent_is_not_repaired(unavailable: dict[str, str], reason: str) -> None:
     cluster_state = readings(left_out=unavailable, **holding("agent1"))
     assert refusal(spec(**TWO_AND_TWO), cluster_state, PlanningError) == (
         f"the session 'train-llm' has containers on agents that cannot be used: {reason}"
@@ -422,7 +424,7 @@ def test_strictly_designated_agents_are_waited_for() -> None:
     assert answer.reason == "no room for 2 of 4 containers on one agent: short of cpu 2"
 
 
-def test_a_slot_that_nobody_offers_is_not_blamed_on_agents_that_are_only_preferred() -> None:
+def test_a_missing_slot_is_not_blamed_on_preferred_agents() -> None:
     session_spec = spec(designated_agents=["agent1"], resources={"cuda.device": 1}, **PREFERRED)
     assert refusal(session_spec, readings("agent1", "agent2"), ValidationError) == (
         "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem."
@@ -480,7 +482,7 @@ def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
 # ---- what agents would say
 
 
-def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -> None:
+def test_with_plan_reduces_capacity_and_adds_the_network() -> None:
     session_plan = plan()
     assert session_plan.network is not None
     assert session_plan.network.subnet is not None
@@ -515,7 +517,7 @@ def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
     assert (first.plan.agents, second.plan.agents) == (["agent1"], ["agent2"])
 
 
-def test_sessions_that_have_ended_are_not_known_and_take_their_room_as_long_as_they_are_there() -> None:
+def test_ended_sessions_are_dropped_but_keep_their_capacity() -> None:
     agents = holding("agent1", "agent2")
     agents["agent1"] = dataclasses.replace(agents["agent1"], allocated={"cpu": 2})
     cluster_state = readings(**agents)
@@ -540,7 +542,7 @@ def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_fl
     assert readings("agent3", **holding("agent1", "agent2", **state)).in_flight is in_flight
 
 
-def test_an_agent_has_told_what_it_has_or_why_it_cannot() -> None:
+def test_an_agent_was_read_if_it_has_facts_or_an_error() -> None:
     cluster_state = readings("agent1", left_out={"agent2": "unreachable"})
     assert [cluster_state.was_read(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
 

@@ -186,7 +186,7 @@ def test_known_hosts_have_the_form_that_ssh_looks_for_with_a_port() -> None:
     assert first == f"[main1]:{main.ssh_port},[192.0.2.1]:{main.ssh_port} ssh-ed25519 HOST-main1"
 
 
-def test_containers_are_told_where_each_listens() -> None:
+def test_containers_get_the_address_and_port_of_each_other() -> None:
     session_plan = shared()
     assert ports(session_plan.kernels).splitlines() == [
         f"{kernel.hostname} {kernel.address} {kernel.ssh_port}" for kernel in session_plan.kernels
@@ -194,7 +194,7 @@ def test_containers_are_told_where_each_listens() -> None:
 
 
 @pytest.mark.parametrize("name", ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
-def test_frameworks_are_told_the_interface_of_the_underlay(name: str) -> None:
+def test_frameworks_get_the_interface_of_the_underlay(name: str) -> None:
     ib = {"address": "192.0.2.2", "interface": "ib0", "mtu": 1500}
     session_plan = shared([agent_facts("agent1"), agent_facts("agent2", underlay=ib)])
     rows = [

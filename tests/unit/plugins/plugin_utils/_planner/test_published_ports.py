@@ -81,14 +81,14 @@ def test_ports_that_are_in_use_are_avoided() -> None:
 
 
 @pytest.mark.parametrize("taken", [[], [30000], [30000, 30001]])
-def test_a_pool_that_is_used_up_is_told_with_the_agent(taken: list[int]) -> None:
+def test_an_exhausted_port_pool_is_reported_with_the_agent(taken: list[int]) -> None:
     with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", tcp_ports=taken), only(30000, 30001))
     assert str(refused.value) == "session_published_port_pool: 30000-30001 has no 3 ports left on agent1"
 
 
 @pytest.mark.parametrize("own_ssh_port", [None, 30000])
-def test_an_agent_without_an_address_is_told(own_ssh_port: int | None) -> None:
+def test_an_agent_without_an_address_is_reported(own_ssh_port: int | None) -> None:
     with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", underlay=None), own_ssh_port=own_ssh_port)
     assert str(refused.value) == "agent_underlay_address: no address of agent1 is known that gateways could reach"
@@ -145,7 +145,7 @@ def test_on_a_network_of_their_own_apps_listen_where_they_like() -> None:
     assert [port.port for port in ways] == [22, 8888, 6006]
 
 
-def test_without_gateways_nobody_asks_for_the_ports_of_apps() -> None:
+def test_without_gateways_no_app_ports_are_published() -> None:
     assert published(agent_facts("agent1", tcp_ports=[8888]), POOLS, own_ssh_port=8888) == ()
 
 
@@ -167,7 +167,7 @@ def test_without_gateways_a_plan_publishes_nothing() -> None:
     assert (session_plan.published, session_plan.gateways, session_plan.tcp_ports("agent2")) == ((), (), [])
 
 
-def test_on_their_own_network_agents_have_the_ports_of_all_containers_each_once() -> None:
+def test_on_the_host_network_each_port_is_listed_once() -> None:
     session_plan = planned("host")
     main, sub, other = session_plan.kernels
     assert [port.host_port for port in session_plan.published] == [main.ssh_port, 8888, 6006]

@@ -35,7 +35,7 @@ def test_a_plan_comes_back_from_json(counts: dict[str, int]) -> None:
     assert SessionPlan.from_dict(json.loads(json.dumps(session_plan.to_dict()))) == session_plan
 
 
-def test_a_plan_knows_whose_it_is_and_what_ends_it() -> None:
+def test_a_plan_has_its_user_command_and_failure_policy() -> None:
     session_plan = plan({"agent1": 1}, command="date", failure_policy="terminate", resource_group="gpu")
     assert (session_plan.user, session_plan.created_at, session_plan.resource_group) == (USER, NOW, "gpu")
     assert (session_plan.command, session_plan.failure_policy) == ("date", "terminate")
@@ -87,7 +87,7 @@ def test_containers_are_named_and_numbered_in_rank_order() -> None:
     assert session_plan.kernels_on("agent3") == []
 
 
-def test_the_id_of_main1_is_the_sessions_and_all_others_are_ids_of_their_own() -> None:
+def test_main1_has_the_session_id_and_other_ids_are_unique() -> None:
     ids = [kernel.id for kernel in plan(TWO_AND_TWO).kernels]
     assert ids[0] == SESSION_ID
     assert len({uuid.UUID(value) for value in ids}) == 4
@@ -255,7 +255,7 @@ def test_a_plan_of_one_is_shown_without_network() -> None:
     ]
 
 
-def test_the_networks_at_which_all_meet_are_the_subnet_or_the_agents_own_addresses() -> None:
+def test_session_networks_are_the_subnet_or_the_agents_addresses() -> None:
     joined = plan({"agent1": 1, "agent2": 1})
     assert joined.networks == (joined.network and joined.network.subnet)
     assert plan({"agent1": 1}).networks == ""

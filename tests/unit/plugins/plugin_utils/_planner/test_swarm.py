@@ -100,7 +100,7 @@ def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 13, 14, 15])
-def test_the_upper_half_of_the_subnet_is_the_swarms_and_holds_an_address_for_each_agent(size: int) -> None:
+def test_the_upper_half_of_the_subnet_is_reserved_for_swarm(size: int) -> None:
     names = [f"agent{number}" for number in range(1, 10)] + [f"agent{letter}" for letter in "abcdef"]
     session_plan = decided(readings(**members(*names[:size])), cluster_size=size)
     assert session_plan.network is not None
@@ -162,7 +162,7 @@ def test_one_agent_needs_no_overlay() -> None:
 @pytest.mark.parametrize(
     "options", [{"cluster_mode": "single-node"}, {"cluster_size": 1}], ids=["on one agent", "a session of one"]
 )
-def test_what_lies_on_one_agent_in_any_case_asks_for_no_swarm(options: dict[str, Any]) -> None:
+def test_a_session_on_one_agent_needs_no_swarm(options: dict[str, Any]) -> None:
     assert decided(readings("agent1", "agent2"), **options).agents == ["agent1"]
 
 
@@ -266,7 +266,7 @@ def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
         assert (decision.existing, decision.plan, set(decision.public_keys)) == (True, session_plan, set(keys))
 
 
-def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:
+def test_the_swarm_manager_releases_the_session_last() -> None:
     session_plan = decided(readings(**members("agent1", "agent2", "agent3")))
     agents = {name: agent_facts(name, sessions=[held_session(session_plan, name)]) for name in session_plan.agents}
     end = end_session(session_plan.name, "", [], ClusterState(agents, {}), force=False, now=NOW)

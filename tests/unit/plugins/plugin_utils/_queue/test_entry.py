@@ -81,7 +81,7 @@ def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[QueueEn
 
 @ALL_POLICIES
 @given(some_entries, some_shares, st.integers(0, 4))
-def test_due_ones_go_by_arrival_and_the_others_by_priority(
+def test_due_sessions_are_sorted_by_arrival_and_others_by_priority(
     policy: str, entries: list[QueueEntry], shares: dict[str, float], patience: int
 ) -> None:
     for first, second in itertools.pairwise(sort_pending(entries, policy, shares, patience)):
@@ -147,7 +147,7 @@ def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
     ],
 )
 @pytest.mark.parametrize("own", [[], [queued(5)]], ids=["a new one", "one that waits too"])
-def test_who_came_later_waits_behind_a_due_session(own: list[QueueEntry], due: dict[str, Any], blocks: bool) -> None:
+def test_later_sessions_wait_behind_a_due_session(own: list[QueueEntry], due: dict[str, Any], blocks: bool) -> None:
     first = queued(1, **{"skipped": 2, **due})
     candidate = own[0].id if own else "new"
     assert blocked_by([*own, first], 10, "default", 2, candidate) == (first if blocks else None)
@@ -185,7 +185,7 @@ def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry]
     ],
     ids=["the same", "higher", "lower", "another group", "later", "starting", "ending", "ended"],
 )
-def test_a_pass_counts_for_earlier_ones_of_no_lower_priority(changes: dict[str, Any], counted: bool) -> None:
+def test_skips_count_for_earlier_sessions_of_no_lower_priority(changes: dict[str, Any], counted: bool) -> None:
     entry, started = queued(1, skipped=4, **changes), queued(5)
     assert count_skips([entry, started], started) == ([dataclasses.replace(entry, skipped=5)] if counted else [])
 
@@ -331,7 +331,7 @@ def test_without_the_rule_the_large_one_would_wait_for_ever(policy: str) -> None
 
 @ALL_POLICIES
 @given(traffic, st.integers(0, 4), st.integers(1, 3))
-def test_under_any_traffic_nothing_starts_twice_is_passed_too_often_or_left_while_there_is_room(
+def test_no_session_starts_twice_or_is_skipped_too_often(
     policy: str, arrivals: list[list[dict[str, Any]]], patience: int, every: int
 ) -> None:
     cluster = Cluster(policy, patience)
@@ -355,7 +355,7 @@ def test_a_higher_priority_passes_a_due_session_and_is_not_counted(policy: str) 
     assert cluster.waiting[large.id].skipped == 1
 
 
-def test_drf_gives_room_to_the_user_who_has_least_of_it() -> None:
+def test_drf_prefers_the_user_with_the_smallest_share() -> None:
     cluster = Cluster("drf", DEFAULT_MAX_SKIPS)
     full = cluster.arrive(user="rich", spec={"size": Cluster.CAPACITY, "life": 1})
     cluster.arrive(user="rich", resource_group="other", spec={"size": 3, "life": 99})
@@ -438,13 +438,13 @@ def test_what_has_ended_keeps_no_request(state: str) -> None:
     ],
     ids=["waits still", "over", "no limit", "starts just now", "history"],
 )
-def test_a_session_waits_for_as_long_as_it_may(changes: dict[str, Any], waited: float, expected: bool) -> None:
+def test_a_session_times_out_after_its_pending_timeout(changes: dict[str, Any], waited: float, expected: bool) -> None:
     assert timed_out(queued(1, enqueued_at=NOW, updated_at=NOW + 50, **changes), NOW + waited) == expected
 
 
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
 @pytest.mark.parametrize("state", STATES)
-def test_only_a_start_whose_run_is_gone_is_abandoned(state: str, alive: bool) -> None:
+def test_only_the_start_of_a_dead_run_is_abandoned(state: str, alive: bool) -> None:
     entry = queued(1, state=state, spec={} if state in ("PENDING", "CREATING") else None)
     assert abandoned(entry, alive) == (state == "CREATING" and not alive)
 
@@ -539,7 +539,7 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         "half of it",
     ],
 )
-def test_a_damaged_file_is_named_with_what_to_do(content: Any, reason: str | None) -> None:
+def test_a_corrupt_file_is_reported_with_a_remedy(content: Any, reason: str | None) -> None:
     with pytest.raises(CorruptEntryError) as refused:
         QueueEntry.from_json(content if isinstance(content, bytes) else json.dumps(content), "/queue/x.json")
     sentence = str(refused.value)

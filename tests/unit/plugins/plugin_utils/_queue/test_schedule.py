@@ -104,7 +104,7 @@ def test_plans_of_one_schedule_share_no_network() -> None:
     ]
 
 
-def test_a_start_has_the_id_and_the_user_of_its_entry_and_the_time_of_the_schedule() -> None:
+def test_a_start_has_the_id_and_user_of_its_entry() -> None:
     entry = dataclasses.replace(waits(1), user="bob")
     ((_entry, answer),) = schedule([entry], cluster(8), POOLS, FIFO, NOW + 9)
     assert isinstance(answer, Decision)
@@ -161,7 +161,7 @@ def test_sessions_of_other_states_are_not_started() -> None:
 # ---- that nobody waits for ever
 
 
-def test_those_that_wait_on_have_been_told_how_many_have_passed_them() -> None:
+def test_pending_entries_count_how_often_they_were_skipped() -> None:
     entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
     cluster_state = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
     passed = {entry.name: entry.skipped for entry, _answer in schedule(entries, cluster_state, POOLS, FIFO, NOW)}
@@ -201,14 +201,14 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
     ],
     ids=["too wide", "too many", "an agent that is gone", "an architecture that is gone"],
 )
-def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(options: dict[str, Any]) -> None:
+def test_an_infeasible_session_blocks_no_other(options: dict[str, Any]) -> None:
     busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
     answers = dict(outcomes([waits(1, skipped=9, **options), waits(2, 1)], busy))
     assert answers["session-2"] == "agent1"
     assert answers["session-1"] != "agent1"
 
 
-def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_claim() -> None:
+def test_a_creating_session_blocks_others_until_it_is_claimed() -> None:
     starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="CREATING", owner=OWNER, skipped=2)
     cluster_state = cluster(4)
     assert outcomes([starts, waits(2)], cluster_state) == [
@@ -218,7 +218,7 @@ def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_cla
     assert outcomes([starts, waits(2)], cluster_state.with_plan(claimed)) == [("session-2", "agent1")]
 
 
-def test_one_whose_request_is_not_kept_is_waited_for_too() -> None:
+def test_a_creating_session_without_a_stored_request_blocks_others() -> None:
     starts = requested(1, state="CREATING", spec=None, owner=OWNER, skipped=2)
     assert [name for name, _answer in outcomes([starts, waits(2)], cluster(4))] == ["session-2"]
     assert waits_behind([starts], waits(2), cluster(4), FIFO) == Unschedulable(
@@ -264,7 +264,7 @@ def test_without_any_agent_all_wait() -> None:
     assert outcomes([waits(1)], nothing) == [("session-1", "no agent can be used: agent1: engine down")]
 
 
-def test_what_agents_hold_of_a_session_already_is_taken_up_again_and_takes_no_room_twice() -> None:
+def test_a_claimed_session_is_resumed_without_more_capacity() -> None:
     entry = waits(1, 4)
     session_spec = spec(name="session-1", resources={"cpu": 4, "mem": "64m"})
     session_plan = dataclasses.replace(
@@ -307,7 +307,7 @@ def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
     )
 
 
-def test_what_was_given_up_counts_to_nobodys_share() -> None:
+def test_expired_claims_count_for_no_share() -> None:
     assert usage(readings(**holders(plan({"agent1": 1}), committed=False, expired=True)))[0] == {}
 
 

@@ -82,7 +82,7 @@ def test_saving_again_replaces_what_was_there(queue: QueueStore) -> None:
     assert [entry.skipped for entry in queue.entries()] == [2]
 
 
-def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_error(queue: QueueStore) -> None:
+def test_removing_a_removed_entry_is_no_error(queue: QueueStore) -> None:
     queue.save(queued(1))
     for _time in range(2):
         queue.remove(queued(1).id)
@@ -101,9 +101,7 @@ def test_live_sessions_are_found_by_name(queue: QueueStore) -> None:
     assert queue.by_name("a") == same[:2]
 
 
-def test_a_queue_that_nobody_has_written_to_is_empty_and_reading_makes_nothing(
-    queue: QueueStore, tmp_path: Path
-) -> None:
+def test_reading_an_unused_queue_creates_nothing(queue: QueueStore, tmp_path: Path) -> None:
     assert (queue.entries(), queue.by_name("a"), queue.entry(queued(1).id)) == ([], [], None)
     assert os.listdir(tmp_path) == []
 
@@ -155,7 +153,7 @@ def test_a_queue_is_for_its_owner_alone(first: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("umask")
-def test_a_folder_that_others_may_only_read_keeps_its_mode_and_its_files_secret(queue: QueueStore) -> None:
+def test_files_in_a_group_readable_folder_are_private(queue: QueueStore) -> None:
     queue.path.mkdir()
     queue.path.chmod(0o755)
     queue.save(queued(1))
@@ -204,7 +202,7 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(queue: QueueStore, m
     ],
     ids=["entries", "entry", "save", "remove", "lock"],
 )
-def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(attempt: Any, operation: str, tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported_in_one_sentence(attempt: Any, operation: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     queue = QueueStore(str(tmp_path / "file" / "queue"))
     assert refusal(lambda: attempt(queue)) == (
@@ -287,7 +285,7 @@ def running(target: Any, *args: Any) -> Iterator[Any]:
         process.join(10)
 
 
-def test_the_lock_keeps_others_out_until_its_holder_is_gone(queue: QueueStore) -> None:
+def test_the_lock_is_exclusive_until_its_holder_ends(queue: QueueStore) -> None:
     inside, leave, second = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
     with running(_hold, str(queue.path), inside, leave) as holder:
         assert inside.wait(10)
@@ -297,7 +295,7 @@ def test_the_lock_keeps_others_out_until_its_holder_is_gone(queue: QueueStore) -
             assert second.wait(10)
 
 
-def test_a_lock_that_is_never_let_go_is_an_error(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_never_released_is_an_error(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.05)
     inside, leave = PROCESSES.Event(), PROCESSES.Event()
     with running(_hold, str(queue.path), inside, leave):
@@ -404,7 +402,7 @@ def test_a_later_process_with_the_same_number_is_another(sleeper: subprocess.Pop
     assert not owner_is_alive(started_by(before), 1e9)
 
 
-def test_runs_before_the_last_boot_are_over_and_those_of_other_machines_cannot_be_asked() -> None:
+def test_runs_before_the_last_boot_are_dead() -> None:
     node, machine, boot, names = current_owner().host.split()
     before_the_boot = dataclasses.replace(current_owner(), host=f"{node} {machine} {boot[::-1]} {names}")
     elsewhere = dataclasses.replace(current_owner(), host=f"other{node} {machine} {boot[::-1]} {names}")
@@ -424,7 +422,7 @@ def test_the_name_of_a_program_does_not_confuse(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_nobody_is_not_alive() -> None:
+def test_an_entry_without_an_owner_is_not_alive() -> None:
     assert not owner_is_alive(started_by(None), 1e9)
 
 
@@ -435,7 +433,7 @@ def test_a_run_on_another_machine_is_alive_as_long_as_it_says_something(pid: int
     assert not owner_is_alive(started_by(elsewhere, updated_at=time.time() - 70), 60)
 
 
-def test_a_process_of_another_user_that_is_hidden_is_alive_as_long_as_it_says_something(
+def test_a_hidden_process_is_alive_while_its_entry_is_recent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def not_yours(_pid: int, _signal: int) -> None:

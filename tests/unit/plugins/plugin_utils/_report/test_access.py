@@ -34,7 +34,7 @@ def in_by(gateway: str, **changes: Any) -> dict[str, Any]:
     return {"gateway": gateway, "ssh": {"host": gateway, "port": 31001}, "apps": [], **changes}
 
 
-def test_gateways_are_told_where_main1s_sshd_and_apps_are() -> None:
+def test_routes_contain_the_endpoints_of_sshd_and_apps() -> None:
     assert build_gateway_route(MADE) == {
         "id": SESSION_ID,
         "name": "train-llm",
@@ -68,7 +68,7 @@ def test_a_session_that_no_gateway_knows_has_no_way_in() -> None:
     assert session_links(SESSION_ID, {}) == session_links(SESSION_ID, {"gateway1": []}) == []
 
 
-def test_people_are_told_how_to_log_in_and_how_to_get_a_token() -> None:
+def test_access_lines_contain_the_ssh_configuration_and_token_command() -> None:
     assert render_access("train-llm", session_links(SESSION_ID, {"gateway1": [LINK]})) == [
         "Put this into ~/.ssh/config for `ssh train-llm`, by way of gateway1:",
         "  Host train-llm",
@@ -85,7 +85,7 @@ def test_people_are_told_how_to_log_in_and_how_to_get_a_token() -> None:
     ]
 
 
-def test_people_are_told_whom_they_meet_where_main1s_host_key_is_known() -> None:
+def test_access_lines_contain_a_known_host_key() -> None:
     assert render_access("a", [in_by("gateway1"), in_by("2001:db8::7")], "ssh-ed25519 HOST-main1")[5:] == [
         "and this into ~/.ssh/known_hosts:",
         "  [gateway1]:31001 ssh-ed25519 HOST-main1",
@@ -100,7 +100,7 @@ def test_people_are_told_whom_they_meet_where_main1s_host_key_is_known() -> None
     assert "HOST-main1" not in str(render_access("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])], "HOST-main1"))
 
 
-def test_people_are_told_of_no_token_where_there_is_no_app() -> None:
+def test_access_lines_without_apps_mention_no_token() -> None:
     assert [line for line in render_access("a", [in_by("gateway1"), in_by("gateway2")]) if "by way of" in line] == [
         "Put this into ~/.ssh/config for `ssh a`, by way of gateway1:",
         "Put this into ~/.ssh/config for `ssh a`, by way of gateway2:",
@@ -108,12 +108,12 @@ def test_people_are_told_of_no_token_where_there_is_no_app() -> None:
     assert len(render_access("a", [in_by("gateway1")])) == 5
 
 
-def test_people_are_told_of_apps_alone_where_there_is_no_sshd() -> None:
+def test_access_lines_without_sshd_contain_apps_only() -> None:
     assert render_access("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])])[:2] == [
         "Its apps, with a token:",
         "  jupyter          https://gateway/s/train-llm/jupyter/",
     ]
 
 
-def test_people_are_told_nothing_where_there_is_no_way_in() -> None:
+def test_access_lines_are_empty_without_links() -> None:
     assert render_access("a", []) == []

@@ -51,12 +51,12 @@ def refusal(name: str, session_id: str, answers: AgentReports, *entries: QueueEn
 
 
 @pytest.mark.parametrize("selector", [("train-llm", ""), ("", SESSION_ID)])
-def test_what_agents_hold_is_found_whatever_has_ended_before(selector: tuple[str, str]) -> None:
+def test_a_held_session_is_found_despite_ended_namesakes(selector: tuple[str, str]) -> None:
     answers = AgentReports({agent: [part] for agent, part in all_parts().items()})
     assert select_logs(*selector, answers, [ended_entry(1)]) == all_parts()
 
 
-def test_a_session_that_is_over_has_no_logs_and_the_last_of_its_name_is_told() -> None:
+def test_an_ended_session_has_no_logs() -> None:
     before = ended_entry(1, record={**OVER, "reason": "it was ended by alice"})
     sentence = (
         "the session 'train-llm' is TERMINATED: the command ended with exit code 3; its containers and their logs"
@@ -71,7 +71,7 @@ def test_a_session_that_is_over_has_no_logs_and_the_last_of_its_name_is_told() -
     assert refusal("train-llm", "", nothing, plain).startswith("the session 'train-llm' is CANCELLED; its containers")
 
 
-def test_a_session_that_waits_or_is_not_known_is_told_as_elsewhere() -> None:
+def test_logs_of_a_pending_or_unknown_session_are_an_error() -> None:
     nothing = AgentReports({"agent1": []})
     waits = queued(4, name="train-llm")
     assert (
@@ -94,19 +94,19 @@ def test_containers_are_reported_in_rank_order() -> None:
     ]
 
 
-def test_one_container_is_reported_where_it_is_named_and_no_other_agent_counts() -> None:
+def test_logs_of_a_single_container_need_its_agent_only() -> None:
     report = logs_report(all_parts(), AgentReports({}, {"agent1": "no route"}), "sub2")
     assert [kernel["hostname"] for kernel in report["kernels"]] == ["sub2"]
     assert (report["agents"], report["error"]) == ({}, None)
 
 
-def test_a_container_that_the_session_does_not_have_is_refused_with_those_it_has() -> None:
+def test_an_unknown_container_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SessionNotFoundError) as refused:
         logs_report(all_parts(), AgentReports({}), "sub9")
     assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1, sub2"
 
 
-def test_an_agent_that_cannot_be_asked_is_an_error_and_its_containers_are_unknown() -> None:
+def test_containers_of_an_unavailable_agent_are_unknown() -> None:
     report = logs_report(
         {"agent1": logged(MADE, "agent1")}, AgentReports({}, {"agent2": "no route", "agent3": "off"}), ""
     )

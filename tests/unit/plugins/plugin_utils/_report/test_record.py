@@ -222,7 +222,7 @@ def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
 
 
 @pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
-def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(status: str, error: str | None) -> None:
+def test_the_record_of_an_ended_session_has_its_error(status: str, error: str | None) -> None:
     session_spec = spec()
     record = unplanned_record(
         session_spec, session_spec.name, "PENDING", SESSION_ID, no_room=Unschedulable("no room", {"cpu": 1})
@@ -276,5 +276,5 @@ def test_a_table_of_nothing_has_its_heading() -> None:
         (86400 * 400, "400d"),
     ],
 )
-def test_ages_are_told_in_their_largest_unit(seconds: float, age: str) -> None:
+def test_ages_are_shown_in_their_largest_unit(seconds: float, age: str) -> None:
     assert session_table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-1] == age

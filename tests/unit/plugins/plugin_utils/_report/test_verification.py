@@ -60,7 +60,7 @@ def mounts(marked: tuple[str, ...] = (), stays: tuple[str, ...] = (), **observed
     return list(report["mounts"])
 
 
-def test_a_healthy_session_is_reported_whole() -> None:
+def test_a_healthy_session_is_reported_as_healthy() -> None:
     report = build_verification_report(parts(MADE), AgentReports({}))
     assert report["session"] == {"id": SESSION_ID, "name": "train-llm", "status": "RUNNING"}
     assert (report["healthy"], report["error"]) == (True, None)
@@ -69,7 +69,7 @@ def test_a_healthy_session_is_reported_whole() -> None:
     assert report["pairs"] == [{"from": source, "to": other, **WELL} for source in names for other in names]
 
 
-def test_drift_is_told_with_its_agent() -> None:
+def test_drift_is_reported_with_its_agent() -> None:
     change = {"subject": "link bax-1", "actual": "mtu 1400", "expected": "mtu 1450"}
     report = build_verification_report(parts(MADE, agent2={"drift": [change]}), AgentReports({}))
     assert report["drift"] == [{"agent": "agent2", **change}]
@@ -156,7 +156,7 @@ def test_what_main1_cannot_read_is_compared_with_nothing(main1: dict[str, Any]) 
     assert (data["compared"], data["same"], data["unknown"]) == (None, None, ["main1", "sub1", "sub2"])
 
 
-def test_a_mark_that_stays_is_told() -> None:
+def test_a_leftover_marker_file_is_reported() -> None:
     data, read_only = mounts(("/data",), ("/data",), main1=sight(), sub1=sight(), sub2=sight())
     assert (data["marker_left"], read_only["marker_left"]) == (True, False)
 
@@ -178,7 +178,7 @@ def refusal(name: str, session_id: str, answers: AgentReports, *entries: Any) ->
     return str(refused.value)
 
 
-def test_namesakes_are_told_apart_by_their_ids() -> None:
+def test_namesakes_are_distinguished_by_id() -> None:
     namesake = {"plan": {**MADE.to_dict(), "id": OTHER_ID}}
     answers = AgentReports({"agent1": [part(MADE, "agent1")], "agent2": [namesake]})
     assert refusal("train-llm", "", answers) == (
@@ -193,14 +193,14 @@ def test_an_id_that_belongs_to_another_name_is_refused() -> None:
     )
 
 
-def test_a_session_that_is_not_there_is_told_with_the_agents_that_cannot_be_asked() -> None:
+def test_an_unknown_session_is_reported_with_unavailable_agents() -> None:
     assert refusal("ghost", "", AgentReports({"agent1": []})) == "no session 'ghost' was found"
     assert refusal("ghost", SESSION_ID, AgentReports({"agent1": []}, {"agent2": "no route"})) == (
         f"no session {SESSION_ID!r} was found, and not all agents are available: agent2: no route"
     )
 
 
-def test_a_session_that_waits_is_told_and_one_that_has_ended_is_not() -> None:
+def test_a_pending_session_is_reported_and_an_ended_one_is_not() -> None:
     waits, ended = queued(1), queued(2, state="TERMINATED", spec=None, record={})
     assert (
         refusal("session-1", "", AgentReports({}), waits, ended)
