@@ -1,4 +1,4 @@
-"""A host that has a small program, and the way to it."""
+"""A host with a small program, and a connection to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.program import archive_of
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the home of programs on this machine, for a program that says what it is asked."""
+    """Return the home of programs on this machine, for a program that returns its request."""
     archive = archive_of()
     monkeypatch.setattr(host_program, "archive", lambda: archive)
     monkeypatch.setattr(host_program, "program_digest", lambda: hashlib.sha256(archive).hexdigest())
@@ -26,5 +26,5 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def way(home: Path) -> Way:
-    """Return the way to this machine."""
+    """Return a connection to this machine."""
     return Way(home.parent)

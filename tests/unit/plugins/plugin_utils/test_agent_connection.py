@@ -1,4 +1,4 @@
-"""An agent's own connection: opened as its variables say, and as root where they say so."""
+"""Connections to agents according to their variables, with and without become."""
 
 from __future__ import annotations
 

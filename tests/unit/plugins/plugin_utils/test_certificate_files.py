@@ -1,4 +1,4 @@
-"""A certificate that the operator brings is checked on the control node, before a gateway gets it."""
+"""The operator's certificate is validated on the control node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CERTIFICATE, KEY = parts(make_self_signed(["given.example.org"], NOW))
 
 
 def refusal(folder: Path, certificate: str, key: str) -> str:
-    """Return why a pair of these contents is refused, without the path of the file that is to blame."""
+    """Return the error for a pair of these contents, without the path of the file."""
     paths = folder / "certificate.pem", folder / "key.pem"
     for path, content in zip(paths, (certificate, key), strict=True):
         path.write_text(content)

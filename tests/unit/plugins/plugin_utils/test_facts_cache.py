@@ -1,4 +1,4 @@
-"""Facts that are kept for a while: how old they may be, who can read them, and what no longer counts."""
+"""The facts cache: maximum age, permissions, and dropped facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = 12345 if os.geteuid() == 0 else (os.getgroups() or [os.getegid()])[-1]
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=["umask 000", "umask 022", "umask 077"])
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Run a test under a lax, a usual and a strict umask."""
+    """Run a test under a permissive, the usual and a strict umask."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
@@ -28,20 +28,20 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return where facts are kept, in a queue that is there already."""
+    """Return the folder of the cache in an existing queue."""
     (tmp_path / "queue").mkdir(mode=0o700)
     return tmp_path / "queue" / "facts"
 
 
 def save(folder: Path, *facts: AgentFacts) -> FactsCache:
-    """Keep facts that were read just now; return the cache."""
+    """Save facts that were read just now; return the cache."""
     cache = FactsCache(folder)
     cache.save(facts or FACTS.values(), time.time())
     return cache
 
 
 def aged(folder: Path, seconds: float) -> None:
-    """Make what is kept that many seconds old."""
+    """Make the cached facts that many seconds old."""
     then = time.time() - seconds
     for path in folder.iterdir():
         os.utime(path, (then, then))

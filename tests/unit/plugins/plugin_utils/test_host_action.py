@@ -1,4 +1,4 @@
-"""How a request gets to the program on a host, and the program too where that is missing."""
+"""Requests to the program on a host, and its installation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = {"name": "train-llm", "password": "hunter2", "text": "\u2028é"}
 
 
 def ask(way: Way, variables: dict[str, Any] | None = None, **task: Any) -> dict[str, Any]:
-    """Return the result of an action that asks the program on the host."""
+    """Return the result of an action that calls the program on the host."""
     return way.action(OPTIONS, **task).run(task_vars=variables or {})
 
 
@@ -193,7 +193,7 @@ def interpreter_of(sent: Sent) -> str:
 
 @pytest.fixture
 def dumb(way: Way) -> Way:
-    """Return the way to a host whose program replies whatever the interpreter is."""
+    """Return a connection to a host with a program that replies for any interpreter."""
     way.answer = lambda _sent: (0, b'backendai-reply {"result": {}}\n', b"")
     return way
 

@@ -1,4 +1,4 @@
-"""What comes back from a host: a result, or one sentence for why there is none; and nothing of it is shown."""
+"""Replies of hosts: a result or one error message, neither of which is printed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def ask(way: Way) -> dict[str, Any]:
 
 
 def answering(way: Way, output: str, errors: str = "", code: int = 0) -> Callable[[Sent], Answer]:
-    """Have the host answer like this, and return what answers."""
+    """Make the host reply like this, and return its connection."""
     way.answer = lambda _sent: (code, output.encode(), errors.encode())
     return way.answer
 
 
 def failure(way: Way) -> str:
-    """Return why an action failed, which is one sentence."""
+    """Return the error message of a failed action, one sentence."""
     with pytest.raises(AnsibleActionFail) as failed:
         ask(way)
     sentence = str(failed.value)
@@ -116,7 +116,7 @@ def test_interpreter_that_is_not_there_is_said(way: Way) -> None:
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what is shown at -vvv."""
+    """Return the output at -vvv."""
     lines: list[str] = []
     monkeypatch.setattr(display, "vvv", lambda text, **_where: lines.append(text))
     return lines
@@ -140,7 +140,7 @@ def test_a_traceback_is_shown_at_high_verbosity(way: Way, shown: list[str]) -> N
     assert "Traceback (most recent call last): …" in shown
 
 
-# ---- nothing is shown
+# ---- no output
 
 
 FILES = pytest.mark.parametrize("by_file", [False, True], ids=["by standard input", "by a file"])
@@ -166,7 +166,7 @@ def test_connection_is_quiet_no_longer_when_a_request_has_failed(way: Way, by_fi
 
 
 class Unreachable:
-    """A host that cannot be reached; as ssh does, it says why unless it has to be quiet."""
+    """An unreachable host; like ssh, it prints the error unless output is suppressed."""
 
     def __init__(self, way: Way, *, comes_back: bool = False) -> None:
         self.way, self.comes_back = way, comes_back

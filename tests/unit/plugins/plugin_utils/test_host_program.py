@@ -1,4 +1,4 @@
-"""The program that hosts get: one archive, the same wherever it is made, that needs nothing but Python."""
+"""The program for hosts: one reproducible archive that only needs Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.builders import REPOSITORY
 
 @pytest.fixture(autouse=True)
 def made_anew() -> Iterator[None]:
-    """Have nothing kept from one test for another."""
+    """Clear the caches between tests."""
     yield
     archive.cache_clear()
     release.cache_clear()
@@ -33,7 +33,7 @@ def made_anew() -> Iterator[None]:
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the sources that the archive is made of, with other dates."""
+    """Return a copy of the archive's sources with other dates."""
     for path in host_program.SOURCES.glob("_*/*.py"):
         copied = tmp_path / path.relative_to(host_program.SOURCES)
         copied.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The addresses of hosts of the inventory: named by a variable, by Ansible, or looked up."""
+"""The addresses of inventory hosts: from a variable, from Ansible, or resolved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN = {
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Know a few names, and return those that are looked up."""
+    """Resolve a few names, and return those that are looked up."""
     lookups: list[str] = []
 
     def look_up(name: str, port: None, **hints: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Public keys that users bring."""
+"""Public keys of users."""
 
 from __future__ import annotations
 

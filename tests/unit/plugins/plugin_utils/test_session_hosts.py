@@ -1,4 +1,4 @@
-"""Containers as hosts: what an agent is asked, what its answer means, and what the hosts are called."""
+"""Containers as hosts: the command for agents, the parser of its output, and host names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER_ID = "ffffffff-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 
 def line(agent: str = "agent1", **changes: Any) -> str:
-    """Return the line that an agent prints of the session."""
+    """Return the line that an agent prints for the session."""
     of = replace(held(plan(), agent), expires_at=None, **changes)
     return json.dumps({**asdict(of), "plan": of.plan.to_dict()})
 
@@ -30,14 +30,14 @@ def host(**changes: Any) -> SessionHost:
 
 
 def docker(folder: Path, script: str) -> None:
-    """Put a client of that script where the shell finds it."""
+    """Install a Docker client with that script in the PATH."""
     (folder / "docker").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "docker").chmod(0o755)
 
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the state of an agent that holds one session, and has a client that says how it was called."""
+    """Return the state of an agent with one session, and a client that records its arguments."""
     folder = tmp_path / "its state"
     (folder / "sessions").mkdir(parents=True)
     Store(str(folder)).save(replace(held(plan()), expires_at=None))
@@ -51,7 +51,7 @@ def run_command(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[st
     return subprocess.run(["/bin/sh", "-c", question], capture_output=True, text=True, check=False)
 
 
-# ---- what an agent is asked
+# ---- the command
 
 
 def test_the_command_lists_sessions_and_running_containers(state: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_agent_that_fails_without_a_word_is_left_out_with_the_exit_code() -> 
     assert session_hosts.error_reason(9, "", 5) == "the command that lists its sessions ended with 9"
 
 
-# ---- what its answer means
+# ---- the output
 
 
 def test_only_running_containers_of_this_agent_are_hosts() -> None:
@@ -136,7 +136,7 @@ def test_an_unreadable_session_is_a_warning_and_hides_no_other(damaged: str) -> 
     assert warnings == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
 
 
-# ---- what the hosts are called
+# ---- host names
 
 
 def test_a_host_has_its_name_and_groups() -> None:

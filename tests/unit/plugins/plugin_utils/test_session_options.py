@@ -1,4 +1,4 @@
-"""The options of a session in their types, as the role specifies them and no looser."""
+"""The options of a session, typed as specified by the role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ended, what died, what was given up and what waited too long: each is found once, and nothing else is."""
+"""Finished, failed, abandoned and timed-out sessions are found once, and no others."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ GIVEN_UP: dict[str, Any] = {"committed": False, "expired": True}
 def sessions_on_agents(
     of: SessionPlan, *unreachable: str, stopped: dict[str, Any] | None = None, **state: Any
 ) -> dict[str, Parts]:
-    """Return what the agents hold of a session, by id; ``stopped`` are (status, exit code) of its containers."""
+    """Return the parts of a session, by id; ``stopped`` are (status, exit code) of its containers."""
     agents = holders(of, stopped=stopped, **state)
     return dict(ClusterState({name: facts for name, facts in agents.items() if name not in unreachable}, {}).sessions)
 
 
 def changed(sessions: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Parts]:
-    """Return what the agents hold of the session, with changes to the part of one of them."""
+    """Return the parts of the session, with changes to the part of one agent."""
     parts = sessions[SESSION_ID]
     return {SESSION_ID: {**parts, agent: dataclasses.replace(parts[agent], **changes)}}
 
@@ -65,13 +65,13 @@ def is_due(
 
 
 def own_start(**changes: Any) -> QueueEntry:
-    """Return the entry of a session that a user's own run was starting; that run is gone."""
+    """Return the entry of a session that a user's own run was starting before it died."""
     record = session_record(plan(), "CREATING")
     return requested(state="CREATING", spec=None, id=SESSION_ID, name="train-llm", record=record, **changes)
 
 
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
-    """Return the note that a session has to go from these agents."""
+    """Return the TERMINATING entry of a session on these agents."""
     session_plan = of or plan()
     record = ended_record(
         session_record(session_plan, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW
@@ -80,14 +80,14 @@ def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> Queue
 
 
 def by_name(*agents: str) -> QueueEntry:
-    """Return the note that what is called so has to go from these agents; nobody could tell its id."""
+    """Return the TERMINATING entry of a session on these agents that is known by name only."""
     record = ended_record(
         unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, None, NOW
     )
     return requested(7, name="train-llm", state="TERMINATING", spec=None, record=record, enqueued_at=NOW, agents=agents)
 
 
-# ---- what waits too long
+# ---- timeouts
 
 
 def test_a_session_that_waited_too_long_is_cancelled() -> None:
@@ -119,7 +119,7 @@ def test_a_committed_session_does_not_time_out(state: dict[str, Any], cancelled:
     assert bool(is_due([entry], sessions_on_agents(plan(), **state)).entries_to_save) is cancelled
 
 
-# ---- what is over
+# ---- ended sessions
 
 
 @pytest.mark.parametrize("exit_code", [0, 3, 137, None])
@@ -240,7 +240,7 @@ def test_sessions_in_the_history_that_still_run_are_reconciled() -> None:
     assert is_due([entry], stopped).restart == {"agent1": [SESSION_ID]}
 
 
-# ---- what has to go, and agents that return
+# ---- TERMINATING entries, and agents that return
 
 
 def test_a_note_of_an_end_stays_until_every_agent_is_cleared() -> None:
@@ -314,7 +314,7 @@ def test_only_ends_are_doomed() -> None:
     assert find_terminating([*entries, requested(3, state="TERMINATED", spec=None)], sessions_on_agents(plan())) == []
 
 
-# ---- runs that were killed
+# ---- killed runs
 
 
 @pytest.mark.parametrize("sessions", [{}, sessions_on_agents(plan(), **CLAIM)], ids=["nothing", "a claim in time"])
@@ -393,7 +393,7 @@ def test_a_stored_request_of_a_killed_run_is_pending_again(state: dict[str, Any]
     assert is_due([requested(id=SESSION_ID)], sessions_on_agents(plan(), **state), given_up=True) == NOTHING
 
 
-# ---- claims whose time is over
+# ---- expired claims
 
 
 def test_expired_claims_are_swept_on_their_agents() -> None:
@@ -418,7 +418,7 @@ def test_claims_are_swept_whatever_the_queue_says_of_the_session(changes: dict[s
     assert actions == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent1", "agent2"))
 
 
-# ---- a cluster in which nothing is due
+# ---- a healthy cluster
 
 
 some_sessions: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
@@ -436,7 +436,7 @@ some_sessions: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
 
 
 def noted(number: int, state: str, **changes: Any) -> QueueEntry:
-    """Return an entry of that state about which there is nothing to do."""
+    """Return an entry of that state that needs no action."""
     owner = OWNER if state == "CREATING" else None
     return requested(number, state=state, owner=owner, **({"spec": None} if state == "TERMINATED" else {}), **changes)
 

@@ -1,4 +1,4 @@
-"""Which sessions gateways lead to from now on, to which no more, and whether they have been told already."""
+"""The updates of gateways: routes, ended sessions, and whether there is a change."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def published(session_id: str = SESSION_ID, **changes: Any) -> SessionPlan:
 
 
 def ended_entry(session_id: str = SESSION_ID, state: str = "TERMINATED", at: float = NOW) -> QueueEntry:
-    """Return the entry of a session that is over since then."""
+    """Return the entry of a session that ended at that time."""
     return requested(id=session_id, name="train-llm", state=state, spec=None, updated_at=at)
 
 
 def ids(update: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the ids of the sessions that are routed, and of those that have ended."""
+    """Return the ids of the routed and of the ended sessions."""
     return [route["id"] for route in update["routes"]], update["ended"]
 
 
 def list_reachable(**state: Any) -> list[str]:
-    """Return the ids of the reachable sessions where one agent holds a session in this state."""
+    """Return the ids of the reachable sessions if one agent holds a session in this state."""
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
     return [session_plan.id for session_plan in reachable_plans(readings(agent1=facts))]
 
@@ -75,7 +75,7 @@ def test_sessions_of_other_names_are_all_routed() -> None:
     assert sorted(ids(build_gateway_update(plans, [], NOW))[0]) == [OTHER_ID, SESSION_ID]
 
 
-# ---- what is over
+# ---- ended sessions
 
 
 @pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
@@ -103,7 +103,7 @@ def test_what_was_over_before_is_not_routed_either() -> None:
     assert ids(build_gateway_update([published()], [ended_entry(at=NOW)], NOW + 1)) == ([], [])
 
 
-# ---- what has been told
+# ---- updates that were sent before
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_ended_sessions_in_results_are_collected(results: list[dict[str, Any] | 
     assert sent_ids(results) == ended
 
 
-# ---- whom users can reach
+# ---- reachable sessions
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What came of a start: one status, one sentence, and what the queue remembers."""
+"""The result of a start: one status, one sentence, and one queue entry."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def failed(reason: str = "", *, rollback_failed: bool = False) -> dict[str, Any]
 
 
 def error(committed_before: bool = False, **replies: dict[str, Any] | None) -> str:
-    """Return what went wrong, from what the agents said."""
+    """Return the error message for these replies of agents."""
     outcome = combine_replies(MADE, replies, committed_before=committed_before)
     assert (outcome.status, outcome.containers) == ("ERROR", {})
     return outcome.error or ""
 
 
-# ---- from what the agents said
+# ---- replies of agents
 
 
 def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
@@ -105,7 +105,7 @@ def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
     )
 
 
-# ---- what the queue remembers
+# ---- queue entries
 
 
 @pytest.mark.parametrize("attempts", [0, MAX_STARTS - 1, MAX_STARTS])
@@ -149,7 +149,7 @@ def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
     assert (kept.state, kept.record["status"], kept.record["error"]) == ("TERMINATED", "ERROR", "no image.")
 
 
-# ---- what people are told
+# ---- summaries
 
 
 def test_the_summary_of_a_running_session_lists_its_containers() -> None:

@@ -1,4 +1,4 @@
-"""Sessions start in step on all of their agents, whatever goes wrong and whatever an earlier start has left."""
+"""Sessions start in step on all of their agents, despite failures and results of earlier starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
 from tests.unit.builders import plan
 from tests.unit.starts import AGENTS, KEYS, TIMED_OUT, Run, decided, takes_part
 
-# ---- every start there is
+# ---- all possible starts
 
 
 @some.composite
@@ -60,7 +60,7 @@ LOST = some.dictionaries(
     some.sampled_from(["unreachable", "failed"]),
     max_size=2,
 )
-# What an earlier start of this run, or an earlier attempt of this one, has left in the variables of an agent.
+# Results in an agent's variables of an earlier start, or of an earlier attempt of this one.
 OF_BEFORE: list[Any] = [
     {"skipped": True},
     {"sessions": {"session-1": {"nonce": "nonce-0", "steps": [*ORDER]}}},
@@ -105,7 +105,7 @@ def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run,
             assert all(agent in takes_part(session, step) for step in steps)
             before = ORDER[: ORDER.index(steps[0])]
             assert {(session["id"], name, other) for name in before for other in takes_part(session, name)} <= run.done
-            # Several steps at once are for nobody but who is alone, or can be proven while all are at work.
+            # Several steps at once are only for a single agent, or if all agents work at the same time.
             together = [APPLY, PROVE] if len(session["agents"]) <= run.forks else None
             assert len(steps) == 1 or session["agents"] == [agent] or steps == together
 
@@ -205,7 +205,7 @@ def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[st
     assert again.requests == Run([session]).play().requests
 
 
-# ---- what is known of a start
+# ---- properties of a start
 
 
 def test_keys_are_those_of_all_claims() -> None:
@@ -236,7 +236,7 @@ def test_the_outcome_contains_the_error_of_an_agent(
     start = read_start(session, variables)
     expected = {"refused": "", "containers": {}, "rollback_failed": reason == "it returned no result", "failed": reason}
     assert (start.outcome_on("agent1"), start.failed) == (expected, True)
-    # Nobody else has to say why, and nothing was refused.
+    # No other agent has an error, and none has refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
     assert start.refusals == []
 

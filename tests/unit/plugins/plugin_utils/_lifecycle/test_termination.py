@@ -1,4 +1,4 @@
-"""Which session is meant by a name or an id, what goes where, and what stays noted."""
+"""The end of a session: selection by name or id, agents to clear, and the queue entry."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusal(
     *,
     force: bool = False,
 ) -> str:
-    """Return why nothing is ended."""
+    """Return the error message."""
     with pytest.raises(kind) as refused:
         end(selector, cluster_state, entries, force=force)
     return str(refused.value)
@@ -65,12 +65,12 @@ def twin(**changes: Any) -> SessionPlan:
 
 
 def with_twin(**changes: Any) -> ClusterState:
-    """Return the readings of agents that hold the session and another one of its name."""
+    """Return the state of agents that hold the session and another one of its name."""
     other = agent_facts("agent3", sessions=[held_session(twin(**changes), "agent3")])
     return readings(**holders(MADE), agent3=other)
 
 
-# ---- what agents hold
+# ---- sessions on agents
 
 
 @pytest.mark.parametrize("selector", [BY_NAME, BY_ID, ("train-llm", SESSION_ID)], ids=["name", "id", "both"])
@@ -131,7 +131,7 @@ def test_a_session_in_the_history_gets_a_new_entry() -> None:
     assert (ends.note.state, ends.note.enqueued_at) == ("TERMINATING", NOW)
 
 
-# ---- which one is meant
+# ---- selection
 
 
 def test_an_id_of_another_name_ends_neither() -> None:
@@ -172,7 +172,7 @@ def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
     assert end(BY_NAME, NOBODY, [ending, noted(2)]).record["status"] == "CANCELLED"
 
 
-# ---- what only the queue has
+# ---- sessions in the queue only
 
 
 @pytest.mark.parametrize("selector", [BY_NAME, BY_ID], ids=["name", "id"])
@@ -212,7 +212,7 @@ def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(
     assert end(selector, cluster_state, [note], force=force) == Termination(note.record, unreachable=("agent2",))
 
 
-# ---- what nobody knows
+# ---- unknown sessions
 
 
 @pytest.mark.parametrize("force", [True, False])

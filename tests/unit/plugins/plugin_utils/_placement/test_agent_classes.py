@@ -1,4 +1,4 @@
-"""What matters of an agent to containers of several shapes."""
+"""Capacity vectors of agents for containers of several shapes."""
 
 from __future__ import annotations
 

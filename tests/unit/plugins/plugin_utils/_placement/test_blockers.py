@@ -1,4 +1,4 @@
-"""Which sessions make room when they end, tried out."""
+"""Blocking sessions, compared with trying all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ sessions_of_a_cluster: st.SearchStrategy[Sessions] = st.lists(
 
 
 def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> list[AgentFacts]:
-    """Return three agents that hold these sessions, ``s0`` the first of them, but those that have ended."""
+    """Return three agents that hold these sessions (``s0`` is the first), without those that have ended."""
     running = [
         bare_session(
             f"s{number}", age, {name: [request for agent, request in kernels if agent == name] for name in "abc"}

@@ -1,4 +1,4 @@
-"""Packings, frontiers and totals, held against enumeration."""
+"""Packings, frontiers and totals, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ packings_of_agents: st.SearchStrategy[list[Frontier]] = st.lists(
 
 
 def within(packing: Packing, other: Packing) -> bool:
-    """Say whether the other one has as many of each shape, or more."""
+    """Return whether the other packing has at least as many of each shape."""
     return all(count <= limit for count, limit in zip(packing, other, strict=True))
 
 
@@ -54,7 +54,7 @@ def can_hold(agent: Frontier) -> list[Packing]:
 
 
 def reached(agents: list[Frontier], *, none_empty: bool) -> set[Packing]:
-    """Return what these agents can hold together, found by trying all."""
+    """Return all totals that these agents can hold together, by enumeration."""
     choices = [[packing for packing in can_hold(agent) if any(packing) or not none_empty] for agent in agents]
     sums = {tuple(map(sum, zip((0,) * len(COUNTS), *chosen, strict=True))) for chosen in itertools.product(*choices)}
     return {total for total in sums if within(total, COUNTS)}

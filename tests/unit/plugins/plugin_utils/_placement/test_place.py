@@ -1,4 +1,4 @@
-"""Which agent holds which container, held against a search through all possibilities."""
+"""Placement, compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Described = list[dict[str, int]]
 
 
 def alike(size: int, request: dict[str, int] | None = None) -> list[Group]:
-    """Return the groups of a session of containers that all ask the same."""
+    """Return the groups of a session of equal containers."""
     needed = request or ONE_CORE
     return [Group("main", needed, 1), *([Group("sub", needed, size - 1)] if size > 1 else [])]
 
 
 def last_used(agent: str, when: float) -> list[HeldSession]:
-    """Return the sessions of an agent whose latest one was made then."""
+    """Return the sessions of an agent, the latest one created at that time."""
     return [bare_session(f"old-{agent}", when, {"elsewhere": [{}]})]
 
 
@@ -65,8 +65,8 @@ def test_a_session_is_placed_within_capacity_whenever_possible(
 
 
 def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group], placed: Placement) -> None:
-    """Every container has its agent, and every agent holds what it got."""
-    requests = list_requests(groups)
+    """Check that every container is placed, and that no agent exceeds its capacity."""
+    requests = requests_of(groups)
     assert len(placed.hosts) == len(requests)
     for agent in agents:
         assert holds(
@@ -87,14 +87,14 @@ def test_roundrobin_takes_as_few_agents_and_of_those_sets_the_oldest(described: 
 
 
 def tightness(agent: AgentFacts) -> tuple[Any, ...]:
-    """Return what an agent has left today, the scarcest first."""
+    """Return the free capacity of an agent, the scarcest slot first."""
     return agent.free["gpu"], agent.free["cpu"], agent.free["mem"], agent.name
 
 
 def assert_first_of_the_fewest(
     agents: list[AgentFacts], groups: list[Group], selection: str, order: Callable[[AgentFacts], tuple[Any, ...]]
 ) -> None:
-    """No set of agents that holds all is smaller, and of those as small none comes earlier in the order."""
+    """Check that no sufficient set of agents is smaller, and that no equally small one comes earlier in the order."""
     by_name = {agent.name: agent for agent in agents}
     sets = [sorted(order(by_name[name]) for name in used) for used in complete_placements(agents, groups)]
     placed = place(agents, groups, single_node=False, selection=selection)
@@ -171,7 +171,7 @@ def test_the_shortfall_is_what_the_containers_without_a_place_ask(
 
 
 def parts(amounts: list[int]) -> list[list[int]]:
-    """Return every selection of some of the amounts."""
+    """Return all sub-multisets of the amounts."""
     if not amounts:
         return [[]]
     others = parts(amounts[1:])

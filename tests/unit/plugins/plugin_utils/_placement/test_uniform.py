@@ -1,4 +1,4 @@
-"""Containers that are alike, beyond what small clusters show."""
+"""Placement of containers of one shape in large clusters."""
 
 from __future__ import annotations
 

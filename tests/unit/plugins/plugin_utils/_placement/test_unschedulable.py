@@ -1,4 +1,4 @@
-"""Why there is no room, in words and figures."""
+"""The reason why a session does not fit, as text and as figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GPU = {**ONE_CORE, "cuda.device": 1}
 
 
 def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False) -> Unschedulable:
-    """Return why these groups have no place on these agents."""
+    """Return why these groups do not fit on these agents."""
     facts = [agent_facts(name, **described) for name, described in agents.items()]
     placed = place(facts, groups, single_node=single_node, selection="concentrated")
     assert isinstance(placed, Unschedulable)

@@ -1,4 +1,4 @@
-"""From a request and the facts of all agents to what is done about it."""
+"""Decisions on requests from the facts of all agents."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", 
 
 
 def decided(session_spec: SessionSpec, cluster_state: ClusterState) -> Decision:
-    """Return the decision for a request that there is room for."""
+    """Return the decision for a request that fits."""
     decision = decide(session_spec, cluster_state, POOLS, LATER_ID, USER, NOW + 60)
     assert isinstance(decision, Decision)
     return decision
 
 
 def refusal(session_spec: SessionSpec, cluster_state: ClusterState, kind: type[ValueError]) -> str:
-    """Return why a request is refused."""
+    """Return the error message of a refused request."""
     with pytest.raises(kind) as refused:
         decide(session_spec, cluster_state, POOLS, LATER_ID, USER, NOW + 60)
     return str(refused.value)
@@ -283,7 +283,7 @@ def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names:
 def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
     decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
     assert (decision.plan, decision.existing, decision.missing_images, decision.min_agents) == (plan(), True, {}, None)
-    # One that every agent has committed needs no claim: its keys are known.
+    # A session that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
 
@@ -378,7 +378,7 @@ def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
     )
 
 
-# ---- agents that are preferred, and architectures
+# ---- preferred agents, and architectures
 
 
 PREFERRED: dict[str, Any] = {"designated_agents_mode": "preferred"}
@@ -432,7 +432,7 @@ def test_a_missing_slot_is_not_blamed_on_preferred_agents() -> None:
 
 
 def mixed(**images: dict[str, str | None]) -> ClusterState:
-    """Return the readings of two agents of each of two architectures, two cores each, with these images."""
+    """Return the state of two agents of each of two architectures, two cores each, with these images."""
     kinds = {"agent1": "amd64", "agent2": "arm64", "agent3": "amd64", "agent4": "arm64"}
     return readings(
         **{
@@ -479,7 +479,7 @@ def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
     assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
 
 
-# ---- what agents would say
+# ---- hypothetical states
 
 
 def test_with_plan_reduces_capacity_and_adds_the_network() -> None:
@@ -547,7 +547,7 @@ def test_an_agent_was_read_if_it_has_facts_or_an_error() -> None:
     assert [cluster_state.was_read(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
 
 
-# ---- what fits an empty cluster
+# ---- feasibility in an empty cluster
 
 
 def test_what_agents_hold_already_can_start() -> None:

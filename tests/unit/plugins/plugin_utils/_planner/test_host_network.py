@@ -1,4 +1,4 @@
-"""Sessions whose containers share their agents' own network."""
+"""Sessions with the network driver host."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ ASKED = spec(cluster_mode="multi-node", cluster_size=4, agent_selection="dispers
 
 
 def shared(agents: list[AgentFacts] | None = None, counts: dict[str, int] | None = None, **changes: Any) -> SessionPlan:
-    """Return the plan of a session on its agents' own network, two containers on each of two unless told."""
+    """Return the plan of a session on the host network, by default with two containers on each of two agents."""
     return plan(counts or TWO_AND_TWO, agents, network_driver="host", **changes)
 
 
 def sharing(*names: str, **changes: Any) -> dict[str, AgentFacts]:
-    """Return what agents say whose network may be shared."""
+    """Return the facts of agents that allow the host network."""
     return {name: agent_facts(name, allow_host_network=True, **changes) for name in names}
 
 

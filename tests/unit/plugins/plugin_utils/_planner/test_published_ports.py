@@ -1,4 +1,4 @@
-"""What main1 publishes on its agent, for gateways alone."""
+"""The ports that main1 publishes on its agent for gateways."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTED = [{"name": "jupyter", "port": 8888}, {"name": "board", "port": 6006, "pr
 def published(
     agent: AgentFacts | None = None, pools: NetworkPools = OPEN, own_ssh_port: int | None = None
 ) -> tuple[PublishedPort, ...]:
-    """Return what a main1 with both apps publishes on an ordinary agent, unless told."""
+    """Return the published ports of a main1 with both apps, by default on an ordinary agent."""
     return allocate_published_ports(
         APPS, agent or agent_facts("agent1"), pools, SESSION_ID, [own_ssh_port] if own_ssh_port else []
     )
@@ -149,7 +149,7 @@ def test_without_gateways_no_app_ports_are_published() -> None:
     assert published(agent_facts("agent1", tcp_ports=[8888]), POOLS, own_ssh_port=8888) == ()
 
 
-# ---- what plans make of it
+# ---- published ports in plans
 
 
 def test_the_agent_of_main1_publishes_and_that_of_subs_nothing() -> None:

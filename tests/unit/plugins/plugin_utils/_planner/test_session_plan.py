@@ -1,4 +1,4 @@
-"""The decided session."""
+"""Plans of sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 
 
 def refusal(agents: list[AgentFacts], pools: NetworkPools = POOLS) -> str:
-    """Return why a session over those agents, one container on each, cannot be planned."""
+    """Return the error message for a session with one container on each of those agents."""
     session_spec = spec(cluster_size=len(agents), cluster_mode="multi-node")
     placement = Placement(tuple(agent.name for agent in agents), len(agents))
     with pytest.raises(PlanningError) as refused:

@@ -1,4 +1,4 @@
-"""Sessions that an overlay of a Docker Swarm joins: who may hold them, who makes it, and what is in the way."""
+"""Sessions on a Docker Swarm overlay: eligible agents, the manager, and obstacles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SWARM = {"network_driver": "swarm", "cluster_mode": "multi-node", "cluster_size"
 
 
 def node(name: str, *manages: str, port: int = 4789) -> dict[str, Any]:
-    """Return an agent's place in a swarm; its own node and those that it manages are named after agents."""
+    """Return an agent's swarm facts; its own node and those that it manages are named after agents."""
     return {
         "node": f"node-{name}",
         "nodes": [f"node-{member}" for member in manages],
@@ -47,14 +47,14 @@ def node(name: str, *manages: str, port: int = 4789) -> dict[str, Any]:
 
 
 def members(*names: str, **changes: Any) -> dict[str, AgentFacts]:
-    """Return agents that are a swarm, the first of which manages it, each with room for one container."""
+    """Return the agents of a swarm, the first as its manager, each with capacity for one container."""
     return {
         name: agent_facts(name, 1, swarm=node(name, *(names if name == names[0] else ())), **changes) for name in names
     }
 
 
 def decided(cluster_state: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> SessionPlan:
-    """Return the plan of a session of three over a swarm."""
+    """Return the plan of a session with three containers over a swarm."""
     decision = decide(spec(**{**SWARM, **changes}), cluster_state, pools, SESSION_ID, USER, NOW)
     assert isinstance(decision, Decision)
     return decision.plan

@@ -1,4 +1,4 @@
-"""Who of those that wait goes first, that nobody waits for ever, and what becomes of an entry."""
+"""The order of PENDING sessions, freedom from starvation, and state transitions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
     assert numbers(sort_pending(entries, policy, {"rich": 1.0}))[0] == 2
 
 
-# ---- who waits behind whom
+# ---- due sessions
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_skips_count_for_earlier_sessions_of_no_lower_priority(changes: dict[str
     assert count_skips([entry, started], started) == ([dataclasses.replace(entry, skipped=5)] if counted else [])
 
 
-# ---- nobody waits for ever
+# ---- no starvation
 
 
 def ask_of(entry: QueueEntry) -> dict[str, int]:
@@ -199,7 +199,7 @@ def ask_of(entry: QueueEntry) -> dict[str, int]:
 
 
 class Cluster:
-    """Agents that hold ``CAPACITY`` of each resource group, and a queue that is looked at now and then.
+    """Agents with ``CAPACITY`` in each resource group, and a queue that is scheduled now and then.
 
     A request's ``spec`` says its ``size`` and for how many steps it runs (``life``). What came in and started when is
     kept apart from what the queue itself remembers, and each start is held against the rules.
@@ -232,7 +232,7 @@ class Cluster:
         self.running = {key: (entry, end) for key, (entry, end) in self.running.items() if end > self.now}
 
     def arrive(self, **options: Any) -> QueueEntry:
-        """Let a session come in and, as ``create_session`` does, try its luck at once."""
+        """Add a session and, as ``create_session`` does, try to start it at once."""
         entry = queued(next(self._numbers), enqueued_at=float(self.now), **options)
         self.waiting[entry.id] = entry
         self.try_start(entry)
@@ -285,7 +285,7 @@ small_ones = st.lists(
 
 
 def steps(cluster: Cluster, arrivals: list[list[dict[str, Any]]], every: int, count: int) -> Iterator[None]:
-    """Let the same sessions come in over and over, and look at the queue at ``every`` so many-th step."""
+    """Add the same sessions repeatedly, and schedule the queue at every ``every``-th step."""
     for number, coming in enumerate(itertools.islice(itertools.cycle(arrivals), count)):
         cluster.step()
         for options in coming:
@@ -305,7 +305,7 @@ def test_a_large_session_starts_however_many_small_ones_keep_coming(
         pass
     earlier = len(cluster.waiting)
     large = cluster.arrive(priority=10, spec={"size": Cluster.CAPACITY, "life": 1})
-    # The longest life and the longest time until the queue is looked at, for each that may still go before.
+    # The longest lifetime and the longest time until the next schedule, for each session that may start before.
     longest = (4 + 3) * (earlier + patience + 1)
     for _step in steps(cluster, after, every, longest):
         if large.id in cluster.started:
@@ -387,7 +387,7 @@ def test_the_dominant_share_is_the_largest_of_all_slots(
     assert dominant_shares(usage, {"cpu": 9, "mem": 18, "cuda.device": 0}) == shares
 
 
-# ---- what becomes of an entry
+# ---- state transitions
 
 
 def test_a_session_waits_starts_and_waits_again() -> None:
@@ -463,7 +463,7 @@ def test_history_is_removed_after_some_days() -> None:
     assert expired_history(entries, NOW, 2) == [older]
 
 
-# ---- as a file
+# ---- files
 
 texts = st.text(max_size=5)
 json_data = st.dictionaries(

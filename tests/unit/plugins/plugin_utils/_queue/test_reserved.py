@@ -1,4 +1,4 @@
-"""What a run is starting takes its room from when that is noted, before any agent can say so."""
+"""A CREATING entry reserves its capacity before any agent reports its claim."""
 
 from __future__ import annotations
 

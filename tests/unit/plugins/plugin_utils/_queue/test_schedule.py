@@ -1,4 +1,4 @@
-"""Which of the sessions that wait start now, and why the others wait on."""
+"""Schedules: the sessions that start now, and why the others stay PENDING."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ OWNER = Owner("manager1 boot", 4711, "123456")
 
 
 def waits(number: int, cpu: int = 1, skipped: int = 0, **options: Any) -> QueueEntry:
-    """Return a session of one container with so many cores that waits, the ``number``-th to arrive."""
+    """Return a PENDING session of one container with so many cores, the ``number``-th to arrive."""
     session_spec = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **options})
     return requested(number, session_spec, skipped=skipped)
 
 
 def cluster(*cores: int) -> ClusterState:
-    """Return the readings of empty agents with so many cores."""
+    """Return the state of empty agents with so many cores."""
     return readings(**{f"agent{number}": agent_facts(f"agent{number}", cpu) for number, cpu in enumerate(cores, 1)})
 
 
 def outcomes(
     entries: Sequence[QueueEntry], cluster_state: ClusterState, rules: QueuePolicy = FIFO
 ) -> list[tuple[str, str]]:
-    """Return (name, the agents that it starts on or what is missing) of each session in the order of the schedule."""
+    """Return (name, its agents or what is missing) of each session in the order of the schedule."""
     answers = schedule(entries, cluster_state, POOLS, rules, NOW)
     return [
         (entry.name, " ".join(decision.plan.agents) if isinstance(decision, Decision) else lack(decision))
@@ -65,7 +65,7 @@ def outcomes(
 
 
 def lack(answer: Unschedulable) -> str:
-    """Return why a session waits, without what would help."""
+    """Return why a session waits, without the remedy."""
     return answer.reason.partition("; it fits when these end: ")[0]
 
 
@@ -158,7 +158,7 @@ def test_sessions_of_other_states_are_not_started() -> None:
     assert outcomes([waits(1), owned, *finished], cluster(8)) == [("session-1", "agent1")]
 
 
-# ---- that nobody waits for ever
+# ---- no starvation
 
 
 def test_pending_entries_count_how_often_they_were_skipped() -> None:
@@ -234,7 +234,7 @@ def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
     assert waits_behind([due], waits(2), cluster(4), QueuePolicy("fifo", 3)) is None
 
 
-# ---- what stands in the way
+# ---- obstacles
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_expired_claims_count_for_no_share() -> None:
     assert usage(readings(**holders(plan({"agent1": 1}), committed=False, expired=True)))[0] == {}
 
 
-# ---- whatever waits
+# ---- properties of all schedules
 
 
 described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(

@@ -1,4 +1,4 @@
-"""The queue on the control node: whose files they are, what a killed run leaves, and who is still at work."""
+"""The queue on the control node: file permissions, leftovers of killed runs, and owners."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROCESSES = multiprocessing.get_context("fork")
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=["umask 000", "umask 022", "umask 077"])
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Run a test under a lax, a usual and a strict umask."""
+    """Run a test under a permissive, the usual and a strict umask."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
@@ -46,7 +46,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> QueueStore:
-    """Return a queue that nobody has used yet."""
+    """Return an unused queue."""
     return QueueStore(str(tmp_path / "queue"))
 
 
@@ -65,7 +65,7 @@ def lock(queue: QueueStore) -> None:
         pass
 
 
-# ---- what is stored
+# ---- storage
 
 
 def test_sessions_come_back_as_they_were_saved(queue: QueueStore) -> None:
@@ -140,7 +140,7 @@ def test_a_path_may_begin_at_home_or_here(written: str, tmp_path: Path, monkeypa
     assert QueueStore(written).path == {"~/q": home / "q", "q": current / "q", "/q": Path("/q")}[written]
 
 
-# ---- whose files they are
+# ---- permissions
 
 
 @pytest.mark.usefixtures("umask")
@@ -188,7 +188,7 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(queue: QueueStore, m
     assert os.listdir(queue.path) == [".lock"]
 
 
-# ---- what goes wrong
+# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueStore) ->
     )
 
 
-# ---- several at once
+# ---- concurrency
 
 
 def _hold(path: str, inside: Event, leave: Event) -> None:
@@ -275,7 +275,7 @@ def _raise(path: str, times: int) -> None:
 
 @contextlib.contextmanager
 def running(target: Any, *args: Any) -> Iterator[Any]:
-    """Run a process for as long as a block lasts."""
+    """Run a process for the duration of a block."""
     process = PROCESSES.Process(target=target, args=args)
     process.start()
     try:
@@ -350,7 +350,7 @@ def test_what_killed_writers_left_is_removed_after_a_minute(queue: QueueStore) -
     assert sorted(os.listdir(queue.path)) == sorted([".lock", young.name, f"{queued(1).id}.json"])
 
 
-# ---- who is still at work
+# ---- owners
 
 
 def _say_me(answers: Any) -> None:
@@ -382,7 +382,7 @@ def test_a_run_is_alive_as_long_as_its_process(sleeper: subprocess.Popen[bytes],
     (entry,) = queue.entries()
     assert owner_is_alive(entry, 0)
     sleeper.kill()
-    # Dead, but not collected yet: its number is still in the table of processes.
+    # A zombie: its number is still in the process table.
     deadline = time.monotonic() + 10
     while owner_is_alive(entry, 1e9) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -446,7 +446,7 @@ def test_a_hidden_process_is_alive_while_its_entry_is_recent(
     assert not owner_is_alive(started_by(hidden, updated_at=time.time() - 70), 60)
 
 
-# ---- where it is
+# ---- the default path
 
 
 def test_the_queue_is_beside_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The ways in to main1: what gateways are told of a session, and what people are told of the gateways."""
+"""User access to main1: routes for gateways, and links for users."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINK = {
 
 
 def in_by(gateway: str, **changes: Any) -> dict[str, Any]:
-    """Return a way in by that gateway: sshd and no app, unless told."""
+    """Return the link of that gateway, by default with sshd and no app."""
     return {"gateway": gateway, "ssh": {"host": gateway, "port": 31001}, "apps": [], **changes}
 
 

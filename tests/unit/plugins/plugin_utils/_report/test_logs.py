@@ -1,4 +1,4 @@
-"""From what agents say of a session's logs to one report, and to lines for people."""
+"""The report of a session's logs, and its rendering."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OVER = {"status": "TERMINATED", "reason": "the command ended with exit code 3"}
 
 
 def logged(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
-    """Return what an agent says of its part of a session whose containers run, each having printed its name."""
+    """Return an agent's part of a session with running containers, each having printed its name."""
     hostnames = [kernel.hostname for kernel in of.kernels_on(agent)]
     state = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
     return {

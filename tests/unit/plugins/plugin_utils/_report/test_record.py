@@ -1,4 +1,4 @@
-"""What a session looks like to programs and people."""
+"""Records and the session table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KERNEL_KEYS = [
 
 
 def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> Parts:
-    """Return what the agents hold of a session of two and two, each with the changes in its place."""
+    """Return the parts of a session of two and two, each with its changes."""
     session_plan = plan(counts or {"agent1": 2, "agent2": 2})
     facts = {
         name: agent_facts(name, sessions=[held_session(session_plan, name, **change)])

@@ -1,4 +1,4 @@
-"""From what agents say of a session to one report."""
+"""The report of a verified session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = dict.fromkeys(WELL)
 
 
 def part(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
-    """Return what an agent says of its part of a healthy session."""
+    """Return an agent's result for its part of a healthy session."""
     hostnames = [kernel.hostname for kernel in of.kernels_on(agent)]
     return {
         "plan": of.to_dict(),
@@ -42,7 +42,7 @@ def part(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
 
 
 def parts(of: SessionPlan, **changes: dict[str, Any]) -> dict[str, Any]:
-    """Return what all agents say, each with its changes."""
+    """Return the results of all agents, each with its changes."""
     return {agent: part(of, agent, **changes.get(agent, {})) for agent in of.agents}
 
 
@@ -51,7 +51,7 @@ def sight(mark: bool = True, folder: str = "1:1", names: str = "abc") -> dict[st
 
 
 def mounts(marked: tuple[str, ...] = (), stays: tuple[str, ...] = (), **observed: Any) -> list[dict[str, Any]]:
-    """Return what the report says of mounts, where containers saw this in all of them."""
+    """Return the mounts of the report, given what the containers saw in all of them."""
     sights = {
         name: {"/data": observation, "/set": observation} for name, observation in observed.items() if observation
     }

@@ -1,4 +1,4 @@
-"""A report of a verified session for people."""
+"""The rendered report of a verified session."""
 
 from __future__ import annotations
 
