@@ -182,5 +182,8 @@ def find_swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> st
                 " them first, or choose vxlan"
             )
         if agent.underlay and agent.underlay.public_key:
-            return f"{_REQUESTED}, and {agent.name} has agent_underlay_encryption, which an overlay does not use: choose vxlan"
+            return (
+                f"{_REQUESTED}, and {agent.name} has agent_underlay_encryption, which an overlay does not use:"
+                " choose vxlan"
+            )
     return ""

@@ -90,7 +90,10 @@ def test_pairs_that_fail_alike_share_a_line() -> None:
         ({}, "the same in all containers (compared by a marker file of main1)"),
         (
             {"compared": "names"},
-            "the same in all containers (main1 could not create a marker file: compared by the names in the top folder)",
+            (
+                "the same in all containers"
+                " (main1 could not create a marker file: compared by the names in the top folder)"
+            ),
         ),
         (
             {"differing": ["sub1", "sub2"]},
