@@ -27,7 +27,7 @@ LATER = NOW + 1000
 OWNER = Owner("manager1 boot", 4711, "123456")
 MADE = plan()
 EVERYWHERE = readings("agent3", **holders(MADE))
-NOBODY = readings("agent1", "agent2", "agent3")
+NO_SESSIONS = readings("agent1", "agent2", "agent3")
 AWAY = {"agent2": "unreachable"}
 BY_NAME = ("train-llm", "")
 BY_ID = ("", SESSION_ID)
@@ -137,7 +137,7 @@ def test_a_session_in_the_history_gets_a_new_entry() -> None:
 def test_an_id_of_another_name_ends_neither() -> None:
     sentence = f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
     assert refusal(ValidationError, ("other", SESSION_ID), EVERYWHERE) == sentence
-    assert refusal(ValidationError, ("other", SESSION_ID), NOBODY, [noted()]) == sentence
+    assert refusal(ValidationError, ("other", SESSION_ID), NO_SESSIONS, [noted()]) == sentence
 
 
 def test_sessions_of_the_same_name_are_listed_by_id() -> None:
@@ -169,7 +169,7 @@ def test_a_pending_session_is_not_confused_with_a_running_namesake() -> None:
 
 def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
     ending = noted(1, **ENDING, id=OTHER_ID, agents=("agent2",))
-    assert end(BY_NAME, NOBODY, [ending, noted(2)]).record["status"] == "CANCELLED"
+    assert end(BY_NAME, NO_SESSIONS, [ending, noted(2)]).record["status"] == "CANCELLED"
 
 
 # ---- sessions in the queue only
@@ -179,7 +179,7 @@ def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
 @pytest.mark.parametrize("state", [{"state": "PENDING"}, {"state": "CREATING", "spec": None}], ids=["waits", "killed"])
 def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], state: dict[str, Any]) -> None:
     entry = noted(**state)
-    ends = end(selector, dataclasses.replace(NOBODY, unavailable={"agent4": "unreachable"}), [entry])
+    ends = end(selector, dataclasses.replace(NO_SESSIONS, unavailable={"agent4": "unreachable"}), [entry])
     assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ())
     assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "terminate_session was run")
     assert (ends.record["created_at"], ends.record["ended_at"]) == (entry.enqueued_at, LATER)
@@ -187,18 +187,18 @@ def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], s
 
 
 def test_a_session_that_another_run_starts_is_not_cancelled() -> None:
-    assert refusal(PlanningError, BY_NAME, NOBODY, [noted(state="CREATING", owner=OWNER)], force=True) == (
+    assert refusal(PlanningError, BY_NAME, NO_SESSIONS, [noted(state="CREATING", owner=OWNER)], force=True) == (
         "the session 'train-llm' is being started by another run, process 4711: end that run first, or wait for it"
     )
 
 
 def test_a_session_of_the_history_has_ended_already() -> None:
     record = ended_record(session_record(MADE, "RUNNING"), "TERMINATED", "sub1 died", 1, NOW, NOW)
-    assert end(BY_ID, NOBODY, [noted(**ENDED, record=record)]) == Termination(record)
+    assert end(BY_ID, NO_SESSIONS, [noted(**ENDED, record=record)]) == Termination(record)
 
 
 def test_a_name_of_the_history_means_nothing_any_more() -> None:
-    ends = end(BY_NAME, NOBODY, [noted(**ENDED)])
+    ends = end(BY_NAME, NO_SESSIONS, [noted(**ENDED)])
     assert ends == Termination(unplanned_record(None, "train-llm", "TERMINATED"))
 
 

@@ -379,7 +379,7 @@ def test_drf_prefers_the_user_with_the_smallest_share() -> None:
         ({"a": {"cuda.device": 2}}, {"a": 0.0}),
         ({"a": {"shmem": 5, "cpu": 9}}, {"a": 1.0}),
     ],
-    ids=["nobody", "nothing", "the example of the paper", "a slot that has gone", "a slot that is not counted"],
+    ids=["no users", "nothing", "the example of the paper", "a slot that has gone", "a slot that is not counted"],
 )
 def test_the_dominant_share_is_the_largest_of_all_slots(
     usage: dict[str, dict[str, float]], shares: dict[str, float]
