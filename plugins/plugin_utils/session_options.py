@@ -71,7 +71,7 @@ def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parse_value(problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any) -> Any:
     """Return a value in its option's type; ``None``, with a problem added, if it is invalid."""
-    value = decoded(option, raw, SEPARATORS.get(where, ","))
+    value = decode_value(option, raw, SEPARATORS.get(where, ","))
     if value is None:
         if option.get("default") == "" and not option.get("no_log"):
             return ""

@@ -41,12 +41,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """End what others have left in the lab, such as the sessions of the demo: tests count what is there."""
-    made = Sessions(tmp_path_factory.mktemp("empty"))
-    for record in made.run("list_sessions").record:
-        ended = made.terminate(id=record["id"])
-        assert ended.code == 0, ended.output
-    assert {entry["state"] for entry in queue().values()} <= {"TERMINATED"}
+    """Terminate sessions left in the lab, such as those of the demo, because tests count sessions."""
+    sessions = Sessions(tmp_path_factory.mktemp("empty"))
+    for record in sessions.run("list_sessions").record:
+        result = sessions.terminate(id=record["id"])
+        assert result.code == 0, result.output
+    assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}
 
 
 @pytest.fixture

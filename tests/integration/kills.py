@@ -130,7 +130,10 @@ def kill_at_start_and_end(rng: random.Random, folder: Path) -> Iterator[str]:
         description = lifecycle.kill_during(ending, "terminate_session", "gone", **name)
         yield description
         ended = sessions.terminate()
-        assert ended.code == 0, f"{done}:\n{ended.output}"
-        assert remains() == sessions.before, done
-        assert not any(held().values()), done
-        assert {entry["state"] for entry in queue().values()} <= {"TERMINATED"}, done
+        assert ended.code == 0, f"{description}:\n{ended.output}"
+        state = agent_state()
+        assert state == sessions.initial_state, (
+            f"{description}: {set(state.items()) ^ set(sessions.initial_state.items())}"
+        )
+        assert not any(stored_sessions().values()), description
+        assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}, description

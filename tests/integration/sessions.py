@@ -71,20 +71,22 @@ class Sessions:
         assert run.code == 0, run.output
         return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
 
-    def end(self) -> None:
-        """End what is left of this test's sessions; what waits goes first, so that it is not started for that."""
-        live = [entry for entry in queue().values() if entry["state"] != "TERMINATED"]
-        stored = [session["plan"] for sessions in held().values() for session in sessions]
+    def terminate_all(self) -> None:
+        """Terminate this test's sessions; pending ones first, so that none of them starts meanwhile."""
+        live = [entry for entry in queue_entries().values() if entry["state"] != "ended"]
+        stored = [session["plan"] for sessions in stored_sessions().values() for session in sessions]
         for group in (live, stored):
             ids = {session["id"] for session in group if session["name"].startswith(self.name)}
             for ended in in_parallel(*[partial(self.terminate, id=session_id) for session_id in ids]):
                 assert ended.code == 0, ended.output
 
-    def _forget(self) -> None:
-        """Take what this test's sessions were out of the history."""
-        later = {session_id: entry["state"] for session_id, entry in queue().items() if session_id not in self._known}
-        assert set(later.values()) <= {"TERMINATED"}
-        for session_id in later:
+    def _remove_history(self) -> None:
+        """Remove this test's sessions from the history."""
+        added = {
+            session_id: entry["state"] for session_id, entry in queue_entries().items() if session_id not in self._known
+        }
+        assert set(added.values()) <= {"ended"}
+        for session_id in added:
             (QUEUE / f"{session_id}.json").unlink()
 
 

@@ -38,10 +38,10 @@ def test_pending_session_keeps_its_request_and_starts_once(
     running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert (running.code, running.record["status"]) == (0, "RUNNING"), running.output
 
-    waits = near.create(name=later, **alone)
-    assert (waits.code, waits.record["status"], waits.record["kernels"]) == (0, "PENDING", []), waits.output
-    assert waits.record["pending"]["shortfall"] == {"mem": alone["resources"]["mem"]}
-    assert f"it fits when these end: {first}" in waits.record["pending"]["reason"]
+    pending = agent1_sessions.create(name=later, **whole_agent)
+    assert (pending.code, pending.record["status"], pending.record["kernels"]) == (0, "PENDING", []), pending.output
+    assert pending.record["pending"]["shortfall"] == {"mem": whole_agent["resources"]["mem"]}
+    assert f"room comes when these end: {first}" in pending.record["pending"]["reason"]
 
     rerun = agent1_sessions.create(name=later, **whole_agent)
     assert (rerun.code, rerun.changed, rerun.record) == (0, 0, pending.record), rerun.output
@@ -104,17 +104,17 @@ def test_killed_run_keeps_pending_sessions(
     later = f"{agent1_sessions.name}-later"
     running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert running.code == 0, running.output
-    variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **alone}.items()}
-    killed_at(TASK_RECORD, command("create_session", tmp_path, variables))
-    (waits,) = [entry for entry in queue().values() if entry["name"] == later]
-    assert waits["state"] == "PENDING"
+    variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **whole_agent}.items()}
+    kill_at_task(TASK_RECORD, command("create_session", tmp_path, variables))
+    (pending,) = [entry for entry in queue_entries().values() if entry["name"] == later]
+    assert pending["state"] == "waiting"
 
-    over(running)
-    killed_at(TASK_CLAIM, command("schedule_sessions", tmp_path, {}))
-    entry = queue()[waits["id"]]
-    assert (entry["state"], entry["spec"]) == ("CREATING", waits["spec"])
-    assert near.run("schedule_sessions").code == 0
-    record = near.listed()[later]
-    assert (record["id"], record["status"]) == (waits["id"], "RUNNING")
-    healthy = near.create(name=later, **alone)
+    end_batch(running)
+    kill_at_task(TASK_CLAIM, command("schedule_sessions", tmp_path, {}))
+    entry = queue_entries()[pending["id"]]
+    assert (entry["state"], entry["spec"]) == ("starting", pending["spec"])
+    assert agent1_sessions.run("schedule_sessions").code == 0
+    record = agent1_sessions.list_by_name()[later]
+    assert (record["id"], record["status"]) == (pending["id"], "RUNNING")
+    healthy = agent1_sessions.create(name=later, **whole_agent)
     assert (healthy.code, healthy.changed, healthy.record) == (0, 0, record), healthy.output

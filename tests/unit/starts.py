@@ -58,7 +58,7 @@ class Run:
     forks: int = 5
     variables: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: {agent: {} for agent in AGENTS})
     requests: list[tuple[str, str, list[str]]] = dataclasses.field(default_factory=list)
-    used_faults: set[Fault] = dataclasses.field(default_factory=set)
+    completed: set[Fault] = dataclasses.field(default_factory=set)
     removed: set[tuple[str, str]] = dataclasses.field(default_factory=set)
 
     def play(self) -> Run:
@@ -76,8 +76,8 @@ class Run:
             self._task(step)
         return self
 
-    def start(self, one: Mapping[str, Any]) -> Start:
-        return read_start(one, self.variables)
+    def start(self, session: Mapping[str, Any]) -> Start:
+        return read_start(session, self.variables)
 
     def _task(self, step: str, turn: int = 0) -> None:
         results = {}
@@ -136,7 +136,7 @@ class Run:
             reply["steps"] = [*reply["steps"], step]
             if step == PROVE:
                 reply["containers"] = {agent: {"status": "running", "image_digest": None}}
-            self.used_faults.add((session["id"], step, agent))
+            self.completed.add((session["id"], step, agent))
         return reply
 
 

@@ -32,7 +32,7 @@ def make_network(
     if spec.network_driver == SWARM and len(chosen) > 1:
         return _make_overlay(spec, chosen, agents, pools, session_id)
     subnet = _pick_subnet(spec.cluster_size, chosen, pools, session_id)
-    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_tag(session_id)}"
+    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_short_id(session_id)}"
     if len(chosen) == 1:
         return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)

@@ -104,7 +104,9 @@ def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run,
         for agent, steps in of_session:
             assert all(agent in takes_part(session, step) for step in steps)
             before = ORDER[: ORDER.index(steps[0])]
-            assert {(session["id"], name, other) for name in before for other in takes_part(session, name)} <= run.done
+            assert {
+                (session["id"], name, other) for name in before for other in takes_part(session, name)
+            } <= run.completed
             # Several steps at once are only for a single agent, or if all agents work at the same time.
             together = [APPLY, PROVE] if len(session["agents"]) <= run.forks else None
             assert len(steps) == 1 or session["agents"] == [agent] or steps == together
@@ -114,15 +116,17 @@ def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run,
 def test_no_command_starts_if_the_check_failed_on_any_agent(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
-        if any(name == session["id"] and step == COMMAND for name, step, _agent in run.done):
-            assert {(session["id"], PROVE, agent) for agent in session["agents"]} <= run.done
+        if any(name == session["id"] and step == COMMAND for name, step, _agent in run.completed):
+            assert {(session["id"], PROVE, agent) for agent in session["agents"]} <= run.completed
 
 
 @given(runs(), EVERY)
 def test_only_failed_sessions_are_rolled_back_on_all_agents(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
-        all_done = {(session["id"], step, agent) for step in ORDER for agent in takes_part(session, step)} <= run.done
+        all_done = {
+            (session["id"], step, agent) for step in ORDER for agent in takes_part(session, step)
+        } <= run.completed
         agents = {agent for name, agent, steps in run.requests if (name, steps) == (session["id"], [REMOVE])}
         assert agents == (set() if all_done else {*session["agents"]})
 
@@ -144,7 +148,7 @@ def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> N
 def test_results_of_an_earlier_start_are_ignored(run: Run, leftovers: Any, without_a_word: Any) -> None:
     clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks).play()
     other = with_leftovers(run, {**leftovers, **without_a_word}).play()
-    assert (other.requests, other.done, other.removed) == (clean.requests, clean.done, clean.removed)
+    assert (other.requests, other.completed, other.removed) == (clean.requests, clean.completed, clean.removed)
     for session in run.sessions:
         for agent in session["agents"]:
             assert other.start(session).outcome_on(agent) == clean.start(session).outcome_on(agent)
@@ -187,7 +191,7 @@ def test_sessions_do_not_stop_each_other(run: Run) -> None:
     both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks).play()
     for session in run.sessions:
         alone = Run([session], run.faults, {}, run.turns, run.one_by_one, run.forks).play()
-        assert {fault for fault in both.done if fault[0] == session["id"]} == alone.done
+        assert {fault for fault in both.completed if fault[0] == session["id"]} == alone.completed
 
 
 @pytest.mark.parametrize("fault", [*((step, "failed") for step in ORDER), (CLAIM, "refused")])

@@ -37,7 +37,7 @@ def test_agents_measure_the_same_when_what_differs_is_of_no_use(
     assert Normalizer(DEMAND).measure(agent_facts("agent1", **{"cpu": 8, **changes})) == measure
 
 
-@given(described_agents, unlike)
+@given(agent_descriptions, mixed_groups)
 def test_the_frontier_is_exactly_what_an_agent_can_hold(described: list[dict[str, int]], groups: list[Group]) -> None:
     demand = Demand.of(groups)
     field = AgentClasses(build_agents(described), demand)
@@ -45,9 +45,9 @@ def test_the_frontier_is_exactly_what_an_agent_can_hold(described: list[dict[str
         for packing in field.scale.frontier(measure, demand.counts, Budget(10_000)):
             for shape, count in enumerate(packing):
                 more = (*packing[:shape], count + 1, *packing[shape + 1 :])
-                assert all(holds(agent, _requests(demand, packing)) for agent in agents)
+                assert all(can_hold(agent, _requests(demand, packing)) for agent in agents)
                 assert count == demand.counts[shape] or not any(
-                    holds(member, _requests(demand, more)) for member in agents
+                    can_hold(member, _requests(demand, more)) for member in agents
                 )
 
 

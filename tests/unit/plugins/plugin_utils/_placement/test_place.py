@@ -49,7 +49,7 @@ def last_used(agent: str, when: float) -> list[HeldSession]:
     return [bare_session(f"old-{agent}", when, {"elsewhere": [{}]})]
 
 
-@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
 def test_a_session_is_placed_within_capacity_whenever_possible(
     described: Described, groups: list[Group], single_node: bool, selection: str
 ) -> None:
@@ -66,17 +66,17 @@ def test_a_session_is_placed_within_capacity_whenever_possible(
 
 def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group], placed: Placement) -> None:
     """Check that every container is placed, and that no agent exceeds its capacity."""
-    requests = requests_of(groups)
+    requests = list_requests(groups)
     assert len(placed.hosts) == len(requests)
     for agent in agents:
-        assert holds(
+        assert can_hold(
             agent, [request for request, host in zip(requests, placed.hosts, strict=True) if host == agent.name]
         )
 
 
-@given(described_agents, any_groups)
+@given(agent_descriptions, any_groups)
 def test_concentrated_uses_the_tightest_set_of_fewest_agents(described: Described, groups: list[Group]) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     assert_first_of_the_fewest(agents, groups, "concentrated", tightness)
 
 
@@ -133,7 +133,7 @@ def test_the_order_in_which_agents_are_listed_changes_nothing(
     )
 
 
-@given(described_agents, any_groups, st.booleans())
+@given(agent_descriptions, any_groups, st.booleans())
 def test_a_partial_placement_is_as_large_as_possible(
     described: Described, groups: list[Group], single_node: bool
 ) -> None:
@@ -191,7 +191,7 @@ def test_the_agent_of_the_first_container_comes_first(
             assert names == sorted(names, key=placed.agents.index)
 
 
-@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
 def test_without_search_steps_a_placement_has_a_lower_bound(
     described: Described, groups: list[Group], single_node: bool, selection: str
 ) -> None:
@@ -211,7 +211,7 @@ def test_without_search_steps_a_placement_has_a_lower_bound(
         assert placed.reason.startswith("no room found for ")
 
 
-@given(described_agents, unlike, st.integers(0, 400))
+@given(agent_descriptions, mixed_groups, st.integers(0, 400))
 def test_with_few_search_steps_a_placement_is_exact_or_has_a_bound(
     described: Described, groups: list[Group], steps: int
 ) -> None:

@@ -345,7 +345,7 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
 
 def test_another_request_under_the_name_of_a_partial_claim_is_refused() -> None:
     agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
-    assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
+    assert "(ERROR) that differs in session_cluster_size (is 4, requested 3)" in refusal(
         spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**agents), ValidationError
     )
 

@@ -93,7 +93,7 @@ def test_on_one_agent_the_network_is_a_private_bridge() -> None:
     assert session_plan.network is not None
     assert session_plan.network.driver == "bridge"
     assert [kernel.ssh_port for kernel in session_plan.kernels] == [22] * 3
-    assert (session_plan.host_ports("agent1"), ports(session_plan.kernels)) == ([], "")
+    assert (session_plan.host_ports("agent1"), ssh_ports_file(session_plan.kernels)) == ([], "")
 
 
 def test_ports_that_are_in_use_are_avoided() -> None:
@@ -188,7 +188,7 @@ def test_known_hosts_have_the_form_that_ssh_looks_for_with_a_port() -> None:
 
 def test_containers_get_the_address_and_port_of_each_other() -> None:
     session_plan = shared()
-    assert ports(session_plan.kernels).splitlines() == [
+    assert ssh_ports_file(session_plan.kernels).splitlines() == [
         f"{kernel.hostname} {kernel.address} {kernel.ssh_port}" for kernel in session_plan.kernels
     ]
 
