@@ -101,7 +101,7 @@ def agent_state() -> dict[str, str]:
 
 def live_sessions() -> list[tuple[str, str, bool]]:
     """Return the id and name of each session, and whether it is pending."""
-    queued = [entry for entry in laboratory.queue_entries().values() if entry["state"] != "ended"]
+    queued = [entry for entry in laboratory.queue_entries().values() if entry["state"] != "TERMINATED"]
     plans = [stored["plan"] for sessions in laboratory.stored_sessions().values() for stored in sessions]
     sessions = {plan["id"]: (plan["id"], plan["name"], False) for plan in plans}
     waiting = {entry["id"]: (entry["id"], entry["name"], True) for entry in queued if entry["id"] not in sessions}
@@ -110,7 +110,7 @@ def live_sessions() -> list[tuple[str, str, bool]]:
 
 def history() -> set[str]:
     """Return the ids of the ended sessions in the queue's history."""
-    return {entry["id"] for entry in laboratory.queue_entries().values() if entry["state"] == "ended"}
+    return {entry["id"] for entry in laboratory.queue_entries().values() if entry["state"] == "TERMINATED"}
 
 
 def forget(session_ids: Iterable[str]) -> None:

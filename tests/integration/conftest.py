@@ -46,7 +46,7 @@ def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
     for record in sessions.run("list_sessions").record:
         result = sessions.terminate(id=record["id"])
         assert result.code == 0, result.output
-    assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}
+    assert {entry["state"] for entry in queue_entries().values()} <= {"TERMINATED"}
 
 
 @pytest.fixture

@@ -136,4 +136,4 @@ def kill_at_start_and_end(rng: random.Random, folder: Path) -> Iterator[str]:
             f"{description}: {set(state.items()) ^ set(sessions.initial_state.items())}"
         )
         assert not any(stored_sessions().values()), description
-        assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}, description
+        assert {entry["state"] for entry in queue_entries().values()} <= {"TERMINATED"}, description

@@ -73,7 +73,7 @@ class Sessions:
 
     def terminate_all(self) -> None:
         """Terminate this test's sessions; pending ones first, so that none of them starts meanwhile."""
-        live = [entry for entry in queue_entries().values() if entry["state"] != "ended"]
+        live = [entry for entry in queue_entries().values() if entry["state"] != "TERMINATED"]
         stored = [session["plan"] for sessions in stored_sessions().values() for session in sessions]
         for group in (live, stored):
             ids = {session["id"] for session in group if session["name"].startswith(self.name)}
@@ -85,7 +85,7 @@ class Sessions:
         added = {
             session_id: entry["state"] for session_id, entry in queue_entries().items() if session_id not in self._known
         }
-        assert set(added.values()) <= {"ended"}
+        assert set(added.values()) <= {"TERMINATED"}
         for session_id in added:
             (QUEUE / f"{session_id}.json").unlink()
 

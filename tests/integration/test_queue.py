@@ -107,12 +107,12 @@ def test_killed_run_keeps_pending_sessions(
     variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **whole_agent}.items()}
     kill_at_task(TASK_RECORD, command("create_session", tmp_path, variables))
     (pending,) = [entry for entry in queue_entries().values() if entry["name"] == later]
-    assert pending["state"] == "waiting"
+    assert pending["state"] == "PENDING"
 
     end_batch(running)
     kill_at_task(TASK_CLAIM, command("schedule_sessions", tmp_path, {}))
     entry = queue_entries()[pending["id"]]
-    assert (entry["state"], entry["spec"]) == ("starting", pending["spec"])
+    assert (entry["state"], entry["spec"]) == ("CREATING", pending["spec"])
     assert agent1_sessions.run("schedule_sessions").code == 0
     record = agent1_sessions.list_by_name()[later]
     assert (record["id"], record["status"]) == (pending["id"], "RUNNING")
