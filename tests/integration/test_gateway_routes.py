@@ -182,7 +182,7 @@ def test_stopped_haproxy_is_reported_and_loads_routes_on_start() -> None:
     run_on(GATEWAY, f"systemctl stop {UNIT_GATEWAY}")
     try:
         result = change_routes(routes=[other_session_route(2)])
-        assert "HAProxy does not run on this gateway" in unwrapped(result["output"])
+        assert "HAProxy is not running on this gateway" in unwrapped(result["output"])
     finally:
         run_on(GATEWAY, f"systemctl start {UNIT_GATEWAY}")
     assert send_request("/s/passing-2/web/")["status"] == 403

@@ -83,7 +83,7 @@ def test_session_on_an_unreachable_agent_needs_force_to_terminate(
     refused = sessions.terminate(*unreachable_agent2, **variables)
     assert refused.code != 0
     assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in refused.text
-    assert "with session_force it ends without them, and they are cleared when they return" in refused.text
+    assert "with session_force it is removed from them when they return" in refused.text
     assert agent_state() == during
     ended = sessions.terminate(*unreachable_agent2, force=True, **variables)
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output

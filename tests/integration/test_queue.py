@@ -41,7 +41,7 @@ def test_pending_session_keeps_its_request_and_starts_once(
     pending = agent1_sessions.create(name=later, **whole_agent)
     assert (pending.code, pending.record["status"], pending.record["kernels"]) == (0, "PENDING", []), pending.output
     assert pending.record["pending"]["shortfall"] == {"mem": whole_agent["resources"]["mem"]}
-    assert f"room comes when these end: {first}" in pending.record["pending"]["reason"]
+    assert f"it fits when these end: {first}" in pending.record["pending"]["reason"]
 
     rerun = agent1_sessions.create(name=later, **whole_agent)
     assert (rerun.code, rerun.changed, rerun.record) == (0, 0, pending.record), rerun.output

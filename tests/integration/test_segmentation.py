@@ -73,7 +73,7 @@ def test_engine_with_tcp_socket_is_a_finding() -> None:
 def test_unfiltered_ipv6_is_a_finding() -> None:
     with reconcile_paused("agent1"):
         run_on("agent1", f"nft delete table {TABLE}")
-        assert "IPv6 is up on eth0 and no rule drops what comes in over it: " in findings()["ipv6"]
+        assert "IPv6 is up on eth0 and no rule drops incoming IPv6: " in findings()["ipv6"]
         other = "nft add table ip6 segmentation; nft add chain ip6 segmentation input"
         policy = "'{ type filter hook input priority 0; policy drop; }'"
         with arranged(f"{other} {policy}", "nft delete table ip6 segmentation"):
@@ -84,4 +84,4 @@ def test_provisioning_prints_findings(tmp_path: Path) -> None:
     run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
     assert run.code == 0, run.output
     assert f"users user1 ({address('user1')}) share the agents' own network" in run.text
-    assert "no rule drops what comes in over it" not in run.text
+    assert "no rule drops incoming IPv6" not in run.text

@@ -63,7 +63,7 @@ def networks(agent: str) -> set[str]:
 def test_missing_swarm_is_an_error_and_nothing_is_created(sessions: Sessions) -> None:
     run = sessions.create(**SWARM)
     assert run.code != 0
-    assert "session_network_driver: swarm was asked for, and agent1, agent2, agent3 are in no swarm;" in run.text
+    assert "session_network_driver: swarm was requested, and agent1, agent2, agent3 are in no swarm;" in run.text
     assert run.record["status"] == "ERROR"
     assert agent_state() == sessions.initial_state
 

@@ -72,7 +72,7 @@ def test_local_storage_of_agents_is_not_the_same_data(four: StartedSession) -> N
     (mount,) = run.record["mounts"]
     assert run.code != 0
     assert (mount["compared"], mount["same"], mount["marker_left"]) == ("mark", False, False)
-    assert "mount /home/work/data: not what main1 sees in" in run.output
+    assert "mount /home/work/data: differs from main1 in" in run.output
     assert run_on_all(f"ls -A {FOLDER}") == [""] * 3
 
 

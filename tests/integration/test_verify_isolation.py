@@ -80,13 +80,13 @@ def test_agent_without_rules_is_reported_open(containers: set[str], tmp_path: Pa
         run = verify(tmp_path)
     assert run.code != 0
     assert {(agent, "tcp", port) for port in (22, PUBLISHED)} <= open_ports(run, "agent1")
-    assert f"user1 -> agent1 ({agent}) tcp 22 open: it takes connections." in run.output
+    assert f"user1 -> agent1 ({agent}) tcp 22 open: it accepts connections." in run.output
     states = {(finding["address"], finding["protocol"], finding["state"]) for finding in findings_of(run, "agent1")}
     assert (agent, "tcp", "closed") in states
     assert (agent, "icmp", "open") in states
     assert containers & {inner for inner, _protocol, _state in states}
     assert [findings_of(run, agent) for agent in ("agent2", "agent3")] == [[], []]
-    assert "outsiders get an answer from" in run.text
+    assert "probe hosts get an answer from" in run.text
 
 
 def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[str], tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[s
     probed = {(entry["target"], entry["address"]): entry for entry in run.record["tried"]}
     assert (run.code, run.record["ok"]) == (0, True), run.output
     assert (run.record["findings"], run.record["inconclusive"]) == ([], [])
-    assert "Nothing but the gateway answers user1, at " in run.output
+    assert "Only the gateway answers user1, at " in run.output
     expected = {port["description"].partition(" ")[0]: port["open"] for port in run.record["expected"]}
     assert expected == {"HTTPS": True, "SSH": True}
     assert run.record["outsiders"] == ["user1"]
@@ -161,7 +161,7 @@ def test_silence_of_an_unused_address_is_inconclusive(unreachable_run: Run) -> N
     inconclusive = {
         (entry["target"], entry["address"], entry["why"]) for entry in unreachable_run.record["inconclusive"]
     }
-    assert ("agent3", unused_address(), "nobody on the segment has this address") in inconclusive
+    assert ("agent3", unused_address(), "no host on the segment has this address") in inconclusive
 
 
 def test_unusable_probe_host_is_inconclusive(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_unusable_probe_host_is_inconclusive(tmp_path: Path) -> None:
     assert run.code != 0
     assert run.record["tried"] == []
     assert {entry["target"] for entry in run.record["inconclusive"]} == {*AGENTS, "gateway1"}
-    assert "things were not proven" in run.text
+    assert "checks were inconclusive" in run.text
 
 
 def test_check_mode_probes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
