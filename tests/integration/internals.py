@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # Names of tasks, as ansible-playbook prints them, at which runs are interrupted or counted.
 TASK_PULL = "Pull images"
-TASK_CLAIM = "Claim room for the containers"
+TASK_CLAIM = "Claim resources"
 TASK_APPLY = "Start the containers"
 TASK_RECORD = "Write the record"
 #: Approximate number of tasks of a creation; random kills happen within one of them.
