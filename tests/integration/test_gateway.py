@@ -341,4 +341,4 @@ def test_token_without_gateways_is_refused(tmp_path: Path) -> None:
     extra_vars = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
     refused = run_playbook("session_token", tmp_path, extra_vars)
     assert refused.code != 0
-    assert "gateway_group: 'nobody' has no host that could sign a token." in refused.text
+    assert "gateway_group: 'nobody' has no hosts; a token is signed by a gateway." in refused.said

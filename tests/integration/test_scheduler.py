@@ -124,15 +124,15 @@ def test_failed_runs_are_repeated_and_absent_removes_everything(provision: Provi
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
-def test_all_invalid_options_are_reported_together(provision: Provision) -> None:
-    span = "a time span of systemd, such as 30s or 1h 30min, longer than 0"
+def test_all_that_cannot_be_is_refused_at_once(provision: Provision) -> None:
+    span = "a systemd time span, such as 30s or 1h 30min, longer than 0"
     cases = {
         "inventory": ("hosts.yml", "an absolute path without .."),
         "command": ("bin/ansible-playbook", "the name of a program, or an absolute path without .."),
-        "options": ("-e a=b", "a list of texts"),
+        "options": ("-e a=b", "a list of strings"),
         "user": ("no body", "the name of a user"),
         "directory": ("/srv/..", "an absolute path without .."),
-        "environment": ({"a b": "c"}, "a mapping of the names of variables to texts"),
+        "environment": ({"a b": "c"}, "a mapping of variable names to strings"),
         "interval": ("soon", span),
         "timeout": ("infinity", span),
     }
@@ -147,7 +147,7 @@ def test_time_span_that_systemd_rejects_is_refused(provision: Provision) -> None
     refused = provision("--check", interval="1min\n30s", timeout="0")
     assert refused.code != 0
     for option in ("interval", "timeout"):
-        assert re.search(rf"scheduler_{option}: .{{1,20}} must be a time span of systemd", refused.text), refused.output
+        assert re.search(rf"scheduler_{option}: .{{1,20}} must be a systemd time span", refused.said), refused.output
 
 
 def test_unknown_state_is_refused(provision: Provision) -> None:

@@ -186,7 +186,7 @@ IMPORT_PLAYBOOK = "ansible.builtin.import_playbook"
 
 def told_by_the_playbooks() -> tuple[str, list[str]]:
     """Return the variable that playbooks register the result in, and those that they say have told gateways."""
-    (task,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/find_due.yml").read_text())
+    (task,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/reconcile.yml").read_text())
     return task["register"], task["backendai.cluster.session_reconcile"]["previous"]
 
 
@@ -267,9 +267,9 @@ def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told
 def test_a_run_that_reconciles_only_once_tells_gateways_only_once(result: dict[str, Any] | None, news: bool) -> None:
     from ansible.template import Templar, trust_as_template
 
-    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_waiting.yml").read_text())
+    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
     (routes, _of_starts) = [
-        play["vars"]["__session_routes"] for play in plays if "gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
+        play["vars"]["__session_routes"] for play in plays if "update_gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
     ]
     localhost = {
         "__session_reconcile": {"routes": {"changed": True}},
