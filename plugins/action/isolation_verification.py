@@ -26,11 +26,11 @@ from ..plugin_utils.control import ControlAction
 # The variable of each agent and gateway that holds the result of ``isolation_host`` with ``phase: targets``.
 TARGETS_RESULT = "__isolation_targets"
 
-# The variable of each outsider that holds the results with ``phase: probe``, one for each stint.
+# The variable of each outsider that holds the results with ``phase: probe``, one for each batch.
 PROBE_RESULTS = "__isolation_probe"
 
-# What the loop over stints calls each of them.
-LOOP_VARIABLE = "stint"
+# What the loop over batches calls each of them.
+LOOP_VARIABLE = "batch"
 
 _INVENTORY = ("ansible_host", "agent_underlay_address")
 
@@ -46,14 +46,14 @@ class ActionModule(ControlAction):
 
     def _reported(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Show and write the ``report`` of what outsiders found; in check mode, show what they would try."""
-        stints = [from_plain(ProbeBatch, stint, "stints") for stint in args["stints"]]
+        batches = [from_plain(ProbeBatch, batch, "batches") for batch in args["batches"]]
         if self._task.check_mode:
-            for stint in stints:
-                addresses = ", ".join(stint.addresses)
-                self._display.display(f"{stint.target}: {addresses}: TCP ports {stint.ports} would be tried.")
+            for batch in batches:
+                addresses = ", ".join(batch.addresses)
+                self._display.display(f"{batch.target}: {addresses}: TCP ports {batch.ports} would be tried.")
             return {}
         outsiders = list(args["outsiders"])
-        probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], stints)]
+        probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], batches)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
         report = build_exposure_report(targets, outsiders, probed)
         self.write_report(str(args.get("path") or ""), to_json(report))
@@ -110,11 +110,11 @@ def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]])
     """Return the hosts that are probed, and the parts in which that is done."""
     targets = [_target(name, AGENT, hostvars[name]) for name in args["agents"]]
     targets += [_target(name, GATEWAY, hostvars[name]) for name in args["gateways"]]
-    stints = split_into_batches(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
+    batches = split_into_batches(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
     return {
         "warnings": [f"{target.name}: {target.unread}." for target in targets if target.unread],
         "targets": to_plain(targets),
-        "stints": to_plain(stints),
+        "batches": to_plain(batches),
     }
 
 
@@ -129,17 +129,17 @@ def _target(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
     return ProbedHost(name, kind, dict.fromkeys(known, kind), unread=unread)
 
 
-def _probed(outsider: str, variables: Mapping[str, Any], stints: list[ProbeBatch]) -> list[ProbeResult]:
-    """Return what an outsider found in each stint, or why it could not try it."""
+def _probed(outsider: str, variables: Mapping[str, Any], batches: list[ProbeBatch]) -> list[ProbeResult]:
+    """Return what an outsider found in each batch, or why it could not try it."""
     loop = variables.get(PROBE_RESULTS) or {}
     tried = [result for result in loop.get("results", []) if LOOP_VARIABLE in result]
     results = {from_plain(ProbeBatch, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}
-    return [_stint_result(outsider, stint, results.get(stint, loop)) for stint in stints]
+    return [_batch_result(outsider, batch, results.get(batch, loop)) for batch in batches]
 
 
-def _stint_result(outsider: str, stint: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
+def _batch_result(outsider: str, batch: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
     if "next_hops" not in result:
-        return ProbeResult(outsider, stint, failed=f"it could not be tried: {describe_missing_result(result)}")
+        return ProbeResult(outsider, batch, failed=f"it could not be tried: {why_silent(result)}")
     return ProbeResult(
-        outsider, stint, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
+        outsider, batch, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
     )

@@ -29,7 +29,7 @@ from ..plugin_utils.control import ControlAction
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and act.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"
-LEFT, SEEN, REMOVED = "__session_left", "__session_seen", "__session_removed"
+WRITTEN, OBSERVED, REMOVED = "__session_marker_written", "__session_marker_observed", "__session_marker_removed"
 
 
 class ActionModule(ControlAction):
@@ -116,12 +116,12 @@ def _record(parts: Parts) -> dict[str, Any]:
 
 def _answers(said: Mapping[str, Mapping[str, Any]]) -> AgentReports:
     """Return what agents said, from their variables."""
-    parts, unfit = collect_parts(said, VERIFIED)
-    left = [target for result in _results(said, LEFT) for target in result.get("marked", [])]
+    parts, unfit = parts_said(said, VERIFIED)
+    left = [target for result in _results(said, WRITTEN) for target in result.get("marked", [])]
     # Where the removal said nothing, all of them stay.
     stays = [target for result in _results(said, REMOVED) for target in result.get("leftover", left)]
     seen = {
-        hostname: sight for result in _results(said, SEEN) for hostname, sight in result.get("observed", {}).items()
+        hostname: sight for result in _results(said, OBSERVED) for hostname, sight in result.get("observed", {}).items()
     }
     return AgentReports(parts, unfit, left, stays, seen)
 

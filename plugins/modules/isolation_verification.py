@@ -57,7 +57,7 @@ options:
     description: The hosts that were tried, as O(state=planned) returned them.
     type: list
     elements: dict
-  stints:
+  batches:
     description: The parts in which they were tried, as O(state=planned) returned them.
     type: list
     elements: dict

@@ -9,8 +9,8 @@ short_description: Report on sessions, from what agents and the queue say
 version_added: 0.1.0
 description:
   - Shows a report to people and writes it for programs. What agents replied to M(backendai.cluster.session_agent) is
-    read from their variables - C(__session_agent), C(__session_verify), C(__session_left), C(__session_seen),
-    C(__session_removed) and C(__session_logs).
+    read from their variables - C(__session_agent), C(__session_verify), C(__session_marker_written), C(__session_marker_observed),
+    C(__session_marker_removed) and C(__session_logs).
   - Nothing is changed. What is due about sessions - one has ended, or containers have died - is said, and not done.
   - For people, control characters in logs are shown as C(\x1b) and the like. The file and the result have lines as they
     were printed; what is not UTF-8 is replaced.

@@ -92,7 +92,7 @@ def test_what_hosts_said_of_themselves_is_what_is_tried(run: Run) -> None:
         ("agent1", "agent", {}),
         ("gateway1", "gateway", {"443": "HTTPS"}),
     ]
-    assert [(one["target"], one["addresses"], one["ports"]) for one in result["stints"]] == [
+    assert [(one["target"], one["addresses"], one["ports"]) for one in result["batches"]] == [
         ("agent1", ["192.0.2.1"], "22"),
         ("gateway1", ["192.0.2.9"], "22"),
     ]
@@ -124,7 +124,7 @@ def test_a_host_that_could_not_be_asked_is_tried_at_the_addresses_of_the_invento
 
 
 TARGET = ProbedHost("agent1", "agent", {"192.0.2.1": "agent"})
-(STINT,) = split_into_batches([TARGET], ((22, 23),), 16000)
+(BATCH,) = split_into_batches([TARGET], ((22, 23),), 16000)
 QUIET = {"answers": [], "next_hops": {"192.0.2.1": ""}, "missing": {}, "unresolved": [], "on_link": True}
 OPEN = {**QUIET, "answers": [{"address": "192.0.2.1", "protocol": "tcp", "state": "open", "ports": "22"}]}
 
@@ -134,14 +134,14 @@ def reported(run: Run, probed: dict[str, Any], path: str = "", *, check_mode: bo
         "state": "reported",
         "outsiders": ["user1"],
         "targets": [dataclasses.asdict(TARGET)],
-        "stints": [dataclasses.asdict(STINT)],
+        "batches": [dataclasses.asdict(BATCH)],
         "path": path,
     }
     return run(isolation_verification.ActionModule, args, {"hostvars": {"user1": probed}}, check_mode=check_mode)
 
 
 def results(**one: Any) -> dict[str, Any]:
-    return {"__isolation_probe": {"results": [{"stint": dataclasses.asdict(STINT), **one}]}}
+    return {"__isolation_probe": {"results": [{"batch": dataclasses.asdict(BATCH), **one}]}}
 
 
 def test_silence_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:

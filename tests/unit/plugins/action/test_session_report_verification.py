@@ -25,11 +25,11 @@ REPAIR = "create_session with the same variables repairs what differs from the p
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run whose agents found all well, but for changes of their variables."""
-    marked = {"__session_left": {"marked": ["/data"]}, "__session_removed": {"leftover": []}}
-    skipped = {"__session_left": {"skipped": True}, "__session_removed": {"skipped": True}}
+    marked = {"__session_marker_written": {"marked": ["/data"]}, "__session_marker_removed": {"leftover": []}}
+    skipped = {"__session_marker_written": {"skipped": True}, "__session_marker_removed": {"skipped": True}}
     said: dict[str, dict[str, Any]] = {
-        "agent1": {**marked, "__session_seen": {"observed": {"main1": SIGHT}}},
-        "agent2": {**skipped, "__session_seen": {"observed": {"sub1": SIGHT}}},
+        "agent1": {**marked, "__session_marker_observed": {"observed": {"main1": SIGHT}}},
+        "agent2": {**skipped, "__session_marker_observed": {"observed": {"sub1": SIGHT}}},
         "agent3": {"__session_verify": {"parts": [], "error": None}},
     }
     for agent in MADE.agents:
@@ -79,7 +79,7 @@ def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
 
 def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    other = answers(agent2={"__session_seen": {"observed": {"sub1": MISSED}}})
+    other = answers(agent2={"__session_marker_observed": {"observed": {"sub1": MISSED}}})
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, other)
     assert str(refused.value) == (f"the session 'train-llm' is not healthy: 1 mount with differing contents; {REPAIR}")
@@ -88,7 +88,7 @@ def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path
 
 
 def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
-    lost = answers(agent1={"__session_removed": {"unreachable": True, "msg": "stale_sessions"}})
+    lost = answers(agent1={"__session_marker_removed": {"unreachable": True, "msg": "stale_sessions"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
     assert "mount /data: the marker file could not be removed (compared by a marker file of main1)" in said
