@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Who wrote our modules and actions, and how they behave in check and diff mode."""
+    """Author, and behaviour in check and diff mode, of modules and actions."""
 
     # A module that runs on a host.
     DOCUMENTATION = r"""
@@ -27,7 +27,7 @@ attributes:
     support: full
 """
 
-    # An action that has the program on the host do its work; the module is documentation alone.
+    # An action that calls the agent program on the host; the module is documentation only.
     PROGRAM = r"""
 attributes:
   action:
@@ -45,7 +45,7 @@ attributes:
       - backendai.cluster.session
 """
 
-    # An action that runs on the control node; the module is documentation alone.
+    # An action that runs on the control node; the module is documentation only.
     CONTROL = r"""
 author:
   - backendai.cluster contributors (!UNKNOWN)
@@ -59,5 +59,5 @@ attributes:
   diff_mode:
     description: Returns what would change, or has changed, when in C(diff_mode).
     support: none
-    details: It makes reports and notes in the queue, and changes nothing else.
+    details: Only reports and the queue are written.
 """

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options that several modules have, by what they are about."""
+    """Options that several modules share, by topic."""
 
-    # The agent's engine, and how to reach it.
+    # The agent's Docker engine.
     ENGINE = r"""
 options:
   docker_host:
@@ -19,38 +19,38 @@ requirements:
   - Docker SDK for Python (C(python3-docker))
 """
 
-    # What the agent remembers.
+    # The state of a host.
     STATE = r"""
 options:
   state_path:
     description:
-      - The folder that holds what the host remembers of sessions. The role P(backendai.cluster.agent#role) makes it.
+      - The folder for the state of sessions on the host. The role P(backendai.cluster.agent#role) creates it.
     type: path
     default: /var/lib/backendai
 """
 
-    # Where the agent's peers are.
+    # The underlay of an agent.
     UNDERLAY = r"""
 options:
   underlay_address:
     description:
-      - The address at which the agent's peers reach it.
-      - When empty, the address of the interface with the default route, else the one that this connection came in at.
+      - The address at which other agents reach it.
+      - When empty, the address of the interface with the default route, else the local address of this connection.
     type: str
     default: ""
 """
 
-    # What the gateway remembers.
+    # The state of a gateway.
     GATEWAY = r"""
 options:
   state_path:
     description:
-      - The folder that holds what the gateway remembers. The role P(backendai.cluster.gateway#role) makes it.
+      - The folder for the state of the gateway. The role P(backendai.cluster.gateway#role) creates it.
     type: path
     default: /var/lib/backendai-gateway
 """
 
-    # What an action on the control node reads of all agents.
+    # The agents whose facts an action on the control node reads.
     AGENTS = r"""
 options:
   agents:
@@ -65,13 +65,13 @@ options:
 options:
   queue_path:
     description:
-      - The folder on the control node that holds the sessions that wait, start or end, and those that have ended.
+      - The folder on the control node for pending, starting and terminating sessions, and the history of ended ones.
       - Empty for the folder C(queue) beside the inventory.
     type: path
     default: ""
 """
 
-    # Which session is meant.
+    # The session to act on.
     SESSION = r"""
 options:
   name:
@@ -84,7 +84,7 @@ options:
     default: ""
 """
 
-    # What steps of a start know of it.
+    # The starts of a run.
     START = r"""
 options:
   starts:
@@ -93,20 +93,20 @@ options:
     elements: dict
     required: true
   claim_ttl:
-    description: For how many seconds from now a claim holds, unless the session is committed.
+    description: The time in seconds after which the claim of an uncommitted session expires.
     type: int
     required: true
 """
 
-    # What is said of the run so far.
+    # The age of facts.
     RUN = r"""
 options:
   facts_max_age:
-    description: For how many seconds what an agent said is used again, instead of asking it.
+    description: The maximum age in seconds of cached agent facts.
     type: int
     default: 0
   started_at:
-    description: When the agents were about to be read, in seconds since the epoch.
+    description: The time when the run began, in seconds since the epoch.
     type: float
     default: 0.0
 """

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_firewall
-short_description: Apply or confirm who may open a connection to a host
+short_description: Apply host firewall rules with automatic rollback
 description:
   - "Internal: called by the roles of this collection."
-  - With O(state=applied), checks the new rules, prepares the way back, and replaces the rules in one step. Until they
-    are confirmed they last for O(confirm_timeout) seconds; then the old ones come back, by a timer of systemd or,
-    without systemd, by a process of their own. Rules that were confirmed before need no confirmation.
-  - With O(state=confirmed), lets new rules stay. That has to come over another SSH connection than the one that applied
-    them, which proves that the operator is not locked out; C(meta=reset_connection) sees to it.
-  - The rules are chains of the project's own nftables table. They only drop, so that they hold beside those of Docker,
-    ufw and firewalld, whatever those accept. Every packet is looked at, also those of connections that are open
-    already.
+  - With O(state=applied), checks the new rules, schedules the rollback, and replaces the rules atomically. If they are
+    not confirmed within O(confirm_timeout) seconds, a systemd timer (without systemd, a background process) restores
+    the previous rules. Rules that were confirmed before need no confirmation.
+  - With O(state=confirmed), makes the new rules permanent. This requires an SSH connection that was opened after they
+    were applied, which proves that the operator is not locked out; use C(meta=reset_connection).
+  - The rules are chains of the collection's own nftables table. They only drop packets, so they take effect in addition
+    to those of Docker, ufw and firewalld. They apply to established connections, too.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.state
@@ -26,48 +25,49 @@ requirements:
   - nftables
 options:
   state:
-    description: Whether to apply rules, or to confirm those that were applied; that takes O(nonce), O(unproven) and
-      O(state_path) alone.
+    description: Whether to apply rules, or to confirm the applied ones; the latter uses only O(nonce), O(unproven) and
+      O(state_path).
     type: str
     choices: [applied, confirmed]
     default: applied
   nonce:
-    description: What applying the rules returned. Required with O(state=confirmed).
+    description: The nonce that O(state=applied) returned. Required with O(state=confirmed).
     type: str
   unproven:
     description:
-      - Whether to confirm although this is no new SSH connection, such as from a console. Nothing shows then that
-        anybody gets in.
+      - Whether to confirm without a new SSH connection, for example from a console. Whether new connections are
+        accepted is not checked then.
     type: bool
     default: false
   docker_host:
-    description: The address of the host's Docker engine, for the program that takes rules back; it may have none.
+    description: The address of the host's Docker engine, if it has one, for the program that rolls back.
     type: str
     default: unix:///var/run/docker.sock
   enabled:
-    description: Whether there is to be a firewall. Without one, published ports of sessions are for gateways still.
+    description: Whether to enable the host firewall. Published ports of sessions are open to gateways only in either
+      case.
     type: bool
     default: true
   firewall:
     description:
-      - Who may open a connection, as the variables C(firewall_ssh_sources), C(firewall_gateways), C(firewall_agents),
+      - The allowed connections, as in C(firewall_ssh_sources), C(firewall_gateways), C(firewall_agents),
         C(firewall_ssh_ports), C(firewall_allow) and C(firewall_interfaces) of the role
-        P(backendai.cluster.firewall#role) say it, here without their prefix.
+        P(backendai.cluster.firewall#role), here without their prefix.
     type: dict
     default: {}
   inventory_managers:
-    description: The addresses of the hosts that the inventory calls managers.
+    description: The addresses of the hosts in the inventory group C(managers).
     type: list
     elements: str
     default: []
   confirm_timeout:
-    description: For how many seconds new rules last that are not confirmed, V(5) to V(3600).
+    description: The time in seconds after which unconfirmed rules are rolled back, V(5) to V(3600).
     type: int
     default: 60
 """
 
 EXAMPLES = r"""
-- name: Apply or confirm who may open a connection to a host
+- name: Apply host firewall rules with automatic rollback
   backendai.cluster.agent_firewall:
 """
 
@@ -86,8 +86,8 @@ from ..module_utils._module import CONNECTION_OPTIONS, run_module
 from ..module_utils._network.host import ssh_connection
 
 _ALONE = (
-    "firewall_ssh_sources: from now on only {address} logs in here, which is where this connection comes from; name"
-    " firewall_ssh_sources, or the hosts of the group managers."
+    "firewall_ssh_sources: only {address}, the source of this connection, will be able to log in by SSH; set"
+    " firewall_ssh_sources, or add hosts to the group managers."
 )
 
 
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def apply_rules(module: AnsibleModule) -> dict[str, Any]:
-    """Have the rules hold that are asked for, until they are confirmed or taken back."""
+    """Apply the requested rules until they are confirmed or rolled back."""
     params, connection = module.params, ssh_connection()
     seconds = parse_timeout(params["confirm_timeout"])
     asked, known = params["firewall"], params["inventory_managers"]
@@ -136,7 +136,7 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm_rules(module: AnsibleModule) -> dict[str, Any]:
-    """Let the rules on trial stay; there are none in check mode."""
+    """Confirm the rules on trial; there are none in check mode."""
     params = module.params
     if not module.check_mode:
         confirm(Store(params["state_path"]), params["nonce"], ssh_connection(), unproven=params["unproven"])

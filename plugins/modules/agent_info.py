@@ -5,18 +5,18 @@
 
 DOCUMENTATION = r"""
 module: agent_info
-short_description: Read what an agent has, what is taken, and which sessions it holds
+short_description: Read the capacity, allocations and sessions of an agent
 version_added: 0.1.0
 description:
-  - Reads an agent in one call, for planning sessions and for listing them. Changes nothing.
-  - An agent that cannot hold containers (no Docker SDK, engine down, not provisioned) is no failure of this module.
-    It says why in RV(unfit), so that a plan can do without that agent.
-  - The slots C(cuda.device) and C(rocm.device) are found by themselves, with C(nvidia-smi) and in the kernel's topology
-    of AMD's GPUs, unless O(slots) declares them. Where C(nvidia-smi) is there and fails, the agent offers no
-    C(cuda.device), and C(warnings) says so.
-  - A GPU of NVIDIA is offered where the engine can give it to containers, by a CDI specification that names its UUID
-    (kind C(nvidia.com/gpu), with the engine's feature C(cdi) on), or else by C(nvidia-container-runtime-hook). Others
-    are left out, and C(warnings) says so.
+  - Reads an agent in one call, for planning and listing sessions. Changes nothing.
+  - The module does not fail for an agent that cannot run containers (no Docker SDK, Docker down, not provisioned). It
+    returns the reason in RV(unfit), so that sessions are planned without that agent.
+  - The slots C(cuda.device) and C(rocm.device) are detected with C(nvidia-smi) and from the kernel's topology of AMD
+    GPUs, unless O(slots) declares them. If C(nvidia-smi) is installed but fails, the agent offers no C(cuda.device),
+    and C(warnings) contains the reason.
+  - An NVIDIA GPU is offered if Docker can assign it to containers, by a CDI specification with its UUID (kind
+    C(nvidia.com/gpu), with Docker's feature C(cdi) on), or else by C(nvidia-container-runtime-hook). Other GPUs are
+    omitted with a warning in C(warnings).
 extends_documentation_fragment:
   - backendai.cluster.options.engine
   - backendai.cluster.options.state
@@ -27,7 +27,7 @@ extends_documentation_fragment:
 attributes:
   diff_mode:
     support: none
-    details: It never changes anything.
+    details: The module never changes anything.
 requirements:
   - iproute2
 options:
@@ -36,14 +36,15 @@ options:
     type: str
     default: default
   schedulable:
-    description: Whether the agent takes new sessions.
+    description: Whether the agent accepts new sessions.
     type: bool
     default: true
   slots:
     description:
-      - Devices that the agent offers, beside cores, memory, and the GPUs that are found by themselves. A device is in
-        one container only.
-      - A slot that is declared here replaces one that would be found; without devices, it hides those.
+      - Devices that the agent offers, in addition to cores, memory and automatically detected GPUs. Each device is
+        assigned to at most one container.
+      - A slot that is declared here replaces a detected slot of the same name; with an empty list of devices, it hides
+        the detected ones.
     type: list
     elements: dict
     default: []
@@ -60,35 +61,35 @@ options:
         elements: raw
         required: true
   reserved:
-    description: What is kept for the agent itself, by slot.
+    description: The resources that are reserved for the host itself, by slot.
     type: dict
     default: {cpu: 0, mem: 512m}
   cpu_overcommit:
-    description: How many containers may share a core; capacity in C(cpu) is the online cores times this.
+    description: How many containers may share a core; the capacity in C(cpu) is the number of online cores times this.
     type: int
     default: 1
   max_containers:
-    description: The most containers that the agent may hold; V(0) stands for no limit.
+    description: The maximum number of containers; V(0) for no limit.
     type: int
     default: 0
   underlay_encryption:
     description:
-      - With V(wireguard), the agent meets its peers over its WireGuard device alone, which the role
-        P(backendai.cluster.agent#role) makes. While that is not as it should be, the agent has no underlay.
+      - With V(wireguard), the agent uses only its WireGuard device as underlay, which the role
+        P(backendai.cluster.agent#role) creates. Without a working device, the agent has no underlay.
     type: str
     choices: ["", wireguard]
     default: ""
   allow_host_network:
-    description: Whether containers may share the agent's own network. Nothing keeps those apart from the agent.
+    description: Whether containers may share the network of the agent. They are not isolated from the agent then.
     type: bool
     default: false
   images:
-    description: Images to look for on the agent.
+    description: The images to look up on the agent.
     type: list
     elements: str
     default: []
   paths:
-    description: Folders to look for on the agent.
+    description: The folders to look up on the agent.
     type: list
     elements: str
     default: []
@@ -106,49 +107,49 @@ EXAMPLES = r"""
 
 RETURN = r"""
 agent:
-  description: The agent's facts; V(null) when it is not fit.
+  description: The agent's facts; V(null) if RV(unfit) is set.
   returned: success
   type: dict
   contains:
     resource_group: {type: str, description: The resource group that it belongs to.}
-    schedulable: {type: bool, description: Whether it takes new sessions.}
-    architecture: {type: str, description: Its architecture as images name it., sample: amd64}
+    schedulable: {type: bool, description: Whether it accepts new sessions.}
+    architecture: {type: str, description: Its architecture, as in images., sample: amd64}
     engine: {type: str, description: The version of its Docker engine., sample: 20.10.24}
     kit: {type: str, description: The version of its runtime kit.}
-    program: {type: str, description: The digest of the program that restores its sessions; V(null) without one.}
+    program: {type: str, description: The digest of its agent program; V(null) without one.}
     online_cpus: {type: list, elements: int, description: The numbers of its cores.}
-    capacity: {type: dict, description: "What sessions can have, by slot: bytes of memory, counts of the rest."}
-    allocated: {type: dict, description: "What sessions have of it, by slot."}
+    capacity: {type: dict, description: "The capacity for sessions, by slot: memory in bytes, other slots as counts."}
+    allocated: {type: dict, description: "The allocated part of it, by slot."}
     devices:
-      description: What slots of devices count. RV(ignore:numa) is V(null) where the NUMA node is not known.
+      description: The devices of device slots. RV(ignore:numa) is V(null) if the NUMA node is unknown.
       type: list
       elements: dict
       sample: [{slot: cuda.device, id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, numa: 0, free: true}]
-    warnings: {type: list, elements: str, description: What its operator should know.}
-    containers: {type: int, description: How many containers of sessions it holds.}
-    max_containers: {type: int, description: How many it may hold; V(0) for no limit.}
+    warnings: {type: list, elements: str, description: Warnings for the operator.}
+    containers: {type: int, description: The number of containers of sessions.}
+    max_containers: {type: int, description: The maximum number of containers; V(0) for no limit.}
     underlay:
-      description: Where it meets its peers; V(null) where no address is known.
+      description: Its underlay; V(null) without a usable address.
       type: dict
       sample: {address: 192.0.2.1, interface: eth0, mtu: 1500, mac: "52:54:00:12:34:56", public_key: "", endpoint: ""}
-    addresses: {type: list, elements: str, description: The addresses at which the agent itself can be reached.}
-    udp_ports: {type: dict, description: "Who uses UDP ports that are not the collection's, by number."}
-    swarm: {type: dict, description: Its place in a Docker Swarm; V(null) where it is in none.}
-    tcp_ports: {type: list, elements: int, description: The TCP ports that are used or claimed.}
+    addresses: {type: list, elements: str, description: The addresses of the agent itself.}
+    udp_ports: {type: dict, description: "The users of UDP ports that are not the collection's, by number."}
+    swarm: {type: dict, description: Its state in a Docker Swarm; V(null) if it is not in a swarm.}
+    tcp_ports: {type: list, elements: int, description: The TCP ports in use or claimed.}
     allow_host_network: {type: bool, description: Whether containers may share its network.}
-    infiniband: {type: bool, description: Whether it has device nodes of InfiniBand.}
+    infiniband: {type: bool, description: Whether it has InfiniBand device nodes.}
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
-    images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) for a missing one."}
+    images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}
     missing_paths: {type: list, elements: str, description: Those of the O(paths) that are not folders.}
     sessions:
       description:
-        - "The sessions that it holds: RV(ignore:plan), RV(ignore:request), RV(ignore:committed), RV(ignore:expired),
+        - "The sessions of the agent: RV(ignore:plan), RV(ignore:request), RV(ignore:committed), RV(ignore:expired),
           RV(ignore:public_keys) and RV(ignore:containers), the last two by hostname."
       type: list
       elements: dict
 unfit:
-  description: Why the agent cannot hold containers, one sentence; V(null) when it can.
+  description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success
   type: str
 """

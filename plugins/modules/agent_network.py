@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_network
-short_description: Make the Docker network that every container of an agent joins
+short_description: Create the default network of an agent's containers
 description:
   - "Internal: called by the roles of this collection."
-  - Makes a bridge network on which containers reach the world and never each other. Traffic of sessions has networks of
-    its own.
-  - A network of ours that differs is made anew while no container is attached to it. One that is not ours is never
-    touched.
+  - Creates a Docker bridge network for outgoing connections, without traffic between containers. Sessions have networks
+    of their own.
+  - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
+    changed.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
@@ -27,13 +27,13 @@ options:
     type: str
     default: backendai0
   subnet:
-    description: Its address range. When empty, the engine takes one of its own pool.
+    description: Its subnet. When empty, Docker chooses one from its own pool.
     type: str
     default: ""
 """
 
 EXAMPLES = r"""
-- name: Make the Docker network that every container of an agent joins
+- name: Create the default network of an agent's containers
   backendai.cluster.agent_network:
 """
 

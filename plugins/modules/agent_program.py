@@ -5,27 +5,27 @@
 
 DOCUMENTATION = r"""
 module: agent_program
-short_description: Have the units of a host run the program of this collection
+short_description: Install the agent program for the systemd units of a host
 description:
   - "Internal: called by the roles of this collection."
-  - The code with which tasks work on a host is one program there, known by the digest of its content. Tasks put it
-    there where it is missing; this lets the host's own units run it too, when the engine has started and every few
-    seconds, without Ansible. An older release never takes the place of a newer one.
-  - It needs nothing but Python and the Docker SDK.
+  - Tasks run the code of the collection on a host as one program, identified by its digest, and upload it if it is
+    missing. This module makes it available to the systemd units of the host, too, which run it without Ansible. An
+    older release never replaces a newer one.
+  - It needs only Python and the Docker SDK.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:
   action:
-    description: Packs the program on the control node.
+    description: Builds the program on the control node.
     support: full
   diff_mode:
     support: none
-    details: The program is a binary file; that it differs is all that is shown.
+    details: The program is a binary file, so only the fact that it differs is shown.
 options: {}
 """
 
 EXAMPLES = r"""
-- name: Have the units of a host run the program of this collection
+- name: Install the agent program for the systemd units of a host
   backendai.cluster.agent_program:
 """
 

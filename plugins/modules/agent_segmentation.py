@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_segmentation
-short_description: Say what leaves an agent open, by the network around it
+short_description: Warn about exposure of an agent that its firewall cannot prevent
 description:
   - "Internal: called by the roles of this collection."
-  - Warns when the agent has a public address, when managers or users share its network, when its Docker engine takes
-    TCP connections, and when IPv6 is up and nothing filters it. Changes nothing.
+  - Warns if the agent has a public address, if managers or users are in its subnet, if its Docker engine listens on
+    TCP, and if IPv6 is enabled without a filter. Changes nothing.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.underlay
@@ -23,22 +23,22 @@ requirements:
   - iproute2
   - nftables
 notes:
-  - Needs root, to see whose sockets are whose.
+  - Needs root to read the processes of sockets.
 options:
   managers:
     description:
       - The addresses of managers, by inventory name; empty where the inventory name is the address.
-      - Those of which only a name is known are passed over.
+      - Hosts without a known IP address are skipped.
     type: dict
     default: {}
   users:
-    description: The addresses of users' hosts, by inventory name, as in O(managers).
+    description: The addresses of the hosts of users, by inventory name, as in O(managers).
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: Say what leaves an agent open, by the network around it
+- name: Warn about exposure of an agent that its firewall cannot prevent
   backendai.cluster.agent_segmentation:
 """
 
@@ -57,7 +57,7 @@ from ..module_utils._module import CAPACITY_OPTIONS, run_module
 
 
 def _addresses(hosts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the addresses of hosts, without those of which only a name is known."""
+    """Return the addresses of the hosts with a known IP address."""
     known = {host: str(address or host) for host, address in hosts.items()}
     return {host: address for host, address in known.items() if is_address(address)}
 

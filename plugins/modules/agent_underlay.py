@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_underlay
-short_description: Make the key of an agent's WireGuard device, or remove it
+short_description: Create or remove the WireGuard key of an agent
 description:
   - "Internal: called by the roles of this collection."
-  - Makes the key pair on the agent and says where the agent is in the encrypted underlay. The private half stays on the
-    agent, and nothing of the project ever reads it.
-  - The address follows from the public half, so that agents need not agree on addresses.
-  - What would cut off sessions that run over the device is refused.
-  - The role P(backendai.cluster.agent#role) makes the device itself.
+  - Creates the key pair on the agent and returns its address in the encrypted underlay. The private key stays on the
+    agent and is not read by the collection.
+  - The address is derived from the public key, so that agents do not have to agree on addresses.
+  - Changes that would disconnect sessions that use the device are rejected.
+  - The role P(backendai.cluster.agent#role) creates the device itself.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.state
@@ -23,24 +23,24 @@ requirements:
   - wireguard-tools
 options:
   encryption:
-    description: How the underlay is encrypted; when empty, it is not, and the key goes.
+    description: The encryption of the underlay; when empty, it is not encrypted, and the key is removed.
     type: str
     choices: ["", wireguard]
     default: ""
   address:
     description:
-      - The address at which the agent's peers reach it.
-      - When empty, the address of the interface with the default route, else the one that this connection came in at.
+      - The address at which other agents reach it.
+      - When empty, the address of the interface with the default route, else the local address of this connection.
     type: str
     default: ""
   port:
-    description: The UDP port at which they reach the device.
+    description: The UDP port of the device.
     type: int
     default: 51820
 """
 
 EXAMPLES = r"""
-- name: Make the key of an agent's WireGuard device, or remove it
+- name: Create or remove the WireGuard key of an agent
   backendai.cluster.agent_underlay:
 """
 

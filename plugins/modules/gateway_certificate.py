@@ -7,33 +7,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_certificate
-short_description: Check the variables of a gateway, and give it its certificate
+short_description: Validate the options of a gateway and install its certificate
 description:
   - "Internal: called by the roles of this collection."
-  - Checks all variables of this host that begin with C(gateway_), which the role P(backendai.cluster.gateway#role)
-    describes, and fails with one sentence for each that cannot be used. The files of C(gateway_certificate) and
-    C(gateway_certificate_key), on the control node, are looked into. With O(state=validated), that is all, and the host
-    is not asked.
-  - With O(state=present), writes a certificate and its key into one file for root alone, as HAProxy reads them.
-  - Without C(gateway_certificate), the gateway makes a key and signs a certificate for its names itself, which it keeps
-    until the names change, or it is about to expire within 30 days.
-  - A private key that is given travels in an option that is never shown. Have C(ansible_pipelining) on, so that it is
-    in no temporary file.
+  - Validates all variables of this host that begin with C(gateway_), which the role P(backendai.cluster.gateway#role)
+    describes, and fails with one message for each that is invalid. This includes the files of C(gateway_certificate)
+    and C(gateway_certificate_key) on the control node. With O(state=validated), the host is not contacted.
+  - With O(state=present), writes the certificate and its key into one file that only root can read, for HAProxy.
+  - Without C(gateway_certificate), the gateway creates a key and a self-signed certificate for its names. It is
+    replaced when the names change, or 30 days before it expires.
+  - A given private key is passed in an option that is never shown. Enable C(ansible_pipelining), so that it is not
+    written to a temporary file.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:
   action:
-    description: Checks variables and files on the control node.
+    description: Validates variables and files on the control node.
     support: full
   check_mode:
-    details: A certificate that would be made has no fingerprint yet.
+    details: A certificate that would be created has no fingerprint yet.
   diff_mode:
-    details: Shows names, end and fingerprint of certificates, never a key.
+    details: Shows names, expiry and fingerprint of certificates, never a key.
 requirements:
-  - cryptography, also on the control node where a certificate is given
+  - cryptography, also on the control node if a certificate is given
 options:
   state:
-    description: Whether to check variables and no more, or to have the certificate in its file too.
+    description: Whether to only validate the variables, or to install the certificate, too.
     type: str
     choices: [validated, present]
     default: present
@@ -42,22 +41,21 @@ options:
     type: path
   names:
     description:
-      - The host names and addresses that a certificate made here is for, that of the gateway first, which the action
-        fills in.
+      - The host names and addresses for a self-signed certificate, that of the gateway first; set by the action.
     type: list
     elements: str
   certificate:
-    description: What the file of C(gateway_certificate) holds, which the action fills in.
+    description: The content of the file of C(gateway_certificate); set by the action.
     type: str
     default: ""
   key:
-    description: What the file of C(gateway_certificate_key) holds, which the action fills in.
+    description: The content of the file of C(gateway_certificate_key); set by the action.
     type: str
     default: ""
 """
 
 EXAMPLES = r"""
-- name: Check the variables of a gateway, and give it its certificate
+- name: Validate the options of a gateway and install its certificate
   backendai.cluster.gateway_certificate:
 """
 
@@ -78,7 +76,7 @@ from ..module_utils._module import run_module
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            # The action of the same name does what "validated" asks by itself.
+            # With "validated", the action of the same name does not run this module.
             "state": {"type": "str", "choices": ["validated", "present"], "default": "present"},
             "path": {"type": "path"},
             "names": {"type": "list", "elements": "str"},

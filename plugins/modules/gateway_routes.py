@@ -5,14 +5,14 @@
 
 DOCUMENTATION = r"""
 module: gateway_routes
-short_description: Have a gateway lead to sessions
+short_description: Manage the session routes of a gateway
 version_added: 0.1.0
 description:
-  - Adds, changes and removes routes, without a reload of HAProxy and without touching anybody's connections.
-  - What HAProxy has in memory and the firewall table of the gateway are compared with the routes each time, and put
-    right; without any option, that is all that happens.
-  - A name, and an address with a port, belong to one session. A route that is given takes them from older ones of other
-    sessions, which a route that has become stale must not lead into - that of the same name goes altogether.
+  - Adds, changes and removes routes without a reload of HAProxy and without interrupting other connections.
+  - Compares the maps in HAProxy's memory and the gateway's firewall table with the routes each time, and repairs them;
+    without any option, it does nothing else.
+  - A name, and an address with a port, belong to one session. If a new route has the name of an older one, the older
+    one is removed; if it has one of its addresses and ports, the older one loses that, because it is stale.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
@@ -22,7 +22,7 @@ requirements:
   - nftables
 options:
   routes:
-    description: The sessions that users are to reach, and where they are. What was known of them before is replaced.
+    description: The sessions and their addresses. Existing routes of these sessions are replaced.
     type: list
     elements: dict
     default: []
@@ -47,21 +47,21 @@ options:
             required: true
           protocol:
             description:
-              - What the app speaks, which may be WebSocket with V(http) too.
-              - Users reach apps with V(tcp) through a port that their SSH forwards, and need no route for that.
+              - The protocol of the app; V(http) includes WebSocket.
+              - Users reach apps with V(tcp) by SSH port forwarding, without a route.
             type: str
             choices: [http, tcp]
             default: http
           address:
-            description: The IPv4 or IPv6 address at which the gateway reaches it, that of the agent.
+            description: The IPv4 or IPv6 address of the agent for the gateway.
             type: str
             required: true
           port:
-            description: The TCP port there.
+            description: The published TCP port.
             type: int
             required: true
       ssh:
-        description: Where the gateway reaches the sshd of main1; without it, the session has no port for SSH.
+        description: The address of the sshd of main1 for the gateway; without it, the session has no SSH port.
         type: dict
         suboptions:
           address:
@@ -73,18 +73,18 @@ options:
             type: int
             required: true
   ended:
-    description: The ids of sessions that are not to be reached any more; those that have no route are no error.
+    description: The ids of sessions whose routes are removed; an id without a route is not an error.
     type: list
     elements: str
     default: []
   exact:
-    description: Whether O(routes) are all there are to be, so that others go.
+    description: Whether to remove all routes that are not in O(routes).
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: Let users in to a session
+- name: Add the route of a session
   backendai.cluster.gateway_routes:
     routes:
       - id: 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a
@@ -92,7 +92,7 @@ EXAMPLES = r"""
         apps: [{name: jupyter, address: 192.0.2.11, port: 30001}]
         ssh: {address: 192.0.2.11, port: 30002}
 
-- name: Close the door
+- name: Remove the route of a session
   backendai.cluster.gateway_routes:
     ended: [5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a]
 """
@@ -100,8 +100,8 @@ EXAMPLES = r"""
 RETURN = r"""
 links:
   description:
-    - Where users find the sessions of O(routes), in the same order. RV(ignore:ssh) is V(null) for a session without,
-      and RV(ignore:url) for an app that does not speak HTTP.
+    - The access points of the sessions of O(routes), in the same order. RV(ignore:ssh) is V(null) for a session without
+      SSH, and RV(ignore:url) for an app without HTTP.
   returned: success
   type: list
   elements: dict

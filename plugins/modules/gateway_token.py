@@ -7,34 +7,34 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_token
-short_description: Write a token that opens a session, or make the key that signs it
+short_description: Issue an access token for a session, or create the signing key
 version_added: 0.1.0
 description:
-  - With O(state=issued), has a gateway sign a token that opens one session on every gateway of the group until it
-    expires, and writes it to a file on the control node for its owner alone.
-  - The token is never shown, nor in the result. With C(-vvv), the gateway's answer is not printed; C(ANSIBLE_DEBUG)
-    prints it, as it does for any task with C(no_log).
-  - A token cannot be taken back. It ends when it expires, when its session does, or when the gateway has another key.
-  - With O(state=ready), makes a P-256 key on the gateway, where there is none yet, and returns its public half. The
-    private half stays in a file for root alone. The role P(backendai.cluster.gateway#role) does that.
+  - With O(state=issued), signs a token on a gateway and writes it to a file on the control node that only its owner can
+    read. The token gives access to one session on every gateway of the group until it expires.
+  - The token is not in the result and never shown, not even with C(-vvv); only C(ANSIBLE_DEBUG) prints it, as it does
+    for any task with C(no_log).
+  - A token cannot be revoked. It is valid until it expires, its session ends, or the key of the gateway changes.
+  - With O(state=ready), creates a P-256 key on the gateway if there is none, and returns the public key. Only root can
+    read the private key. The role P(backendai.cluster.gateway#role) does that.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.group
   - backendai.cluster.options.gateway
 attributes:
   action:
-    description: Takes the token out of the gateway's answer, and writes the file.
+    description: Removes the token from the gateway's result and writes the file.
     support: full
   check_mode:
-    details: Nothing is signed, and nothing written; a key that would be made has no public half yet.
+    details: Nothing is signed or written; a key that would be created has no public key yet.
   diff_mode:
     support: partial
-    details: Shows that a key is made. With O(state=issued), the token is all that it makes.
+    details: Shows that a key is created; nothing with O(state=issued).
 requirements:
   - cryptography
 options:
   state:
-    description: Whether to write a token, or to have the key that signs tokens.
+    description: Whether to issue a token, or to create the key that signs tokens.
     type: str
     choices: [issued, ready]
     default: issued
@@ -47,22 +47,22 @@ options:
     type: str
     default: ""
   ttl:
-    description: For how many seconds the token opens the session, from 60 to 2592000.
+    description: The lifetime of the token in seconds, 60 to 2592000.
     type: int
     default: 3600
   path:
     description:
-      - The file to write, on the control node. It holds the token and the end of a line. Required with O(state=issued).
+      - The file on the control node for the token, which is followed by a newline. Required with O(state=issued).
     type: path
 """
 
 EXAMPLES = r"""
-- name: Write a token for an hour
+- name: Write a token that is valid for an hour
   backendai.cluster.gateway_token:
     name: train-llm
     path: train-llm.token
 
-- name: Make the key with which this gateway signs tokens
+- name: Create the key that signs tokens
   backendai.cluster.gateway_token:
     state: ready
 """
@@ -74,7 +74,7 @@ session:
   type: dict
   sample: {id: 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, name: train-llm}
 links:
-  description: Where users find the session, as in M(backendai.cluster.gateway_routes).
+  description: The access points of the session, as in M(backendai.cluster.gateway_routes).
   returned: with O(state=issued)
   type: dict
 expires_at:
@@ -88,7 +88,7 @@ path:
   type: str
   sample: /home/ada/train-llm.token
 public_key:
-  description: The public half of the key in PEM form, V(null) where it would be made.
+  description: The public key in PEM format; V(null) in check mode if it would be created.
   returned: with O(state=ready)
   type: str
 """
@@ -122,13 +122,13 @@ def main() -> None:
 
 
 def issue(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
-    """Sign a token; the action of the same name takes it out of the result."""
+    """Sign a token; the action of the same name removes it from the result."""
     asked = module.params["name"], module.params["session_id"], module.params["ttl"]
     return {"changed": True, **issue_token(store, *asked, dry=module.check_mode)}
 
 
 def have_key(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
-    """Make the key where there is none, and return its public half."""
+    """Create the key if there is none, and return the public key."""
     with store.lock():
         missing = not store.key.exists()
         if missing and not module.check_mode:

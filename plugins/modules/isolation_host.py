@@ -5,53 +5,53 @@
 
 DOCUMENTATION = r"""
 module: isolation_host
-short_description: Ask a host at which addresses it could be reached, or let an outsider probe them
+short_description: Read the addresses of a host, or probe them from an untrusted host
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(phase=targets), reads the addresses of an agent or a gateway, of its bridges and of its containers, and the
-    ports that tunnels use. The engine and the ports of the host are its variables, whose names begin with C(agent_) or
-    C(gateway_).
-  - With O(phase=probe), tries TCP ports, UDP ports and pings of addresses of one host, many at once, and returns what
-    answers. It ends by itself, two and a half seconds after the last attempt.
-  - Addresses behind the host, those of its containers among them, are tried through it where it is on the same segment.
-    That takes a route for each, marked with the protocol 186, which is removed at the end. A run that was killed leaves
-    its routes to the next one.
-  - Silence at a UDP port proves that nothing answers, not that nothing listens.
+    ports of its tunnels. The Docker engine and the ports of the host are set by its variables that begin with C(agent_)
+    or C(gateway_).
+  - With O(phase=probe), probes TCP ports, UDP ports and pings of the addresses of one host concurrently, and returns
+    the answers. It ends 2.5 seconds after the last attempt.
+  - Addresses behind the host, such as those of its containers, are probed with the host as next hop if it is on the
+    same segment. This adds a route for each, with protocol 186, which is removed at the end. Routes of a killed run are
+    removed by the next one.
+  - No answer from a UDP port does not prove that no process listens there.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
 attributes:
   diff_mode:
     support: none
-    details: Nothing is changed that would last.
+    details: No permanent changes are made.
 requirements:
   - Docker SDK for Python (C(python3-docker)), on agents
   - iproute2
 notes:
-  - Needs root, for routes and for ICMP.
+  - Needs root for routes and ICMP.
 options:
   phase:
-    description: What the host does.
+    description: Whether to read the addresses of the host, or to probe others from it.
     choices: [targets, probe]
     required: true
   kind:
-    description: What the host is. Required with O(phase=targets).
+    description: The kind of the host. Required with O(phase=targets).
     choices: [agent, gateway]
   own:
     description:
-      - The addresses of the host that is tried; those of the same segment are the way to what is behind it. Required
+      - The addresses of the probed host itself; those on the same segment are next hops to the ones behind it. Required
         with O(phase=probe).
     type: list
     elements: str
   addresses:
-    description: The addresses to try, among O(own) or behind the host. Required with O(phase=probe).
+    description: The addresses to probe, from O(own) or behind the host. Required with O(phase=probe).
     type: list
     elements: str
   ports:
-    description: The TCP ports to try, as numbers and ranges.
+    description: The TCP ports to probe, as numbers and ranges.
     default: 1-65535
   udp_ports:
-    description: The UDP ports to try.
+    description: The UDP ports to probe.
     type: list
     elements: int
   echo:
@@ -60,13 +60,13 @@ options:
     default: true
   rate:
     description:
-      - How many connections are being opened at one moment. The limit for open files of the outsider may allow fewer.
+      - The maximum number of simultaneous connection attempts. The limit of open files of the probing host may be lower.
     type: int
     default: 16000
 """
 
 EXAMPLES = r"""
-- name: Ask a host at which addresses it could be reached, or let an outsider probe them
+- name: Read the addresses of a host, or probe them from an untrusted host
   backendai.cluster.isolation_host:
 """
 

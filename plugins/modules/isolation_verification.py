@@ -5,48 +5,47 @@
 
 DOCUMENTATION = r"""
 module: isolation_verification
-short_description: Check, plan and report what outsiders probe
+short_description: Validate, plan and report an isolation check
 description:
   - "Internal: called by the playbooks of this collection."
-  - With O(state=validated), checks what C(verify_isolation) is asked before any host is touched, and fails with a
-    sentence for each problem.
-  - With O(state=planned), divides what agents and gateways replied to M(backendai.cluster.isolation_host) into parts,
-    each of which keeps an outsider busy for about a minute at most. Of a host that could not be asked, the addresses of
-    the inventory are tried, with a warning.
-  - With O(state=reported), makes one report of what M(backendai.cluster.isolation_host) returned on all outsiders,
-    shows it, and writes it for programs. It fails when anything of an agent, its bridges or its containers answers,
-    when more of a gateway is open than is expected, and when anything could not be tried. In check mode nothing has
-    been tried; what would be is shown.
+  - With O(state=validated), validates the options of C(verify_isolation) before any host is contacted, and fails with
+    one message for each problem.
+  - With O(state=planned), divides the results of M(backendai.cluster.isolation_host) on agents and gateways into
+    batches of about one minute at most. For unreachable hosts, the addresses of the inventory are used, with a warning.
+  - With O(state=reported), combines the results of M(backendai.cluster.isolation_host) on all probing hosts into one
+    report, shows it, and writes it as JSON. It fails if an agent, its bridges or its containers answer, if unexpected
+    ports of a gateway are open, and if a probe could not be made. In check mode nothing is probed; the planned probes
+    are shown.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
 options:
   state:
-    description: How far the verification is.
+    description: The step of the check.
     choices: [validated, planned, reported]
     required: true
   agents:
     description:
-      - The inventory names of all agents. With O(state=planned), what they replied is read from the variable
+      - The inventory names of all agents. With O(state=planned), their results are read from the variable
         C(__isolation_targets) of each.
     type: list
     elements: str
   gateways:
-    description: The inventory names of all gateways; what they replied is read in the same way.
+    description: The inventory names of all gateways; their results are read in the same way.
     type: list
     elements: str
   ports:
-    description: The TCP ports to try, as numbers and ranges.
+    description: The TCP ports to probe, as numbers and ranges.
     default: 1-65535
   rate:
-    description: How many connections are being opened at one moment.
+    description: The maximum number of simultaneous connection attempts.
     type: int
     default: 16000
   pattern:
-    description: What names the outsiders, for messages. Required with O(state=validated).
+    description: The inventory pattern of the probing hosts, for messages. Required with O(state=validated).
   outsiders:
     description:
-      - The inventory names of the hosts that O(pattern) names. With O(state=reported), what they found is read from the
-        variable C(__isolation_probe) of each.
+      - The inventory names of the probing hosts. With O(state=reported), their results are read from the variable
+        C(__isolation_probe) of each.
     type: list
     elements: str
   managers:
@@ -54,20 +53,20 @@ options:
     type: list
     elements: str
   targets:
-    description: The hosts that were tried, as O(state=planned) returned them.
+    description: The probed hosts, as O(state=planned) returned them.
     type: list
     elements: dict
   batches:
-    description: The parts in which they were tried, as O(state=planned) returned them.
+    description: The batches of probes, as O(state=planned) returned them.
     type: list
     elements: dict
   path:
-    description: The file that the report is written to; empty for none. Its folder is checked with O(state=validated).
+    description: The file for the report; empty for none. Its folder is checked with O(state=validated).
     type: path
 """
 
 EXAMPLES = r"""
-- name: Check, plan and report what outsiders probe
+- name: Validate, plan and report an isolation check
   backendai.cluster.isolation_verification:
 """
 

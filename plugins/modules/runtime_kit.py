@@ -10,12 +10,11 @@ module: runtime_kit
 short_description: Build the runtime kit that every container mounts
 description:
   - "Internal: called by the roles of this collection."
-  - Copies sshd, an ssh client and a shell, which the distribution's packages have installed on this agent, together
-    with their own loader and libraries, to a folder that containers mount at C(/opt/backendai). So any Linux image
-    works, whichever C library it has, or none.
-  - The folder's name is a digest of all that is in it. A new version appears whole, and C(current) is switched to it at
-    once; containers that mount an older one keep it.
-  - When a new version takes over, older ones that no container mounts are removed, but for the one that it replaces.
+  - Copies sshd, an SSH client and a shell from the packages of this agent, together with their loader and libraries, to
+    a folder that containers mount at C(/opt/backendai). Therefore any Linux image works, with any or no C library.
+  - The name of the folder is the digest of its content. A new version is installed atomically, and C(current) is
+    switched to it; containers that mount an older one keep it.
+  - A new version removes older ones that no container mounts, except for its predecessor.
 extends_documentation_fragment:
   - backendai.cluster.options.engine
   - backendai.cluster.options.state
@@ -28,7 +27,7 @@ requirements:
   - dropbear, OpenSSH client and sftp-server, static busybox, ldd
 options:
   scripts:
-    description: Shell scripts of the kit, their text by their path in it. The kit's own shell runs them.
+    description: The content of the shell scripts of the kit, by path. The shell of the kit runs them.
     type: dict
     required: true
 """

@@ -5,11 +5,11 @@
 
 DOCUMENTATION = r"""
 module: session_agent
-short_description: Ask an agent about the sessions that it holds, or let it act upon them
+short_description: Read or change the sessions of an agent
 description:
   - "Internal: called by the playbooks of this collection."
-  - How the agent is reached, and what it offers, are its variables, whose names begin with C(agent_). The role
-    P(backendai.cluster.agent#role) describes them.
+  - The connection and the resources of the agent are set by its variables that begin with C(agent_), which the role
+    P(backendai.cluster.agent#role) describes.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
@@ -18,12 +18,12 @@ options:
   phase:
     description:
       - V(survey) returns the agent's facts, as M(backendai.cluster.agent_info) does.
-      - V(reap) ends the sessions of O(end), restarts containers that died of those of O(restart), and removes claims
-        that have expired. What fails for one session is warned of.
+      - V(reap) ends the sessions of O(end), restarts failed containers of the sessions of O(restart), and removes
+        expired claims. Failures of single sessions are warnings.
       - V(remove) removes this agent's part of O(sessions).
       - V(wait) waits for C(main1) of a session to end.
-      - V(verify) and V(logs) look at this agent's part of a session, and change nothing.
-      - V(mark) leaves a file in the mounts of a session, looks for it through its containers, or removes it.
+      - V(verify) and V(logs) read this agent's part of a session and change nothing.
+      - V(mark) writes a marker file into the mounts of a session, looks for it from its containers, or removes it.
     choices: [survey, reap, remove, wait, verify, logs, mark]
     required: true
   images:
@@ -35,17 +35,17 @@ options:
     type: list
     elements: str
   end:
-    description: The ids of sessions that go away, for O(phase=reap).
+    description: The ids of the sessions to end, for O(phase=reap).
     type: list
     elements: str
   restart:
-    description: The ids of sessions whose containers are started again, for O(phase=reap).
+    description: The ids of the sessions whose containers are restarted, for O(phase=reap).
     type: list
     elements: str
   sessions:
     description:
-      - The sessions that go away, for O(phase=remove), each with its C(id) and a C(nonce). With a nonce, it goes only
-        where the run of that nonce has made it.
+      - The sessions to remove, for O(phase=remove), each with its C(id) and a C(nonce). With a nonce, the session is
+        removed only if the run with that nonce has created it.
     type: list
     elements: dict
   name:
@@ -53,22 +53,22 @@ options:
   session_id:
     description: The id of the session.
   kernel:
-    description: The hostname of the one container whose logs are read, for O(phase=logs); empty for all.
+    description: The hostname of the container whose logs are read, for O(phase=logs); empty for all.
   lines:
-    description: How many lines of each log to return, for O(phase=logs).
+    description: The number of lines of each log to return, for O(phase=logs).
     type: int
   patience:
-    description: How many seconds to wait at most, for O(phase=wait).
+    description: The maximum time to wait in seconds, for O(phase=wait).
     type: int
   mark:
-    description: What tells this file from others, for O(phase=mark).
+    description: The unique name of the marker file, for O(phase=mark).
   act:
     description: What to do with the file, for O(phase=mark).
     choices: [create, find, remove]
 """
 
 EXAMPLES = r"""
-- name: Ask an agent about the sessions that it holds, or let it act upon them
+- name: Read or change the sessions of an agent
   backendai.cluster.session_agent:
 """
 

@@ -5,14 +5,14 @@
 
 DOCUMENTATION = r"""
 module: session_image
-short_description: Pull the images of sessions where an agent does not have them
+short_description: Pull missing images of sessions on an agent
 description:
   - "Internal: called by the playbooks of this collection."
-  - Starts to pull an image unless the agent's engine has it already, and shows how far the pull is. A process of its
-    own on the agent pulls, and ends when the session is no longer claimed there.
-  - Each look renews the claim of this run, so that it does not expire before the pull ends.
-  - It comes back after a third of O(claim_ttl), whether all images are there or not, so that agents in turn renew their
-    claims.
+  - Starts to pull an image if the agent does not have it, and shows the progress. A background process on the agent
+    pulls; it ends when the session is no longer claimed there.
+  - Each poll renews the claim of this run, so that it does not expire before the pull ends.
+  - The task returns after a third of O(claim_ttl), even if the pull is not finished, so that all agents can renew their
+    claims in turn.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
@@ -24,13 +24,13 @@ attributes:
 options:
   registries:
     description:
-      - The C(username) and C(password) for each registry that asks for them, by its host and port. The agent gets the
-        one that it needs.
+      - The C(username) and C(password) for each registry that requires them, by its host and port. The agent receives
+        only those that it needs.
     type: dict
 """
 
 EXAMPLES = r"""
-- name: Pull the images of sessions where an agent does not have them
+- name: Pull missing images of sessions on an agent
   backendai.cluster.session_image:
 """
 

@@ -8,10 +8,9 @@ module: session_plan
 short_description: Plan sessions from the facts of all agents
 description:
   - "Internal: called by the playbooks of this collection."
-  - Decides everything about a session - agents, names, addresses, network - from the request and from what
-    M(backendai.cluster.agent_info) said of the agents. Changes nothing but the queue, which gets a note that the
-    session starts, or waits.
-  - No room is no failure. C(plan) is V(null) then and C(pending) says what is missing.
+  - Decides the agents, names, addresses and network of a session from the request and from the facts that
+    M(backendai.cluster.agent_info) returned. Changes only the queue, where the session becomes CREATING or PENDING.
+  - The module does not fail if there is no capacity. C(plan) is V(null) then, and C(pending) contains the reason.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.options.agents
@@ -24,42 +23,42 @@ attributes:
 options:
   queue:
     description:
-      - Whether to plan the sessions that wait instead of one that was asked for. They are tried in the order of the
-        queue, each on what the ones before it leave, and the queue is told which of them this run starts and why the
-        others wait on. A session that others have passed O(patience) times goes first, and none of its resource group
-        and priority starts before it.
+      - Whether to plan the pending sessions instead of a new one. They are tried in the order of the queue, each with
+        the capacity that remains. The queue records which of them this run starts, and why the others remain PENDING.
+        A session that others have skipped O(patience) times goes first, and no other session of its resource group and
+        priority starts before it.
     type: bool
   spec:
     description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict
   pools:
-    description: Where the networks of sessions come from, as M(backendai.cluster.session_request) returned it.
+    description: The network pools, as M(backendai.cluster.session_request) returned them.
     type: dict
     required: true
   policy:
-    description: Which of the sessions of one priority goes first.
+    description: Which of the sessions of one priority starts first.
     choices: [fifo, lifo, drf]
     default: fifo
   patience:
-    description: How many later sessions may pass one that waits.
+    description: How many later sessions may start before a pending one.
     type: int
     default: 16
   user:
-    description: Whose share the session counts to; empty for the user who runs Ansible.
+    description: The user whose share the session is counted to; empty for the user that runs Ansible.
   attempt:
-    description: Which attempt this is. Other runs may take the room between the plan and the claim.
+    description: The number of this attempt. Other runs may claim the resources between the plan and the claim.
     type: int
     default: 1
   attempts:
-    description: How many attempts there are until the session waits.
+    description: The number of attempts until the session becomes PENDING.
     type: int
     default: 5
   refused:
-    description: Why agents refused their parts of the last plan.
+    description: The reasons why agents refused their parts of the last plan.
     type: list
     elements: str
   record_path:
-    description: The file that gets the session's record when no plan can be made.
+    description: The file for the session's record if planning fails.
     type: path
 """
 

@@ -5,12 +5,12 @@
 
 DOCUMENTATION = r"""
 module: session_reconcile
-short_description: Find what is due about the sessions that are there
+short_description: Find the sessions that must be ended, restarted or forgotten
 description:
   - "Internal: called by the playbooks of this collection."
-  - Compares what the agents hold with the queue and finds sessions that are over, containers that died, claims whose
-    time is over, sessions that waited too long, and what returning agents still hold of sessions that have ended.
-  - Notes in the queue what has to go before anything is touched, so that a run that is killed is finished by the next.
+  - Compares the sessions on the agents with the queue, and finds finished sessions, failed containers, expired claims,
+    sessions that were pending for too long, and parts of ended sessions on agents that were unreachable.
+  - Marks the sessions to end in the queue before anything is changed, so that the next run can finish a killed one.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.options.agents
@@ -18,23 +18,23 @@ extends_documentation_fragment:
   - backendai.cluster.options.run
 options:
   abandoned:
-    description: Whether to take away what runs that were killed have left, instead of leaving it to be finished.
+    description: Whether to remove the sessions of killed runs, instead of keeping them to be finished.
     type: bool
   all_routes:
-    description: Whether gateways are to be told of all sessions, instead of what has changed in this run.
+    description: Whether to send the routes of all sessions to gateways, instead of those that this run has changed.
     type: bool
   previous:
-    description: The variables of the control node with results of this run that have told gateways something.
+    description: The variables of the control node with earlier results of this run that gateways were updated with.
     type: list
     elements: str
   history_days:
-    description: How many days sessions that have ended are remembered.
+    description: The number of days that ended sessions are kept in the history.
     type: int
     default: 30
 """
 
 EXAMPLES = r"""
-- name: Find what is due about the sessions that are there
+- name: Find the sessions that must be ended, restarted or forgotten
   backendai.cluster.session_reconcile:
 """
 

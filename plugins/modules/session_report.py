@@ -5,15 +5,15 @@
 
 DOCUMENTATION = r"""
 module: session_report
-short_description: Report on sessions, from what agents and the queue say
+short_description: Report on sessions from the results of agents and the queue
 version_added: 0.1.0
 description:
-  - Shows a report to people and writes it for programs. What agents replied to M(backendai.cluster.session_agent) is
-    read from their variables - C(__session_agent), C(__session_verify), C(__session_marker_written), C(__session_marker_observed),
+  - Shows a report and writes it as JSON. The results of M(backendai.cluster.session_agent) are read from the variables
+    of the agents - C(__session_agent), C(__session_verify), C(__session_marker_written), C(__session_marker_observed),
     C(__session_marker_removed) and C(__session_logs).
-  - Nothing is changed. What is due about sessions - one has ended, or containers have died - is said, and not done.
-  - For people, control characters in logs are shown as C(\x1b) and the like. The file and the result have lines as they
-    were printed; what is not UTF-8 is replaced.
+  - Changes nothing. Sessions that have ended and containers that have failed are reported only.
+  - Control characters in logs are shown as C(\x1b) and the like. The file and the result contain the lines unchanged;
+    invalid UTF-8 is replaced.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.options.agents
@@ -22,11 +22,11 @@ extends_documentation_fragment:
 options:
   kind:
     description:
-      - V(sessions) lists the sessions that agents hold and those of the queue.
-      - V(verification) says whether a session is as it should be. It fails when anything is wrong, when an agent of the
-        session cannot be asked, and when there is no such session.
-      - V(logs) shows what the containers of a session printed, in rank order. It fails when there is no such session or
-        container, and when an agent of theirs cannot be asked - after all that is known was shown.
+      - V(sessions) lists the sessions of the agents and of the queue.
+      - V(verification) reports whether a session is healthy. It fails if a check fails, if an agent of the session is
+        unreachable, and if there is no such session.
+      - V(logs) shows the logs of the containers of a session, in rank order. It fails if there is no such session or
+        container, and, after it has shown the available logs, if an agent of these containers is unreachable.
     type: str
     choices: [sessions, verification, logs]
     required: true
@@ -35,7 +35,7 @@ options:
     type: str
     default: ""
   history:
-    description: Whether to list sessions that have ended, too.
+    description: Whether to list ended sessions, too.
     type: bool
     default: false
   path:
@@ -50,7 +50,7 @@ EXAMPLES = r"""
     kind: sessions
     agents: "{{ groups['agents'] }}"
 
-- name: Report whether the session is as it should be
+- name: Report whether the session is healthy
   backendai.cluster.session_report:
     kind: verification
     name: train-llm
@@ -66,11 +66,11 @@ sessions:
   elements: dict
 report:
   description:
-    - RV(ignore:healthy) says it all; where it is V(false), RV(ignore:error) is one sentence.
-    - RV(ignore:agents) says why agents of the session could not be asked, by their names.
-    - RV(ignore:drift) has a difference for each thing that a repair would change. What is V(null) is not there.
-    - RV(ignore:pairs) are all pairs of containers, each with itself included. V(null) is what was not tried.
-    - RV(ignore:mounts) says whether all containers see the same data, and how that was found out.
+    - RV(ignore:healthy) is the overall result; if it is V(false), RV(ignore:error) contains the reason.
+    - RV(ignore:agents) has the errors of unreachable agents of the session, by name.
+    - RV(ignore:drift) lists the differences that a repair would change. V(null) stands for a missing object.
+    - RV(ignore:pairs) are all pairs of containers, including each with itself. V(null) stands for a check not made.
+    - RV(ignore:mounts) reports whether all containers see the same data, and how it was compared.
   returned: with O(kind=verification)
   type: dict
   sample:
@@ -93,10 +93,10 @@ report:
         marker_left: false
 logs:
   description:
-    - RV(ignore:kernels) has the containers in rank order. RV(ignore:status) is what the engine says, C(missing) where
-      the agent has no such container, and C(unknown) where it cannot be asked. RV(ignore:error) says which logs could
-      not be read, and why.
-    - RV(ignore:agents) says why agents of these containers could not be asked, by their names.
+    - RV(ignore:kernels) has the containers in rank order. RV(ignore:status) is the status in Docker, C(missing) if
+      the agent has no such container, and C(unknown) if the agent is unreachable. RV(ignore:error) names the logs that
+      could not be read, with the reason.
+    - RV(ignore:agents) has the errors of unreachable agents of these containers, by name.
   returned: with O(kind=logs)
   type: dict
   sample:

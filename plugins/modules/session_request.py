@@ -5,12 +5,12 @@
 
 DOCUMENTATION = r"""
 module: session_request
-short_description: Check what is asked of a session before any host is touched
+short_description: Validate the options of a session before any host is contacted
 description:
   - "Internal: called by the playbooks of this collection."
-  - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
-  - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables, and
-    has the defaults of those that are not given.
+  - Validates all variables that begin with C(session_) - names, types and limits, including nested keys.
+  - Fails with one message for each problem. The role P(backendai.cluster.session#role) describes the variables and
+    their defaults.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
 options:
@@ -20,19 +20,19 @@ options:
     elements: str
   gateways:
     description:
-      - The gateways of the inventory. What agents publish of a session's main1 is for their addresses alone.
-      - A gateway's address is its variable C(gateway_source_address), else C(ansible_host) or its name; names are
-        looked up.
+      - The gateways of the inventory. Only their addresses can reach the published ports of main1.
+      - The address of a gateway is its variable C(gateway_source_address), else C(ansible_host) or its name; names are
+        resolved.
     type: list
     elements: str
   purpose:
-    description: The playbook that asks; all but V(create) need less.
+    description: The calling playbook; only V(create) requires the options of a new session.
     choices: [create, terminate, list, schedule, verify, logs]
     default: create
 """
 
 EXAMPLES = r"""
-- name: Check what is asked of a session before any host is touched
+- name: Validate the options of a session before any host is contacted
   backendai.cluster.session_request:
 """
 

@@ -5,72 +5,72 @@
 
 DOCUMENTATION = r"""
 module: session_result
-short_description: Say what came of starts, in records, in the queue and to people
+short_description: Write and report the results of session starts
 description:
   - "Internal: called by the playbooks of this collection."
-  - With O(state=settled), tells from what agents replied whether the sessions are RUNNING, PENDING or in ERROR, brings
-    the queue up to date and writes the record. It never fails for a session that did.
-  - With O(state=reported), says in the end how the session of this run is doing, and how to reach it. It fails where
-    the session did, and where a command that was waited for did.
+  - With O(state=settled), determines from the results of the agents whether the sessions are RUNNING, PENDING or in
+    ERROR, updates the queue and writes the record. It does not fail if a session has failed.
+  - With O(state=reported), shows the status of the session of this run, and how to access it. It fails if the session
+    has failed, or a command that was waited for.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.options.queue
 options:
   state:
-    description: Whether to settle what came of starts, or to report in the end.
+    description: Whether to write the results of starts, or to report the result of the run.
     choices: [settled, reported]
     required: true
   starts:
     description:
       - The sessions that this run has started, as M(backendai.cluster.session_plan) returned them.
-      - With O(state=reported), the host key of main1, for people who come in by a gateway, is taken from them.
+      - With O(state=reported), they provide the host key of main1, for SSH through a gateway.
     type: list
     elements: dict
   retry:
-    description: Whether a session that was refused is to be planned anew; nothing is settled then.
+    description: Whether a refused session is planned again; no result is written then.
     type: bool
   pending:
-    description: The record of a session for which there is no room.
+    description: The record of a session that remains PENDING.
     type: dict
   capacity_released:
-    description: Whether room may have become free since the agents were surveyed.
+    description: Whether capacity may have been released since the survey of the agents.
     type: bool
   say:
-    description: Whether to print lines for people.
+    description: Whether to print the results.
     type: bool
     default: true
   wait:
-    description: Whether the end of the session is to be waited for.
+    description: Whether to wait for the end of the session.
     type: bool
   started_at:
-    description: When the run began, in seconds since the epoch.
+    description: The time when the run began, in seconds since the epoch.
     type: float
   previous:
-    description: The variables of the control node with results of this run that have told gateways something.
+    description: The variables of the control node with earlier results of this run that gateways were updated with.
     type: list
     elements: str
   result:
-    description: What O(state=settled) returned.
+    description: The result with O(state=settled).
     type: dict
   later:
-    description: The C(sessions) that this run has started after that.
+    description: The C(sessions) that this run has started since.
     type: list
     elements: dict
   gateways:
-    description: The inventory names of gateways. What they replied about routes is read from the variable
-      C(__session_gateway) of each.
+    description: The inventory names of gateways. Their results of M(backendai.cluster.gateway_routes) are read from the
+      variable C(__session_gateway) of each.
     type: list
     elements: str
   access_path:
-    description: The file to write C(access) to, as JSON; empty for none.
+    description: The file for C(access), as JSON; empty for none.
     type: path
   path:
-    description: The file to write the record to, as JSON; empty for none.
+    description: The file for the record, as JSON; empty for none.
     type: path
 """
 
 EXAMPLES = r"""
-- name: Say what came of starts, in records, in the queue and to people
+- name: Write and report the results of session starts
   backendai.cluster.session_result:
 """
 

@@ -5,13 +5,12 @@
 
 DOCUMENTATION = r"""
 module: session_step
-short_description: Take one step of the start of sessions on an agent
+short_description: Run one step of session starts on an agent
 description:
   - "Internal: called by the playbooks of this collection."
-  - A start is a row of steps, and an agent takes a step of a session only when all agents of that session have
-    succeeded in the ones before. All sessions of a run take a step in one task. A session of one agent takes all steps
-    with the first.
-  - What goes wrong with one session is a value in C(sessions), and stops no other.
+  - A start is a sequence of steps. An agent runs a step of a session only if all agents of the session have succeeded
+    in the previous steps. One task runs a step of all sessions. A session on one agent runs all steps with the first.
+  - The error of a session is returned in C(sessions) and does not stop others.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
@@ -23,15 +22,15 @@ attributes:
 options:
   step:
     description:
-      - V(claim) checks under the agent's lock that the plan still fits, chooses cores and devices, and makes keys. A
+      - V(claim) checks under the agent's lock that the plan still fits, chooses cores and devices, and creates keys. A
         plan that no longer fits is refused.
-      - V(overlay) makes the networks of sessions whose driver is V(swarm), on the agent that manages the swarm.
-      - V(apply) makes files, network, tunnel and containers what the plan says. It changes nothing on a healthy
-        session.
-      - V(prove) lets every container reach every other, over TCP, with full-size frames, and by SSH, and commits the
-        session when all of that works. Until then it goes away when its claim expires.
+      - V(overlay) creates the networks of sessions with the driver V(swarm), on an agent that is a swarm manager.
+      - V(apply) creates or repairs files, network, tunnel and containers according to the plan. It does not change a
+        healthy session.
+      - V(prove) checks every pair of containers with TCP, full-size frames and SSH, and commits the session if all
+        checks succeed. An uncommitted session is removed when its claim expires.
       - V(command) starts the command of batch sessions, once.
-      - V(remove) takes back what this run has made of sessions that failed, or were refused, on any agent.
+      - V(remove) rolls back the sessions of this run that have failed, or were refused, on any agent.
     choices: [claim, overlay, apply, prove, command, remove]
     required: true
   starts:
@@ -42,7 +41,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Take one step of the start of sessions on an agent
+- name: Run one step of session starts on an agent
   backendai.cluster.session_step:
 """
 

@@ -5,20 +5,20 @@
 
 DOCUMENTATION = r"""
 module: session_termination
-short_description: Find a session that has to go, and say that it has gone
+short_description: Begin and complete the termination of a session
 description:
   - "Internal: called by the playbooks of this collection."
-  - With O(state=begun), looks through the queue and the facts of agents. What has to go is noted in the queue before
-    anything is touched, so that a run that is killed is finished by the next. A session that waits is cancelled. It
-    fails when an agent that holds a part of the session cannot be used, unless O(force=true).
-  - With O(state=ended), writes the last record and moves the session to the history of the queue.
+  - With O(state=begun), finds the session in the queue and in the facts of agents, and marks it as terminating in the
+    queue before anything is changed, so that the next run can finish a killed one. A pending session is cancelled. It
+    fails if an agent that runs a part of the session is unreachable, unless O(force=true).
+  - With O(state=ended), writes the final record and moves the session to the history of the queue.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.options.queue
   - backendai.cluster.options.session
 options:
   state:
-    description: Whether the end begins, or is over.
+    description: Whether the termination begins, or is complete.
     choices: [begun, ended]
     required: true
   agents:
@@ -26,30 +26,30 @@ options:
     type: list
     elements: str
   force:
-    description: Whether to go on without the agents that cannot be used. They are cleared when they return.
+    description: Whether to continue without unreachable agents. Their containers are removed when they return.
     type: bool
   record:
-    description: The last record of the session, for O(state=ended).
+    description: The final record of the session, for O(state=ended).
     type: dict
   unreachable_agents:
-    description: The agents that could not be cleared; the queue remembers them.
+    description: The agents on which the session could not be removed; they are kept in the queue.
     type: list
     elements: str
   removed:
     description:
-      - What came of the removal on the agents that could be asked, by their names. Those that failed, or became
-        unreachable, are remembered like O(unreachable_agents).
+      - The results of the removal on the reachable agents, by name. Agents that failed, or became unreachable, are kept
+        in the queue like O(unreachable_agents).
     type: dict
   started_at:
-    description: When the run began, in seconds since the epoch, for O(state=ended).
+    description: The time when the run began, in seconds since the epoch, for O(state=ended).
     type: float
   path:
-    description: The file to write the record to; empty for none.
+    description: The file for the record; empty for none.
     type: path
 """
 
 EXAMPLES = r"""
-- name: Find a session that has to go, and say that it has gone
+- name: Begin and complete the termination of a session
   backendai.cluster.session_termination:
 """
 
