@@ -75,9 +75,9 @@ def _target(path: str) -> Path:
     """Return the absolute path of the file; raises :class:`ValidationError` where it cannot be."""
     target = Path(path).expanduser().absolute()
     if target.is_dir():
-        raise ValidationError(f"session_token_path: {path!r} must be a file, and is a folder.")
+        raise ValidationError(f"session_token_path: {path!r} must be a file, not a folder.")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise ValidationError(f"session_token_path: {path!r} must be in a folder that exists and can be written to.")
+        raise ValidationError(f"session_token_path: {path!r} must be in an existing, writable folder.")
     return target
 
 
@@ -93,8 +93,8 @@ def _usage(target: Path, answer: dict[str, Any]) -> list[str]:
     """Return how to use the token, in ways that put it into no command line."""
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(answer["expires_at"]))
     urls = [app["url"] for app in answer["links"]["apps"] if app["url"]]
-    lines = [f"The token for session {answer['session']['name']} is in {target}, and opens it until {until}."]
+    lines = [f"The token for session {answer['session']['name']} is in {target}. It is valid until {until}."]
     if urls:
         lines.append(f"  curl --header @<(printf 'Authorization: Bearer '; cat '{target}') {urls[0]}")
-        lines.append(f"  or in a browser, once: {urls[0]}?token=… with what the file holds")
+        lines.append(f"  or in a browser, once: {urls[0]}?token=… with the content of the file")
     return lines

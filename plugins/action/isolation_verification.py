@@ -79,7 +79,7 @@ def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
         problems.add_invalid("firewall_probe_ports", ports, str(error))
     path = str(args.get("path") or "")
     if path and not os.path.isdir(os.path.dirname(os.path.abspath(os.path.expanduser(path)))):
-        problems.add_invalid("firewall_report_path", path, "must be in a folder that is there")
+        problems.add_invalid("firewall_report_path", path, "must be in an existing folder")
     if problems:
         raise AnsibleActionFail(str(problems))
     hosts = {kind: list(args[kind]) for kind in ("outsiders", "agents", "gateways")}
@@ -90,15 +90,15 @@ def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
 def _check_hosts(problems: ValidationErrors, args: Mapping[str, Any]) -> None:
     option, pattern = "firewall_probe_hosts", args["pattern"]
     if not args["agents"]:
-        problems.add("the inventory has no agents whose doors could be tried")
+        problems.add("the inventory has no agents to probe")
     if not args["outsiders"]:
         problems.add_invalid(
-            option, pattern, "names no host of the inventory, and only from outside anything can be proven"
+            option, pattern, "matches no host of the inventory; set it to untrusted hosts to probe from"
         )
     for kind in ("agents", "gateways", "managers"):
         trusted = [name for name in args["outsiders"] if name in args[kind]]
         if trusted:
-            problems.add_invalid(option, pattern, f"must not be of the {kind}, which are trusted: {', '.join(trusted)}")
+            problems.add_invalid(option, pattern, f"must not include {kind}, which are trusted: {', '.join(trusted)}")
 
 
 def _whole_number(value: object) -> int:
@@ -123,9 +123,9 @@ def _target(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
     reply = variables.get(TARGETS_RESULT) or {}
     if "addresses" in reply:
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
-        return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"what {name} says is damaged")
+        return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"the addresses of {name}")
     known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
-    unread = f"it cannot be asked for its addresses: {describe_missing_result(reply)}"
+    unread = f"its addresses could not be read: {why_silent(reply)}"
     return ProbedHost(name, kind, dict.fromkeys(known, kind), unread=unread)
 
 
@@ -139,7 +139,7 @@ def _probed(outsider: str, variables: Mapping[str, Any], batches: list[ProbeBatc
 
 def _batch_result(outsider: str, batch: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
     if "next_hops" not in result:
-        return ProbeResult(outsider, batch, failed=f"it could not be tried: {why_silent(result)}")
+        return ProbeResult(outsider, batch, failed=f"the probe failed: {why_silent(result)}")
     return ProbeResult(
         outsider, batch, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
     )

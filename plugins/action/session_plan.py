@@ -142,7 +142,7 @@ class ActionModule(ControlAction):
         attempt, attempts = int(args.get("attempt", 1)), int(args.get("attempts", 5))
         if attempt > attempts:
             said = "; ".join(args.get("refused") or [])
-            return Unschedulable(f"other runs were faster, {attempts} times in a row; at last: {said}", {})
+            return Unschedulable(f"other runs claimed the resources first, {attempts} times in a row; last error: {said}", {})
         try:
             decision = decide(spec, readings, NetworkPools(**args["pools"]), entry.id, entry.user, entry.updated_at)
         except (ValidationError, PlanningError) as error:

@@ -61,13 +61,13 @@ class ActionModule(ControlAction):
         for line in session_table(sessions, now):
             self._display.display(line)
         warnings = self.warnings(readings) + [
-            f"session {entry.name or entry.id} has ended, and {', '.join(entry.agents)} may still have a part of it."
+            f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in doomed_now
         ]
         if actions.agents:
             warnings.append(
-                f"something is due on {', '.join(actions.agents)}: backendai.cluster.schedule_sessions removes what has"
-                " ended and restarts what has died."
+                f"sessions on {', '.join(actions.agents)} need action: run backendai.cluster.schedule_sessions to remove"
+                " ended sessions and restart failed containers."
             )
         return {"warnings": warnings, "sessions": records}
 

@@ -136,5 +136,5 @@ class ActionModule(ControlAction):
 def _failure(record: Mapping[str, Any]) -> str | None:
     """Return why a session that was waited for did not end well; ``None`` where its command did."""
     if "exit_code" not in record:
-        return f"the session {record['name']!r} runs on: its agent could not be asked any more."
-    return None if record["exit_code"] == 0 else f"the session {record['name']!r} is over: {record['reason']}."
+        return f"the session {record['name']!r} is still running: its agent became unreachable."
+    return None if record["exit_code"] == 0 else f"the session {record['name']!r} has ended: {record['reason']}."

@@ -69,7 +69,7 @@ class ActionModule(ControlAction):
         for line in summarize_record(record, check_mode=self._task.check_mode):
             self._display.display(line)
         if away:
-            self._display.display(f"  {', '.join(away)} will be cleared by the next run that can use it.")
+            self._display.display(f"  {', '.join(away)}: the next run that reaches it removes the session there.")
         entries = self.entries(queue)
         return {
             "changed": False,

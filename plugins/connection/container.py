@@ -138,7 +138,7 @@ class Connection(ConnectionBase):
         try:
             content = Path(in_path).read_bytes()
         except FileNotFoundError:
-            raise AnsibleFileNotFound(f"{in_path} is not there: nothing can be sent to {self._where}.") from None
+            raise AnsibleFileNotFound(f"{in_path} does not exist: it cannot be sent to {self._where}.") from None
         code, _output, errors = self._run([KIT_SHELL, "-c", f"cat > {shlex.quote(out_path)}"], content)
         if code:
             raise AnsibleError(f"{out_path} cannot be written in {self._where}: {_line(errors)}")
@@ -178,7 +178,7 @@ class Connection(ConnectionBase):
         if code != 1:
             return
         if _GONE.fullmatch(said):
-            raise AnsibleConnectionFailure(f"{self._where} does not run: its session has ended, or needs a repair.")
+            raise AnsibleConnectionFailure(f"{self._where} is not running: its session has ended, or needs a repair.")
         if _NO_ENGINE.fullmatch(said):
             raise AnsibleConnectionFailure(f"{self._where} cannot be reached: {said}")
 

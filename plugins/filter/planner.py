@@ -44,7 +44,7 @@ def planner(limit: str) -> str:
     """Return the planning host. Raises :class:`AnsibleFilterError` when ``limit`` hides it."""
     if limit and "localhost" not in re.split(r"\s*[,:]\s*", limit.strip()):
         raise AnsibleFilterError(
-            f"--limit {limit!r} hides localhost, which plans sessions: say --limit 'localhost,{limit}'."
+            f"--limit {limit!r} excludes localhost, which plans sessions: use --limit 'localhost,{limit}'."
         )
     return "localhost"
 

@@ -166,10 +166,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         given = [os.path.join(folder, os.path.expanduser(one)) for one in self.get_option("agents_inventory")]
         for one in given:
             if not os.path.exists(one):
-                raise AnsibleParserError(f"agents_inventory: {one} is not there; paths are relative to {path}.")
+                raise AnsibleParserError(f"agents_inventory: {one} does not exist; paths are relative to {path}.")
             if os.path.commonpath([os.path.realpath(one), here]) == os.path.realpath(one):
                 raise AnsibleParserError(
-                    f"agents_inventory: {one} holds {path} itself; name the agents' inventory alone."
+                    f"agents_inventory: {one} contains {path} itself; list only inventories of agents."
                 )
         return given
 
@@ -212,8 +212,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         hosts = group.get_hosts() if group else []
         if not hosts:
             raise AnsibleParserError(
-                f"agent_group: the group {name!r} has no hosts; give the agents' inventory before this one,"
-                " or name it in agents_inventory."
+                f"agent_group: the group {name!r} has no hosts; add the inventory of the agents before this one,"
+                " or set agents_inventory."
             )
         self._hostvars = HostVars(self.inventory, self, self.loader)
         ready = [self._ready(host) for host in sorted(hosts, key=lambda one: one.name)]

@@ -10,7 +10,7 @@ version_added: 0.1.0
 description:
   - Reads an agent in one call, for planning and listing sessions. Changes nothing.
   - The module does not fail for an agent that cannot run containers (no Docker SDK, Docker down, not provisioned). It
-    returns the reason in RV(unfit), so that sessions are planned without that agent.
+    returns the reason in RV(error), so that sessions are planned without that agent.
   - The slots C(cuda.device) and C(rocm.device) are detected with C(nvidia-smi) and from the kernel's topology of AMD
     GPUs, unless O(slots) declares them. If C(nvidia-smi) is installed but fails, the agent offers no C(cuda.device),
     and C(warnings) contains the reason.
@@ -107,7 +107,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 agent:
-  description: The agent's facts; V(null) if RV(unfit) is set.
+  description: The agent's facts; V(null) if RV(error) is set.
   returned: success
   type: dict
   contains:
@@ -148,7 +148,7 @@ agent:
           RV(ignore:public_keys) and RV(ignore:containers), the last two by hostname."
       type: list
       elements: dict
-unfit:
+error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success
   type: str

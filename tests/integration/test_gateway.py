@@ -146,7 +146,7 @@ def test_token_is_only_in_its_file(issued: Issued) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert token.count(".") == 2
     assert not [part for part in (token, *token.split(".")[1:]) if part in run.output]
-    assert f"is in {path}, and opens it until" in run.text
+    assert f"is in {path}. It is valid until" in run.said
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert (claims["sub"], claims["session"], claims["exp"] - claims["iat"]) == (SESSION, NAME, 3600)
     assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200

@@ -135,7 +135,7 @@ def test_the_token_is_in_its_file_and_not_in_the_result(
     assert {**SAID, "path": str(path)}.items() <= result.items()
     assert "token" not in result
     assert (asked[0]["ttl"], asked[0]["name"], asked[0]["path"]) == (60, "train-llm", str(path))
-    assert said[0] == f"The token for session train-llm is in {path}, and opens it until 2026-03-01 03:59:57 UTC."
+    assert said[0] == f"The token for session train-llm is in {path}. It is valid until 2026-03-01 03:59:57 UTC."
     assert said[1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
 
 
@@ -159,9 +159,9 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_gateway_is_asked(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answering(monkeypatch, gateway_token, SAID)
-    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be a file, and is a folder\.$"):
+    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be a file, not a folder\.$"):
         token_of(run, tmp_path)
-    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be in a folder that exists"):
+    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be in an existing, writable folder"):
         token_of(run, tmp_path / "nowhere" / "token")
     with pytest.raises(AnsibleActionFail, match=r"^session_token_ttl: 1 must be a whole number"):
         token_of(run, tmp_path / "token", ttl=1)

@@ -48,23 +48,23 @@ def test_an_agent_that_is_a_gateway_too_is_asked_once(run: Run) -> None:
     [
         (
             {"outsiders": []},
-            "firewall_probe_hosts: 'users' names no host of the inventory, and only from outside anything can be proven.",
+            "firewall_probe_hosts: 'users' matches no host of the inventory; set it to untrusted hosts to probe from.",
         ),
-        ({"agents": []}, "the inventory has no agents whose doors could be tried."),
+        ({"agents": []}, "the inventory has no agents to probe."),
         (
             {"managers": ["user1"]},
-            "firewall_probe_hosts: 'users' must not be of the managers, which are trusted: user1.",
+            "firewall_probe_hosts: 'users' must not include managers, which are trusted: user1.",
         ),
         (
             {"gateways": ["user1", "gateway1"]},
-            "firewall_probe_hosts: 'users' must not be of the gateways, which are trusted: user1.",
+            "firewall_probe_hosts: 'users' must not include gateways, which are trusted: user1.",
         ),
         ({"ports": "ssh"}, "firewall_probe_ports: 'ssh' must be port numbers and ranges such as 22,80,8000-9000."),
         ({"rate": "many"}, "firewall_probe_rate: 'many' must be a whole number, at least 1."),
         ({"rate": 0}, "firewall_probe_rate: 0 must be a whole number, at least 1."),
         (
             {"path": "/nowhere/report.json"},
-            "firewall_report_path: '/nowhere/report.json' must be in a folder that is there.",
+            "firewall_report_path: '/nowhere/report.json' must be in an existing folder.",
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_host_that_could_not_be_asked_is_tried_at_the_addresses_of_the_invento
     known = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
     result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**known, **said}))
     assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
-    assert result["warnings"] == [f"agent1: it cannot be asked for its addresses: {why}."]
+    assert result["warnings"] == [f"agent1: its addresses could not be read: {why}."]
 
 
 TARGET = ProbedHost("agent1", "agent", {"192.0.2.1": "agent"})
@@ -165,10 +165,10 @@ def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_
 @pytest.mark.parametrize(
     ("probed", "why"),
     [
-        (results(failed=True, msg="ip -batch:\n File exists."), "it could not be tried: ip -batch: File exists"),
-        (results(failed=True), "it could not be tried: it returned no result"),
-        ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "it could not be tried: no route"),
-        ({}, "it could not be tried: hidden by --limit"),
+        (results(failed=True, msg="ip -batch:\n File exists."), "the probe failed: ip -batch: File exists"),
+        (results(failed=True), "the probe failed: it gave no answer"),
+        ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "the probe failed: no route"),
+        ({}, "the probe failed: hidden by --limit"),
     ],
 )
 def test_what_could_not_be_tried_is_shown_and_fails(

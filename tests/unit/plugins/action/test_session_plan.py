@@ -302,7 +302,7 @@ def test_when_other_runs_were_faster_often_enough_the_session_waits(
 ) -> None:
     said = {"refused": ["agent1 is full", "agent2 is full"]}
     result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **said}, ROOM)
-    reason = "other runs were faster, 5 times in a row; at last: agent1 is full; agent2 is full"
+    reason = "other runs claimed the resources first, 5 times in a row; last error: agent1 is full; agent2 is full"
     assert result["pending"] == ({"reason": reason, "shortfall": {}} if waits else None)
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
 

@@ -27,9 +27,9 @@ THERE: dict[str, Any] = {
 }
 AGENTS = ["agent1", "agent2", "agent3"]
 LIST = {"kind": "sessions", "agents": AGENTS}
-DUE_HERE = (
-    "something is due on agent1, agent2: backendai.cluster.schedule_sessions removes what has ended and restarts what"
-    " has died."
+ACTION_NEEDED = (
+    "sessions on agent1, agent2 need action: run backendai.cluster.schedule_sessions to remove ended sessions and restart"
+    " failed containers."
 )
 
 
@@ -109,8 +109,8 @@ def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueStore) -> N
     result = run(ActionModule, LIST, THERE)
     assert result["sessions"] == []
     assert result["warnings"][1:] == [
-        "session train-llm has ended, and agent1, agent2 may still have a part of it.",
-        DUE_HERE,
+        "session train-llm has ended, but agent1, agent2 may still run a part of it.",
+        ACTION_NEEDED,
     ]
 
 
@@ -119,8 +119,8 @@ def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: Queue
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
-        f"session {SESSION_ID} has ended, and agent3 may still have a part of it.",
-        DUE_HERE,
+        f"session {SESSION_ID} has ended, but agent3 may still run a part of it.",
+        ACTION_NEEDED,
     ]
 
 
@@ -155,7 +155,7 @@ def test_a_session_whose_command_has_ended_is_listed_as_such_although_nobody_has
     assert (record["status"], record["exit_code"], record["reason"]) == ("TERMINATED", exit_code, reason)
     assert said[1].split()[:4] == ["train-llm", "Multi-node", "4", "TERMINATED"]
     assert said[1].endswith(reason)
-    assert listed["warnings"] == [DUE_HERE]
+    assert listed["warnings"] == [ACTION_NEEDED]
     assert queue.entries() == []
 
 
@@ -164,7 +164,7 @@ def test_a_session_whose_container_died_is_listed_as_it_is_and_its_agent_has_som
     there = holding(plan(failure_policy="restart"), stopped={"sub2": ("exited", 1)})
     listed = run(ActionModule, LIST, there)
     assert [record["status"] for record in listed["sessions"]] == ["DEGRADED"]
-    assert [warning.partition(":")[0] for warning in listed["warnings"]] == ["something is due on agent2"]
+    assert [warning.partition(":")[0] for warning in listed["warnings"]] == ["sessions on agent2 need action"]
 
 
 @pytest.mark.usefixtures("said")
@@ -205,4 +205,4 @@ def test_a_list_makes_no_folder_for_the_queue(run: Run, queue: QueueStore) -> No
 def test_a_session_is_listed_in_the_state_that_its_agents_say(run: Run, changes: dict[str, Any], status: str) -> None:
     listed = run(ActionModule, LIST, holding(MADE, **changes))
     assert [record["status"] for record in listed["sessions"]] == [status]
-    assert listed["warnings"] == ([DUE_HERE] if "expired" in changes else [])
+    assert listed["warnings"] == ([ACTION_NEEDED] if "expired" in changes else [])

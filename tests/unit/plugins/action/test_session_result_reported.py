@@ -139,7 +139,7 @@ def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
     history(queue, over(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
-    assert str(refused.value) == f"the session 'train-llm' is over: the command ended with exit code {exit_code}."
+    assert str(refused.value) == f"the session 'train-llm' has ended: the command ended with exit code {exit_code}."
     assert said == ["Session train-llm is TERMINATED."]
 
 
@@ -156,7 +156,7 @@ def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
-    assert str(refused.value) == "the session 'train-llm' runs on: its agent could not be asked any more."
+    assert str(refused.value) == "the session 'train-llm' is still running: its agent became unreachable."
     assert said == ["Session train-llm is RUNNING.", LINE]
 
 

@@ -151,7 +151,7 @@ def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueStor
     assert (entry.state, entry.agents, result["waiting"]) == ("TERMINATING", ("agent2",), True)
     assert said == [
         "Session train-llm is TERMINATED.",
-        "  agent2 will be cleared by the next run that can use it.",
+        "  agent2: the next run that reaches it removes the session there.",
     ]
 
 
@@ -167,8 +167,8 @@ def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
         is True
     )
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents) == ("TERMINATING", ("agent4", "agent2", "agent3"))
-    assert said[1] == "  agent4, agent2, agent3 will be cleared by the next run that can use it."
+    assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
+    assert said[1] == "  agent4, agent2, agent3: the next run that reaches it removes the session there."
 
 
 @pytest.mark.usefixtures("said")

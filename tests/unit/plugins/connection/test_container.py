@@ -95,7 +95,7 @@ def test_files_go_there_and_back_as_they_are(asked: Path, tmp_path: Path, conten
 
 
 def test_a_file_that_is_not_here_cannot_be_sent(asked: Path, tmp_path: Path) -> None:
-    with pytest.raises(AnsibleFileNotFound, match="is not there: nothing can be sent to container backendai-train-llm"):
+    with pytest.raises(AnsibleFileNotFound, match="does not exist: it cannot be sent to container backendai-train-llm"):
         connect().put_file(str(tmp_path / "nothing"), "/there")
     assert not asked.exists()
 
@@ -125,7 +125,7 @@ def test_a_container_that_does_not_run_is_unreachable(tmp_path: Path, said: str)
     with pytest.raises(AnsibleConnectionFailure) as failed:
         connect().exec_command("true")
     assert str(failed.value) == (
-        "container backendai-train-llm-main1 on agent1 does not run: its session has ended, or needs a repair."
+        "container backendai-train-llm-main1 on agent1 is not running: its session has ended, or needs a repair."
     )
 
 

@@ -20,7 +20,7 @@ def test_a_limit_that_hides_localhost_is_refused_with_a_way_out(limit: str) -> N
     with pytest.raises(AnsibleFilterError) as refused:
         planner(limit)
     assert str(refused.value) == (
-        f"--limit {limit!r} hides localhost, which plans sessions: say --limit 'localhost,{limit}'."
+        f"--limit {limit!r} excludes localhost, which plans sessions: use --limit 'localhost,{limit}'."
     )
 
 

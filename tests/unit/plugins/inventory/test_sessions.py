@@ -270,7 +270,7 @@ def test_without_agents_an_error_says_where_they_would_come_from(place: Place) -
     with pytest.raises(AnsibleParserError) as failed:
         place.read(f"{SOURCE}agent_group: nobody\n")
     assert failed.value.message == (
-        "agent_group: the group 'nobody' has no hosts; give the agents' inventory before this one, or name it in"
+        "agent_group: the group 'nobody' has no hosts; add the inventory of the agents before this one, or set"
         " agents_inventory."
     )
 
@@ -297,13 +297,13 @@ def test_an_inventory_of_agents_that_is_not_there_is_refused(place: Place) -> No
         place.read(f"{SOURCE}agents_inventory: [nowhere.yml]\n")
     path = place.folder / "sessions.yml"
     assert failed.value.message == (
-        f"agents_inventory: {place.folder}/nowhere.yml is not there; paths are relative to {path}."
+        f"agents_inventory: {place.folder}/nowhere.yml does not exist; paths are relative to {path}."
     )
 
 
 @pytest.mark.parametrize("itself", ["sessions.yml", "."])
 def test_a_file_that_names_itself_is_refused(place: Place, itself: str) -> None:
-    with pytest.raises(AnsibleParserError, match=r"holds .*/sessions.yml itself; name the agents' inventory alone\."):
+    with pytest.raises(AnsibleParserError, match=r"contains .*/sessions.yml itself; list only inventories of agents\."):
         place.read(f"{SOURCE}agents_inventory: ['{itself}']\n")
 
 

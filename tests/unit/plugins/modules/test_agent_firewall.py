@@ -191,8 +191,8 @@ def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pyt
     tried()
     (sentence,) = warned
     assert sentence == (
-        "firewall_ssh_sources: from now on only 203.0.113.7/32 logs in here, which is where this connection comes from;"
-        " name firewall_ssh_sources, or the hosts of the group managers."
+        "firewall_ssh_sources: only 203.0.113.7/32, the source of this connection, will be able to log in by SSH; set"
+        " firewall_ssh_sources, or add hosts to the group managers."
     )
 
 
