@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have systemd's units on a host run the program of this collection."""
+"""Install the agent program for the systemd units of a host."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check the variables of a gateway on the control node, and have the certificate that they describe on the gateway."""
+"""Validate the options of a gateway on the control node, and install its certificate on the gateway."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        given = {name: self._templar.template(variables[name]) for name in variables if name.startswith("gateway_")}
+        options = {name: self._templar.template(variables[name]) for name in variables if name.startswith("gateway_")}
         address = str(self._templar.template(variables.get("ansible_host") or variables["inventory_hostname"]))
         try:
-            gateway = parse_gateway(given, address)
-            certificate, key = read_pair(str(given.get(CERTIFICATE) or ""), str(given.get(KEY) or ""))
+            gateway = parse_gateway(options, address)
+            certificate, key = read_pair(str(options.get(CERTIFICATE) or ""), str(options.get(KEY) or ""))
         except ValidationError as error:
             raise AnsibleActionFail(str(error)) from None
         args = dict(self._task.args)
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
 
 
 def _names(gateway: Gateway, address: str) -> list[str]:
-    """Return what a certificate has to be for: the host name, those of apps, and the address where it is known."""
+    """Return the names for a certificate: the host name, the wildcard of apps, and the IP address if known."""
     apps = [f"*.{gateway.domain}"] if gateway.domain else []
-    known = [str(ipaddress.ip_address(address))] if is_address(address) else []
-    return list(dict.fromkeys([gateway.hostname, *apps, *known]))
+    ip_addresses = [str(ipaddress.ip_address(address))] if is_address(address) else []
+    return list(dict.fromkeys([gateway.hostname, *apps, *ip_addresses]))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have a gateway lead to sessions."""
+"""Update the session routes of a gateway."""
 
 from __future__ import annotations
 

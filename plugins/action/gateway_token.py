@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask a gateway for a token, and write it where its user wants it; or have it make the key that signs tokens."""
+"""Request a token from a gateway and write it to a file, or create the gateway's signing key."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class ActionModule(ActionBase):
             target = _target(request.path)
         except ValidationError as error:
             raise AnsibleActionFail(str(error)) from None
-        args = {**self._task.args, **_asked(request), "path": str(target)}
-        with self._unprinted():
+        args = {**self._task.args, **_module_arguments(request), "path": str(target)}
+        with self._suppress_output():
             answer = self._execute_module(module_args=args, task_vars=task_vars or {})
         token = answer.pop("token", None)
-        # All that was printed, where Ansible cannot make out a result in it.
+        # If Ansible cannot parse the output, it is returned here, with the token.
         answer.pop("module_stdout", None)
         if token is not None:
             _write(target, f"{token}\n")
@@ -50,10 +50,10 @@ class ActionModule(ActionBase):
         return {**result, **answer, "path": str(target)}
 
     @contextlib.contextmanager
-    def _unprinted(self) -> Iterator[None]:
-        """Keep the connection from printing what the gateway answers, as ``-vvv`` has it do.
+    def _suppress_output(self) -> Iterator[None]:
+        """Suppress the gateway's output, which the connection prints with ``-vvv``.
 
-        Why a gateway cannot be reached is said nevertheless.
+        Connection errors are still printed.
         """
         context = self._connection._play_context
         before, context.no_log = context.no_log, True
@@ -67,12 +67,12 @@ class ActionModule(ActionBase):
             context.no_log = before
 
 
-def _asked(request: TokenRequest) -> dict[str, Any]:
+def _module_arguments(request: TokenRequest) -> dict[str, Any]:
     return {"name": request.name, "session_id": request.session_id, "ttl": request.seconds}
 
 
 def _target(path: str) -> Path:
-    """Return the absolute path of the file; raises :class:`ValidationError` where it cannot be."""
+    """Return the absolute path of the file. Raises :class:`ValidationError` if it cannot be written."""
     target = Path(path).expanduser().absolute()
     if target.is_dir():
         raise ValidationError(f"session_token_path: {path!r} must be a file, not a folder.")
@@ -82,7 +82,7 @@ def _target(path: str) -> Path:
 
 
 def _write(target: Path, content: str) -> None:
-    """Write a file for its owner alone; it is there as a whole, or as it was before."""
+    """Write a file that only its owner can read, atomically."""
     try:
         write_atomically(target, content)
     except OSError as error:
@@ -90,7 +90,7 @@ def _write(target: Path, content: str) -> None:
 
 
 def _usage(target: Path, answer: dict[str, Any]) -> list[str]:
-    """Return how to use the token, in ways that put it into no command line."""
+    """Return instructions to use the token without exposing it in a command line."""
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(answer["expires_at"]))
     urls = [app["url"] for app in answer["links"]["apps"] if app["url"]]
     lines = [f"The token for session {answer['session']['name']} is in {target}. It is valid until {until}."]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask an agent or a gateway at which addresses it could be reached, or let an outsider probe them."""
+"""Read the addresses of an agent or a gateway, or probe them from an untrusted host."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from ..module_utils._module import CONNECTION_OPTIONS, GATEWAY_OPTIONS
 from ..plugin_utils.host_action import HostAction
 
-# How many seconds each phase may take on a host. A probe takes one minute; where few files may be open at once, or
-# another run is at work on the same outsider, it takes several.
+# Timeout of each phase in seconds. A probe takes one minute, or several if the limit of open files is low, or if
+# another run probes from the same host.
 SECONDS = {"targets": 60, "probe": 1800}
 
 PHASE: dict[str, dict[str, Any]] = {"phase": {"type": "str", "choices": list(SECONDS), "required": True}}
 
-# The options of each phase. What a host says of itself is in its variables, whose names begin with its kind.
+# The options of each phase. The settings of a host are its variables that begin with its kind.
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "targets": {"kind": {"type": "str", "choices": ["agent", "gateway"], "required": True}},
     "probe": {

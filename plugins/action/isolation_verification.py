@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check what is asked of outsiders, plan what they probe, and say what is open to them, on the control node."""
+"""Validate, plan and report an isolation check, on the control node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGETS_RESULT = "__isolation_targets"
 # The variable of each outsider that holds the results with ``phase: probe``, one for each batch.
 PROBE_RESULTS = "__isolation_probe"
 
-# What the loop over batches calls each of them.
+# The loop variable of the playbook's loop over batches.
 LOOP_VARIABLE = "batch"
 
 _INVENTORY = ("ansible_host", "agent_underlay_address")
@@ -39,21 +39,21 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, args, variables = super().run(tmp, task_vars), self._task.args, task_vars or {}
         if args["state"] == "validated":
-            return {**result, "changed": False, **_validated(args)}
+            return {**result, "changed": False, **_validate(args)}
         if args["state"] == "planned":
-            return {**result, "changed": False, **_planned(args, variables["hostvars"])}
-        return {**result, "changed": False, **self._reported(args, variables["hostvars"])}
+            return {**result, "changed": False, **_plan_batches(args, variables["hostvars"])}
+        return {**result, "changed": False, **self._report(args, variables["hostvars"])}
 
-    def _reported(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Show and write the ``report`` of what outsiders found; in check mode, show what they would try."""
+    def _report(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Show and write the ``report`` of the probes; in check mode, show the planned probes."""
         batches = [from_plain(ProbeBatch, batch, "batches") for batch in args["batches"]]
         if self._task.check_mode:
             for batch in batches:
                 addresses = ", ".join(batch.addresses)
-                self._display.display(f"{batch.target}: {addresses}: TCP ports {batch.ports} would be tried.")
+                self._display.display(f"{batch.target}: {addresses}: TCP ports {batch.ports} would be probed.")
             return {}
         outsiders = list(args["outsiders"])
-        probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], batches)]
+        probed = [probe for name in outsiders for probe in _probe_results(name, hostvars[name], batches)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
         report = build_exposure_report(targets, outsiders, probed)
         self.write_report(str(args.get("path") or ""), to_json(report))
@@ -65,8 +65,8 @@ class ActionModule(ControlAction):
         return {"report": report}
 
 
-def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is asked, with its defaults; all problems are one failure."""
+def _validate(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with their defaults. All problems are one failure."""
     problems = ValidationErrors()
     _check_hosts(problems, args)
     rate = _whole_number(args.get("rate", 16000))
@@ -106,10 +106,10 @@ def _whole_number(value: object) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the hosts that are probed, and the parts in which that is done."""
-    targets = [_target(name, AGENT, hostvars[name]) for name in args["agents"]]
-    targets += [_target(name, GATEWAY, hostvars[name]) for name in args["gateways"]]
+def _plan_batches(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the hosts to probe, and the batches of probes."""
+    targets = [_probed_host(name, AGENT, hostvars[name]) for name in args["agents"]]
+    targets += [_probed_host(name, GATEWAY, hostvars[name]) for name in args["gateways"]]
     batches = split_into_batches(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
     return {
         "warnings": [f"{target.name}: {target.unread}." for target in targets if target.unread],
@@ -118,19 +118,19 @@ def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]])
     }
 
 
-def _target(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
-    """Return what is to be probed of a host; where it cannot be asked, what the inventory has of it."""
+def _probed_host(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
+    """Return the addresses to probe of a host; if it is unreachable, those of the inventory."""
     reply = variables.get(TARGETS_RESULT) or {}
     if "addresses" in reply:
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
         return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"the addresses of {name}")
-    known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
+    addresses = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
     unread = f"its addresses could not be read: {why_silent(reply)}"
-    return ProbedHost(name, kind, dict.fromkeys(known, kind), unread=unread)
+    return ProbedHost(name, kind, dict.fromkeys(addresses, kind), unread=unread)
 
 
-def _probed(outsider: str, variables: Mapping[str, Any], batches: list[ProbeBatch]) -> list[ProbeResult]:
-    """Return what an outsider found in each batch, or why it could not try it."""
+def _probe_results(outsider: str, variables: Mapping[str, Any], batches: list[ProbeBatch]) -> list[ProbeResult]:
+    """Return the result of each batch on a probing host, or its error."""
     loop = variables.get(PROBE_RESULTS) or {}
     tried = [result for result in loop.get("results", []) if LOOP_VARIABLE in result]
     results = {from_plain(ProbeBatch, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask an agent about the sessions that it holds, or let it act upon them."""
+"""Read or change the sessions of an agent."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils.host_action import HostAction
 
-# How many seconds each phase may take on an agent.
+# Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "mark": 110}
 
-# What comes back of a phase that could not be carried out, for phases whose failure is a part of the report.
+# The results of failed phases, for phases whose failure is a part of the report.
 UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
 
 
@@ -30,14 +30,14 @@ class ActionModule(HostAction):
             options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
             if phase == "survey":
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
-            done = self.ask(phase, options, variables, SECONDS[phase])
+            reply = self.ask(phase, options, variables, SECONDS[phase])
         except AnsibleActionFail as error:
             if phase not in UNFIT:
                 raise
             return {**result, "changed": False, **UNFIT[phase], "error": str(error)}
-        for session_id, sentence in (done.get("failures") or {}).items():
+        for session_id, sentence in (reply.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
-        failures = [reply["failed"] for reply in (done.get("sessions") or {}).values() if "failed" in reply]
+        failures = [reply["failed"] for reply in (reply.get("sessions") or {}).values() if "failed" in reply]
         if failures:
             raise AnsibleActionFail(" ".join(failures))
-        return {"changed": False, **result, **done}
+        return {"changed": False, **result, **reply}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have the images of sessions on an agent: look until they are there, and show people how far the pulls are."""
+"""Pull missing images of sessions on an agent, and show the progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, fail
 from ..plugin_utils._request.registries import parse_registries
 from ..plugin_utils.host_action import HostAction
 
-# Seconds between looks, the last one from then on: small images cost no waiting.
+# Seconds between polls; the last one repeats. Short at first, so that small images cost little time.
 PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)
 
 LOOK_SECONDS = 60
@@ -35,17 +35,20 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         variables, args = task_vars or {}, self._task.args
         agent = variables["inventory_hostname"]
-        listed = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
-        starts, sessions = [start for start in listed if start.needs_pull(agent)], _of_turn_before(listed, agent)
+        all_starts = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
+        starts, sessions = (
+            [start for start in all_starts if start.pulls_on(agent)],
+            _previous_replies(all_starts, agent),
+        )
         if not starts and not sessions:
             return {**result, "skipped": True}
         result |= {"changed": False, "diff": [], "sessions": sessions, "again": False}
         credentials = _credentials(args.get("registries") or {})
-        until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batches(variables)
+        until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batch_count(variables)
         for start in starts:
             reply = {"nonce": start.decided["nonce"], "images": {}}
             try:
-                self._have(start, credentials, until, variables, result, reply)
+                self._pull_images(start, credentials, until, variables, result, reply)
             except AnsibleActionFail as error:
                 reply["failed"] = str(error)
             except AnsibleConnectionFailure as error:
@@ -54,7 +57,7 @@ class ActionModule(HostAction):
             sessions[start.id] = reply
         return result
 
-    def _have(
+    def _pull_images(
         self,
         start: Start,
         credentials: Mapping[str, Credential],
@@ -63,11 +66,11 @@ class ActionModule(HostAction):
         result: dict[str, Any],
         reply: dict[str, Any],
     ) -> None:
-        """Look at all images of a session in turn, until all are there or this turn is over."""
-        known = images_from_dict(start.decided["images"])
-        wrong = image_mismatch(known)
-        if wrong:
-            raise AnsibleActionFail(f"{wrong}.")
+        """Pull the images of a session one after the other, until all are present or this round ends."""
+        images = images_from_dict(start.decided["images"])
+        mismatch = image_mismatch(images)
+        if mismatch:
+            raise AnsibleActionFail(f"{mismatch}.")
         names = start.decided["missing_images"].get(variables["inventory_hostname"]) or []
         options = {
             **self.variables(CONNECTION_OPTIONS, "agent_", variables),
@@ -75,9 +78,9 @@ class ActionModule(HostAction):
             "nonce": start.decided["nonce"],
             "seconds": int(self._task.args["claim_ttl"]),
         }
-        # Without an image, the look renews the claim and nothing else.
-        for image in [_image(name, pull_reference(name, known), credentials) for name in names] or [NO_IMAGE]:
-            look = self._follow({**options, **image}, until, variables)
+        # Without an image, the poll only renews the claim.
+        for image in [_image(name, pull_reference(name, images), credentials) for name in names] or [NO_IMAGE]:
+            look = self._poll({**options, **image}, until, variables)
             result["changed"] |= look["changed"]
             result["again"] |= look["changed"] and not self._task.check_mode
             result["diff"] += [look["diff"]] if look["changed"] and look.get("diff") else []
@@ -85,10 +88,10 @@ class ActionModule(HostAction):
             if look["under_way"]:
                 return
 
-    def _follow(self, options: dict[str, Any], until: float, variables: dict[str, Any]) -> dict[str, Any]:
-        """Look at one image until it is there, or this turn is over; return the last look, with what the first changed.
+    def _poll(self, options: dict[str, Any], until: float, variables: dict[str, Any]) -> dict[str, Any]:
+        """Poll an image until it is present, or this round ends; return the last reply, with the changes of the first.
 
-        Where agents take turns, a turn that starts a pull is over at once: those that come after start theirs.
+        With fewer forks than agents, a round that starts a pull ends at once, so that the next agents start theirs.
         """
         first = look = self.ask("pull", options, variables, LOOK_SECONDS)
         shown = ""
@@ -97,16 +100,16 @@ class ActionModule(HostAction):
             if progress != shown:
                 shown = progress
                 self._display.display(f"{variables['inventory_hostname']}: pulling {options['name']}: {shown}")
-            over = time.monotonic() + pause > until or (look.get("started") and _batches(variables) > 1)
-            if over or not look.get("under_way"):
+            finished = time.monotonic() + pause > until or (look.get("started") and _batch_count(variables) > 1)
+            if finished or not look.get("under_way"):
                 break
             time.sleep(pause)
             look = self.ask("pull", options, variables, LOOK_SECONDS)
         return {**look, "changed": first.get("changed", False), "diff": first.get("diff")}
 
 
-def _of_turn_before(starts: Sequence[Start], agent: str) -> dict[str, dict[str, Any]]:
-    """Return what the agent replied about sessions in the turn before: it may have been their last one."""
+def _previous_replies(starts: Sequence[Start], agent: str) -> dict[str, dict[str, Any]]:
+    """Return the agent's replies of the previous round, which may have been the last one of a session."""
     return {
         start.id: {**start.results[PULL][agent], "nonce": start.decided["nonce"]}
         for start in starts
@@ -114,21 +117,21 @@ def _of_turn_before(starts: Sequence[Start], agent: str) -> dict[str, dict[str, 
     }
 
 
-def _credentials(given: Any) -> dict[str, Credential]:
+def _credentials(registries: Any) -> dict[str, Credential]:
     problems = ValidationErrors()
-    credentials = parse_registries(problems, given)
+    credentials = parse_registries(problems, registries)
     if problems:
         raise AnsibleActionFail(str(problems))
     return credentials
 
 
 def _image(name: str, reference: str, credentials: Mapping[str, Credential]) -> dict[str, str]:
-    """Return what an agent has to know of an image; it gets the password of its own registry alone."""
+    """Return the options of a pull, with the credentials of the image's own registry only."""
     credential = credentials.get(registry_of(reference))
     return {**NO_IMAGE, "name": name, "reference": reference, **(dataclasses.asdict(credential) if credential else {})}
 
 
-def _batches(variables: Mapping[str, Any]) -> int:
-    """Return how often Ansible has to begin anew until all agents have had their turn."""
+def _batch_count(variables: Mapping[str, Any]) -> int:
+    """Return the number of batches in which Ansible runs a task on all agents."""
     agents, forks = len(variables.get("ansible_play_batch") or [""]), int(variables.get("ansible_forks") or 1)
     return math.ceil(agents / forks)

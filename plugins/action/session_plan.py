@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan sessions from the facts of all agents, and note in the queue that they start, or wait, on the control node."""
+"""Plan sessions from the facts of all agents and save their state in the queue, on the control node."""
 
 from __future__ import annotations
 
@@ -43,21 +43,19 @@ from ..plugin_utils.control import ControlAction, start_arguments
 class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        planned = self._of_queue(variables) if self._task.args.get("queue") else self._of_request(variables)
+        planned = self._plan_pending(variables) if self._task.args.get("queue") else self._plan_request(variables)
         return {**result, "changed": False, **planned}
 
-    def _of_queue(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Decide which waiting sessions start now, and note in the queue why the others wait on."""
+    def _plan_pending(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Decide which pending sessions start now, and save in the queue why the others do not."""
         args, now = self._task.args, time.time()
         queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
-        readings, starts, specs = self.cluster_state(args["agents"], variables), [], {}
+        cluster, starts, specs = self.readings(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
-        gone = [
-            session_id for _entry, ids in find_terminating(before.values(), readings.sessions) for session_id in ids
-        ]
-        free = self.with_reservations(readings.without_sessions(gone), before.values())
+        stale_ids = [session_id for _entry, ids in terminating(before.values(), cluster.sessions) for session_id in ids]
+        free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
         decisions = schedule(before.values(), free, NetworkPools(**args["pools"]), rules, now)
-        # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.
+        # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
         with self.transaction(queue):
             current = {entry.id: entry for entry in self.entries(queue)}
             for entry, decision in decisions:
@@ -65,10 +63,8 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
-                    starts.append(
-                        start_arguments(decision, spec_from_dict(specs[entry.name]), gone, never_completed=True)
-                    )
-                    changed = mark_creating(entry, current_owner(), now, decision.plan)
+                    starts.append(start_of(decision, spec_from_dict(specs[entry.name]), stale_ids, unproven=True))
+                    changed = starting(entry, me(), now, decision.plan)
                 else:
                     changed = mark_pending(
                         entry, {**entry.record, "pending": describe_pending(decision)}, entry.updated_at
@@ -80,71 +76,75 @@ class ActionModule(ControlAction):
         # The user's environment may hold secrets.
         return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
 
-    def _of_request(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Plan the session that was asked for, and note in the queue that this run starts it, or that it waits."""
+    def _plan_request(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
-        spec, readings = spec_from_dict(args["spec"]), self.cluster_state(args["agents"], variables)
+        spec, cluster = spec_from_dict(args["spec"]), self.readings(args["agents"], variables)
         queue = self.queue(variables)
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
-                entry = _entry_of(spec, entries, readings.sessions, args.get("user") or getpass.getuser(), time.time())
-                gone = [one for _entry, ids in find_terminating(entries, readings.sessions) for one in ids]
-                planned = self.with_reservations(readings.without_sessions(gone), entries, entry.id)
-                decision = self._decided(spec, planned, entries, entry)
-                self._note(queue, spec, entries, entry, decision)
+                entry = _find_or_make_entry(
+                    spec, entries, cluster.sessions, args.get("user") or getpass.getuser(), time.time()
+                )
+                stale_ids = [session_id for _entry, ids in terminating(entries, cluster.sessions) for session_id in ids]
+                planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
+                decision = self._decide_request(spec, planned, entries, entry)
+                self._save_decision(queue, spec, entries, entry, decision)
         except (ValidationError, PlanningError) as error:
             sentence = as_sentence(str(error))
-            self.write_report(
-                args.get("record_path", ""), to_json(unplanned_record(spec, spec.name, "ERROR", error=sentence))
-            )
-            # What agents warn of may be why; a failure shows no warnings of its own.
-            for said in self.warnings(readings):
-                self._display.warning(said)
+            self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
+            # Warnings of agents may explain the failure, and Ansible shows no warnings of a failed task.
+            for warning in self.warnings(cluster):
+                self._display.warning(warning)
             raise AnsibleActionFail(sentence) from None
-        result = {"warnings": self.warnings(readings), "queued": entry.spec is not None}
+        result = {"warnings": self.warnings(cluster), "queued": entry.spec is not None}
         if isinstance(decision, Unschedulable):
             details = {
                 "unplaced": decision.unplaced,
                 "missing": decision.missing,
                 "blocking_sessions": decision.blocking_sessions,
             }
-            freed = planned.in_flight or any(_makes_room(one, float(args.get("started_at", 0.0))) for one in entries)
-            waits: dict[str, Any] = {
+            capacity_released = planned.in_flight or any(
+                _releases_capacity(other, float(args.get("started_at", 0.0))) for other in entries
+            )
+            pending_result: dict[str, Any] = {
                 "plan": None,
                 "id": entry.id,
                 "agents": [],
                 "public_keys": {},
-                "capacity_released": freed,
+                "capacity_released": capacity_released,
             }
-            waits["starts"] = []
+            pending_result["starts"] = []
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
-            return {**result, **waits, "record": record, "pending": describe_pending(decision), "no_room": details}
-        self.invalidate_facts(decision.plan.agents, variables)
-        new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
-        start = start_arguments(decision, spec, gone, never_completed=decision.plan.id in _noted(entries))
+            return {**result, **pending_result, "record": record, "pending": pending(decision), "no_room": details}
+        self.forget(decision.plan.agents, variables)
+        new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
+        start = start_of(decision, spec, stale_ids, unproven=decision.plan.id in _unfinished_ids(entries))
         return {
             **result,
             **start,
             "starts": [start],
-            # A plan changes nothing; check mode says so of what would follow, so that --diff shows it.
+            # A plan changes nothing. In check mode, the session that would be created counts, so that --diff shows it.
             "changed": bool(new) and self._task.check_mode,
             "diff": {"before": "", "after": new},
             "pending": None,
             "record": None,
         }
 
-    def _decided(
-        self, spec: SessionSpec, readings: ClusterState, entries: Sequence[QueueEntry], entry: QueueEntry
+    def _decide_request(
+        self, spec: SessionSpec, cluster: ClusterState, entries: Sequence[QueueEntry], entry: QueueEntry
     ) -> Decision | Unschedulable:
-        """Return what to do about the request; when other runs have been faster often enough, it waits."""
+        """Return the decision about the request; after too many lost claims, the session stays pending."""
         args = self._task.args
         attempt, attempts = int(args.get("attempt", 1)), int(args.get("attempts", 5))
         if attempt > attempts:
-            said = "; ".join(args.get("refused") or [])
-            return Unschedulable(f"other runs claimed the resources first, {attempts} times in a row; last error: {said}", {})
+            refusals = "; ".join(args.get("refused") or [])
+            return Unschedulable(
+                f"other runs claimed the resources first, {attempts} times in a row; last error: {refusals}", {}
+            )
         try:
-            decision = decide(spec, readings, NetworkPools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+            decision = decide(spec, cluster, NetworkPools(**args["pools"]), entry.id, entry.user, entry.updated_at)
         except (ValidationError, PlanningError) as error:
             if attempt == 1:
                 raise
@@ -152,9 +152,9 @@ class ActionModule(ControlAction):
         if isinstance(decision, Unschedulable) or decision.existing:
             return decision
         rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
-        return waits_behind(entries, entry, readings, rules) or decision
+        return waits_behind(entries, entry, cluster, rules) or decision
 
-    def _note(
+    def _save_decision(
         self,
         queue: QueueStore,
         spec: SessionSpec,
@@ -162,9 +162,9 @@ class ActionModule(ControlAction):
         entry: QueueEntry,
         decision: Decision | Unschedulable,
     ) -> None:
-        """Note that the session waits, or that this run starts it: whatever happens to the run, that is known.
+        """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.
 
-        One that all agents have committed needs no note, unless there is one: a run that was killed has left it.
+        A session that all agents have committed needs no entry, unless a killed run has left one.
         """
         if self._task.check_mode:
             return
@@ -175,9 +175,9 @@ class ActionModule(ControlAction):
             )
             return
         if entry.id != decision.plan.id:
-            # What waits and what an agent that has returned holds are the same session.
+            # The pending session and that of an agent that has returned are the same.
             queue.remove(entry.id)
-        if decision.public_keys and decision.plan.id not in _noted(entries):
+        if decision.public_keys and decision.plan.id not in _unfinished_ids(entries):
             return
         owned = dataclasses.replace(entry, id=decision.plan.id)
         queue.save(mark_creating(owned, current_owner(), entry.updated_at, decision.plan))
@@ -186,30 +186,30 @@ class ActionModule(ControlAction):
                 queue.save(passed)
 
 
-def _noted(entries: Sequence[QueueEntry]) -> set[str]:
-    """Return the ids of the sessions that the queue knows and no run has finished."""
-    return {one.id for one in entries if one.state != TERMINATED}
+def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
+    """Return the ids of the sessions in the queue that have not ended."""
+    return {entry.id for entry in entries if entry.state != ENDED}
 
 
-def _makes_room(entry: QueueEntry, since: float) -> bool:
-    """Return whether a session ends now, or has ended since the agents were read."""
-    return entry.state == TERMINATING or (entry.state == TERMINATED and entry.updated_at >= since)
+def _releases_capacity(entry: QueueEntry, since: float) -> bool:
+    """Return whether a session is terminating, or has ended since the agents were read."""
+    return entry.state == ENDING or (entry.state == ENDED and entry.updated_at >= since)
 
 
-def _entry_of(
-    spec: SessionSpec, entries: Sequence[QueueEntry], held: Collection[str], user: str, now: float
+def _find_or_make_entry(
+    spec: SessionSpec, entries: Sequence[QueueEntry], held_ids: Collection[str], user: str, now: float
 ) -> QueueEntry:
-    """Return the queue's entry of a session that waits or starts already, else a new one.
+    """Return the queue's entry of a session that is pending or starting, else a new one.
 
-    Raises :class:`ValidationError` when what waits under that name was asked for in another way, and when another run starts
-    it and has claimed nothing yet: only what agents hold can be taken over.
+    Raises :class:`ValidationError` if the pending session has another request, and if another run starts it and has
+    claimed nothing yet: only claimed sessions can be taken over.
     """
     for entry in entries:
         if entry.name == spec.name and entry.state in (PENDING, CREATING):
             if entry.spec is not None:
                 before = fingerprint(spec_from_dict(entry.spec), entry.id)
                 check_same_request(spec, before, entry.id, "PENDING")
-            if entry.owner is not None and entry.owner != current_owner() and entry.id not in held:
+            if entry.owner is not None and entry.owner != me() and entry.id not in held_ids:
                 other = f"another run, process {entry.owner.pid}"
                 raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
             return dataclasses.replace(entry, updated_at=now)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Report on sessions to people and programs, from what agents and the queue say, on the control node."""
+"""Report on sessions from the results of agents and the queue, on the control node."""
 
 from __future__ import annotations
 
@@ -39,42 +39,45 @@ class ActionModule(ControlAction):
         return {**result, "changed": False, **kinds[self._task.args["kind"]](variables)}
 
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """List the sessions that agents hold and those of the queue; say what is due, and do nothing about it."""
+        """List the sessions of the agents and of the queue, and warn about those that need action."""
         args, now = self._task.args, time.time()
-        readings, entries = self.cluster_state(args["agents"], variables), self.entries(self.queue(variables))
-        doomed_now = find_terminating(entries, readings.sessions)
-        going = {session_id for _entry, ids in doomed_now for session_id in ids}
-        away = [name for name in args["agents"] if name not in readings.facts]
-        actions = reconcile(entries, readings.sessions, away, False, now)
-        # Nobody has noted it yet, but over it is.
-        over = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == TERMINATING}
-        held = {session_id: parts for session_id, parts in readings.sessions.items() if session_id not in going}
+        cluster, entries = self.readings(args["agents"], variables), self.entries(self.queue(variables))
+        terminating_sessions = terminating(entries, cluster.sessions)
+        terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
+        unreachable = [name for name in args["agents"] if name not in cluster.facts]
+        actions = reconcile(entries, cluster.sessions, unreachable, False, now)
+        # Finished sessions that are not saved in the queue yet.
+        finished = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == ENDING}
+        running = {
+            session_id: parts for session_id, parts in cluster.sessions.items() if session_id not in terminating_ids
+        }
         sessions = [
-            (over.get(session_id) or _record(parts), plan_of(parts).created_at) for session_id, parts in held.items()
+            (finished.get(session_id) or _record(parts), plan_of(parts).created_at)
+            for session_id, parts in running.items()
         ]
         states = STATES if args.get("history") else (PENDING, CREATING)
         sessions += [
-            (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in held
+            (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in running
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
         for line in session_table(sessions, now):
             self._display.display(line)
-        warnings = self.warnings(readings) + [
+        warnings = self.warnings(cluster) + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
-            for entry, _ids in doomed_now
+            for entry, _ids in terminating_sessions
         ]
         if actions.agents:
             warnings.append(
-                f"sessions on {', '.join(actions.agents)} need action: run backendai.cluster.schedule_sessions to remove"
-                " ended sessions and restart failed containers."
+                f"sessions on {', '.join(actions.agents)} need action: run backendai.cluster.schedule_sessions to"
+                " remove ended sessions and restart failed containers."
             )
         return {"warnings": warnings, "sessions": records}
 
     def _verification(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Say whether a session is what it should be, and fail where it is not."""
-        name, session_id = self._named()
-        answers = _answers({agent: variables["hostvars"][agent] for agent in self._task.args["agents"]})
+        """Report whether a session is healthy, and fail if it is not."""
+        name, session_id = self._session_arguments()
+        answers = _agent_reports({agent: variables["hostvars"][agent] for agent in self._task.args["agents"]})
         try:
             report = build_verification_report(
                 select_session(name, session_id, answers, self.entries(self.queue(variables))), answers
@@ -82,26 +85,26 @@ class ActionModule(ControlAction):
         except SessionNotFoundError as error:
             report = not_found_report(name, session_id, f"{error}.")
         lines = verification_table.render_verification(report) if report["session"]["status"] else []
-        return {"report": self._reported(report, lines)}
+        return {"report": self._publish(report, lines)}
 
     def _logs(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Show what the containers of a session printed, and fail where an agent of theirs cannot be asked."""
-        name, session_id = self._named()
-        said = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
-        answers = AgentReports(*collect_parts(said, LOGGED))
+        """Show the logs of the containers of a session, and fail if one of their agents is unreachable."""
+        name, session_id = self._session_arguments()
+        hostvars = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
+        answers = AgentReports(*parts_said(hostvars, LOGGED))
         try:
             parts = logs.select_logs(name, session_id, answers, self.entries(self.queue(variables)))
             report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
         except SessionNotFoundError as error:
             report = logs.empty_logs_report(name, session_id, f"{error}.")
-        return {"logs": self._reported(report, logs.render_logs(report))}
+        return {"logs": self._publish(report, logs.render_logs(report))}
 
-    def _named(self) -> tuple[str, str]:
+    def _session_arguments(self) -> tuple[str, str]:
         return str(self._task.args.get("name") or ""), str(self._task.args.get("id") or "")
 
-    def _reported(self, report: dict[str, Any], lines: Iterable[str]) -> dict[str, Any]:
-        """Write and show a report; raise what it says is wrong."""
-        self.write_report(str(self._task.args.get("path") or ""), to_json(report))
+    def _publish(self, report: dict[str, Any], lines: Iterable[str]) -> dict[str, Any]:
+        """Write and show a report. Raises :class:`AnsibleActionFail` with its error, if any."""
+        self.write(str(self._task.args.get("path") or ""), as_json(report))
         for line in lines:
             self._display.display(line)
         if report["error"]:
@@ -110,23 +113,25 @@ class ActionModule(ControlAction):
 
 
 def _record(parts: Parts) -> dict[str, Any]:
-    """Return the record of a session that agents hold."""
+    """Return the record of a session on agents."""
     return session_record(plan_of(parts), status_of(parts), containers_of(parts))
 
 
-def _answers(said: Mapping[str, Mapping[str, Any]]) -> AgentReports:
-    """Return what agents said, from their variables."""
-    parts, unfit = parts_said(said, VERIFIED)
-    left = [target for result in _results(said, WRITTEN) for target in result.get("marked", [])]
-    # Where the removal said nothing, all of them stay.
-    stays = [target for result in _results(said, REMOVED) for target in result.get("leftover", left)]
-    seen = {
-        hostname: sight for result in _results(said, OBSERVED) for hostname, sight in result.get("observed", {}).items()
+def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:
+    """Return the results of agents from their variables."""
+    parts, unfit = parts_said(hostvars, VERIFIED)
+    marked = [target for result in _results(hostvars, WRITTEN) for target in result.get("marked", [])]
+    # Without a result of the removal, all marker files are considered left.
+    leftover = [target for result in _results(hostvars, REMOVED) for target in result.get("leftover", marked)]
+    observed = {
+        hostname: sight
+        for result in _results(hostvars, OBSERVED)
+        for hostname, sight in result.get("observed", {}).items()
     }
-    return AgentReports(parts, unfit, left, stays, seen)
+    return AgentReports(parts, unfit, marked, leftover, observed)
 
 
-def _results(said: Mapping[str, Mapping[str, Any]], variable: str) -> list[Mapping[str, Any]]:
-    """Return what a step gave on the agents that took it."""
-    results = [variables.get(variable) or {"skipped": True} for variables in said.values()]
+def _results(hostvars: Mapping[str, Mapping[str, Any]], variable: str) -> list[Mapping[str, Any]]:
+    """Return the results of a task on the agents that did not skip it."""
+    results = [variables.get(variable) or {"skipped": True} for variables in hostvars.values()]
     return [result for result in results if not result.get("skipped")]

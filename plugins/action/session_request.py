@@ -23,7 +23,7 @@ from ..plugin_utils.public_keys import check_public_keys
 from ..plugin_utils.session_options import parse_options
 
 UNDERLAY = "gateway_source_address"
-"""The variable of a gateway that names the address from which it comes to agents."""
+"""The variable of a gateway with the source address of its connections to agents."""
 
 
 class ActionModule(ControlAction):
@@ -33,8 +33,8 @@ class ActionModule(ControlAction):
         purpose = self._task.args.get("purpose") or "create"
         agents = list(self._task.args.get("agents") or [])
         try:
-            spec, run, pools = _checked(variables, purpose)
-            gateways = self._gateways(purpose, (task_vars or {})["hostvars"])
+            spec, run, pools = _parse(variables, purpose)
+            gateways = self._gateway_addresses(purpose, (task_vars or {})["hostvars"])
             if spec is not None:
                 check_public_keys(spec.authorized_keys)
                 check_designated_agents(spec, agents)
@@ -42,26 +42,26 @@ class ActionModule(ControlAction):
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write_report(str(variables.get("session_record_path") or ""), to_json(record))
             raise AnsibleActionFail(str(error)) from None
-        # From here on, the queue is the one that was asked for.
+        # From here on, use the validated queue path.
         self._task.args["queue_path"] = run.queue_path
-        specs = [*self._waiting(task_vars or {}), *([spec] if spec else [])]
+        specs = [*self._pending_requests(task_vars or {}), *([spec] if spec else [])]
         result |= {
             "changed": False,
             "agents": agents,
             "run": dataclasses.asdict(run),
             "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways)},
-            "images": sorted({image for one in specs for image in one.images}),
-            "paths": sorted({mount.source for one in specs for mount in one.mounts}),
-            "ask": self._unknown(run, purpose, agents, task_vars or {}),
+            "images": sorted({image for session in specs for image in session.images}),
+            "paths": sorted({mount.source for session in specs for mount in session.mounts}),
+            "ask": self._agents_to_survey(run, purpose, agents, task_vars or {}),
             "started_at": time.time(),
-            "specs": {one.name: dataclasses.asdict(one) for one in specs},
+            "specs": {session.name: dataclasses.asdict(session) for session in specs},
         }
         # The user's environment may hold secrets.
         result["_ansible_no_log"] = bool(specs)
         return {**result, "spec": dataclasses.asdict(spec)} if spec else result
 
-    def _gateways(self, purpose: str, hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Return the addresses of gateways; one without an address keeps nobody from anything but a new session."""
+    def _gateway_addresses(self, purpose: str, hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Return the addresses of gateways. A gateway without an address is an error only for a new session."""
         hosts = self._task.args.get("gateways") or ()
         try:
             return addresses_of(hostvars, hosts, UNDERLAY)
@@ -71,22 +71,24 @@ class ActionModule(ControlAction):
             self._display.warning(str(error))
             return []
 
-    def _waiting(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
-        """Return the requests that wait: they may start in this run too."""
+    def _pending_requests(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
+        """Return the requests of pending sessions, which may start in this run, too."""
         entries = self.queue(task_vars).entries()
         return [spec_from_dict(entry.spec) for entry in entries if entry.spec is not None]
 
-    def _unknown(self, run: RunOptions, purpose: str, agents: list[str], task_vars: dict[str, Any]) -> list[str]:
-        """Return the agents that have to be asked: a new session needs no facts that are younger than is wanted."""
+    def _agents_to_survey(
+        self, run: RunOptions, purpose: str, agents: list[str], task_vars: dict[str, Any]
+    ) -> list[str]:
+        """Return the agents to survey: for a new session, those without recent facts in the cache."""
         if purpose != "create" or not run.facts_max_age:
             return agents
         return [name for name in agents if self.cache(task_vars).load(name, run.facts_max_age) is None]
 
 
-def _checked(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, NetworkPools]:
-    """Return what the variables ask; raises :class:`ValidationError` with all problems at once.
+def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, NetworkPools]:
+    """Parse the variables. Raises :class:`ValidationError` with all problems at once.
 
-    What describes a session matters to those alone who make one.
+    The options of a session are only parsed to create one.
     """
     problems, new = ValidationErrors(), purpose == "create"
     leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Say what came of starts, in the queue, in records, to gateways and to people, on the control node."""
+"""Write the results of session starts to the queue and to records, and report them, on the control node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils.control import ControlAction
 
 ROUTES_RESULT = "__session_gateway"
-"""The variable of each gateway that holds what it replied about routes."""
+"""The variable of each gateway with its result of ``gateway_routes``."""
 
 
 class ActionModule(ControlAction):
@@ -34,14 +34,14 @@ class ActionModule(ControlAction):
         return {**result, "changed": False, **state(variables)}
 
     def _settle(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Bring queue and record up to date after a start, and return what follows from it."""
+        """Update queue and records after starts, and return the routes and the next steps."""
         args = self._task.args
         starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
         refused = [refusal for start in starts for refusal in start.refusals]
         if refused and args.get("retry"):
-            # Other runs were faster: it is planned anew, and its entry in the queue stays this run's.
+            # Other runs have claimed the resources: the session is planned again, and this run keeps its queue entry.
             return {"again": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
-        sessions = [self._came_of(start, variables) for start in starts]
+        sessions = [self._settle_start(start, variables) for start in starts]
         if args.get("pending"):
             sessions.append({"record": args["pending"], "error": None})
         self.write_report(args.get("path") or "", to_json(sessions[0]["record"] if sessions else None))
@@ -52,27 +52,27 @@ class ActionModule(ControlAction):
         plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
         entries = self.entries(self.queue(variables))
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
-        # A start that failed leaves room, and its session may wait again.
-        freed = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
-        told = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
+        # A failed start releases capacity, and its session may be pending again.
+        capacity_released = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
+        previous = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return {
             "again": False,
             "sessions": sessions,
             "wait": wait,
-            "waiting": wait or (freed and any(entry.state != TERMINATED for entry in entries)),
-            "routes": build_gateway_update(plans, entries, float(args["started_at"]), told),
+            "waiting": wait or (capacity_released and any(entry.state != ENDED for entry in entries)),
+            "routes": routes_of(plans, entries, float(args["started_at"]), previous),
         }
 
     def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Say in the end how the session of this run is doing, and fail where it failed."""
+        """Report the status of the session of this run, and fail if it has failed."""
         args = self._task.args
-        settled_before = args["result"]
-        (session,) = settled_before["sessions"]
-        record, waited = session["record"], settled_before["wait"]
-        # One that had to wait may have been started meanwhile, and one that was waited for has ended.
+        settled = args["result"]
+        (session,) = settled["sessions"]
+        record, was_waited_for = session["record"], settled["wait"]
+        # A pending session may have been started since, and one that was waited for has ended.
         later = [other["record"] for other in args.get("later") or [] if other["record"]["id"] == record["id"]]
-        entry = self.queue(variables).entry(record["id"]) if waited else None
-        later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) else []
+        entry = self.queue(variables).entry(record["id"]) if was_waited_for else None
+        later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
         if later:
             record = later[-1]
             self.write_report(args.get("path") or "", to_json(record))
@@ -81,42 +81,42 @@ class ActionModule(ControlAction):
         lines = summarize_record(record, check_mode=self._task.check_mode)
         for line in [*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))]:
             self._display.display(line)
-        # That a first start failed does not matter where a later one succeeded.
+        # The error of a failed start does not matter if a later one has succeeded.
         failed = session["error"] if record["status"] != "RUNNING" else None
-        error = failed or record["error"] or (_failure(record) if waited else None)
+        error = failed or record["error"] or (_failure(record) if was_waited_for else None)
         if error:
             raise AnsibleActionFail(error)
         return {"record": record, "access": links}
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-        """Return the links that each gateway replied, by its name."""
+        """Return the links of each gateway, by name."""
         replies = {
             name: variables["hostvars"][name].get(ROUTES_RESULT) for name in self._task.args.get("gateways") or ()
         }
         return {name: (reply or {}).get("links") or [] for name, reply in replies.items()}
 
     def _host_key(self, session_id: str, variables: Mapping[str, Any]) -> str:
-        """Return the public half of main1's host key, empty where this run does not know it."""
+        """Return the public host key of main1; empty if this run does not have it."""
         for decided in self._task.args.get("starts") or ():
             if decided["id"] == session_id:
                 keys = read_start(decided, variables["hostvars"]).public_keys
                 return str(keys.get(MAIN1, {}).get("host") or "")
         return ""
 
-    def _came_of(self, start: Start, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a session that was started, and what went wrong; the queue is up to date then."""
+    def _settle_start(self, start: Start, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Update the queue after a start, and return the record and the error of the session."""
         plan = SessionPlan.from_dict(start.decided["plan"])
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
         outcome = combine_replies(plan, replies, committed_before=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
-        return {"record": self._settled(variables, plan.id, record, outcome), "error": outcome.error}
+        return {"record": self._update_queue(variables, plan.id, record, outcome), "error": outcome.error}
 
-    def _settled(
+    def _update_queue(
         self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: StartResult
     ) -> dict[str, Any]:
-        """Bring the queue up to date, unless a later run has taken the session over; return the record that holds then.
+        """Update the queue, unless a later run has taken the session over, and return the current record.
 
-        A session that waits on has that of one that waits.
+        A session that is requeued has the record of its queue entry.
         """
         if self._task.check_mode:
             return record
@@ -134,7 +134,7 @@ class ActionModule(ControlAction):
 
 
 def _failure(record: Mapping[str, Any]) -> str | None:
-    """Return why a session that was waited for did not end well; ``None`` where its command did."""
+    """Return the error of a session that was waited for; ``None`` if its command succeeded."""
     if "exit_code" not in record:
         return f"the session {record['name']!r} is still running: its agent became unreachable."
     return None if record["exit_code"] == 0 else f"the session {record['name']!r} has ended: {record['reason']}."

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""End a session: find it and note that it has to go, then say that it has gone, on the control node."""
+"""Begin and complete the termination of a session, on the control node."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ class ActionModule(ControlAction):
         return {**result, **state(variables)}
 
     def _begin(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Find the session, and note in the queue that it has to go before anything is touched."""
+        """Find the session, and mark it as terminating in the queue before anything is changed."""
         args = self._task.args
-        readings, queue = self.cluster_state(args["agents"], variables), self.queue(variables)
-        hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.was_read(name)}
-        readings = dataclasses.replace(readings, unavailable={**hidden, **readings.unavailable})
-        named = args.get("name") or "", args.get("id") or ""
+        cluster, queue = self.readings(args["agents"], variables), self.queue(variables)
+        excluded = {name: "hidden by --limit" for name in args["agents"] if not cluster.told(name)}
+        cluster = dataclasses.replace(cluster, unavailable={**excluded, **cluster.unavailable})
+        name_and_id = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
             try:
-                end = end_session(*named, self.entries(queue), readings, force=bool(args.get("force")), now=time.time())
+                end = end_session(
+                    *name_and_id, self.entries(queue), cluster, force=bool(args.get("force")), now=time.time()
+                )
             except (ValidationError, PlanningError) as error:
                 raise AnsibleActionFail(as_sentence(str(error))) from None
             if end.note and not self._task.check_mode:
@@ -46,7 +48,7 @@ class ActionModule(ControlAction):
         self.invalidate_facts(end.agents, variables)
         return {
             "changed": end.note is not None and not end.agents,
-            "warnings": self.warnings(readings),
+            "warnings": self.warnings(cluster),
             "plan": end.plan.to_dict() if end.plan else None,
             "agents": list(end.agents),
             "unreachable_agents": list(end.unreachable),
@@ -54,22 +56,24 @@ class ActionModule(ControlAction):
         }
 
     def _end(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Write the last record; agents that could not be cleared are remembered by the queue."""
+        """Write the final record. Agents on which the session could not be removed are kept in the queue."""
         args = self._task.args
         record, removed = dict(args["record"]), args.get("removed") or {}
         failed = [agent for agent, reply in removed.items() if reply.get("failed") or reply.get("unreachable")]
-        away = [*(args.get("unreachable_agents") or []), *failed]
+        unreachable = [*(args.get("unreachable_agents") or []), *failed]
         queue = self.queue(variables)
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None
-            if entry and entry.state == TERMINATING and not self._task.check_mode:
-                left = dataclasses.replace(entry, agents=tuple(away))
-                queue.save(left if away else mark_terminated(entry, record, time.time()))
-        self.write_report(args.get("path") or "", to_json(record))
-        for line in summarize_record(record, check_mode=self._task.check_mode):
+            if entry and entry.state == ENDING and not self._task.check_mode:
+                remaining = dataclasses.replace(entry, agents=tuple(unreachable))
+                queue.save(remaining if unreachable else ended(entry, record, time.time()))
+        self.write(args.get("path") or "", as_json(record))
+        for line in summary(record, check_mode=self._task.check_mode):
             self._display.display(line)
-        if away:
-            self._display.display(f"  {', '.join(away)}: the next run that reaches it removes the session there.")
+        if unreachable:
+            self._display.display(
+                f"  {', '.join(unreachable)}: the next run that reaches it removes the session there."
+            )
         entries = self.entries(queue)
         return {
             "changed": False,

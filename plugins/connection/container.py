@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Commands and files in a session's container, through the agent that runs it."""
+"""Connection to a container of a session through its agent."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ name: container
 short_description: Run commands in a container of a session
 version_added: 0.1.0
 description:
-  - Runs commands in a container with C(docker exec), on the agent that runs it. The agent is reached by its own
-    connection plugin, with its own settings; the container needs no sshd, no network and no Python for that.
-  - A command gets the session's whole environment, and starts in C(/home/work). It is run by the image's C(sh), or by
-    the one that the collection brings where the image has none. Modules need Python in the image,
-    M(ansible.builtin.raw) does not.
-  - The inventory plugin P(backendai.cluster.sessions#inventory) sets all that this plugin needs.
+  - Runs commands in a container with C(docker exec) on its agent. It uses the agent's own connection plugin and
+    settings; the container needs no sshd, network or Python for that.
+  - A command runs with the whole environment of the session, in C(/home/work). It is run by the C(sh) of the image, or
+    by that of the collection if the image has none. Modules need Python in the image, M(ansible.builtin.raw) does not.
+  - The inventory plugin P(backendai.cluster.sessions#inventory) sets all options of this plugin.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 notes:
-  - Files are held in memory while they are sent or fetched.
-  - The agent is reached as root, or has C(ansible_become) set. For becoming another user inside, the image needs the
-    program of the become plugin, such as C(sudo); O(remote_user) needs nothing.
+  - Files are kept in memory while they are sent or fetched.
+  - The agent is accessed as root, or with C(ansible_become). To become another user in the container, the image needs
+    the program of the become plugin, such as C(sudo); O(remote_user) needs none.
 extends_documentation_fragment:
   - connection_pipelining
 options:
@@ -40,8 +39,8 @@ options:
       - name: backendai_agent
   agent_connection:
     description:
-      - How the agent is reached, as the variables that say so for it, such as C(ansible_host), C(ansible_user),
-        C(ansible_connection) and C(ansible_become).
+      - The connection variables of the agent, such as C(ansible_host), C(ansible_user), C(ansible_connection) and
+        C(ansible_become).
     type: dict
     required: true
     vars:
@@ -54,7 +53,7 @@ options:
       - name: backendai_docker_host
   remote_user:
     description:
-      - The user inside the container. C(ansible_container_user) wins, and speaks of containers alone.
+      - The user inside the container. C(ansible_container_user), which applies to containers only, has precedence.
     type: str
     default: work
     keyword:
@@ -70,7 +69,7 @@ EXAMPLES = r"""
 # As the container's root, once:
 # ansible … session_train_llm -m ansible.builtin.raw -a id -e ansible_container_user=root
 
-- name: Look at the containers of a session
+- name: Inspect the containers of a session
   hosts: session_train_llm
   gather_facts: false
   tasks:
@@ -92,12 +91,12 @@ from ..module_utils._model.errors import one_line
 from ..plugin_utils.agent_connection import AgentConnection
 
 HOME = "/home/work"
-# The shell of a login: it reads the session's environment and becomes the image's shell, or the kit's.
+# The login shell: it loads the session's environment and executes the shell of the image, or else of the kit.
 SHELL = "/opt/backendai/shell/sh"
-# The kit's own shell, which has a ``cat`` where the image has none.
+# The shell of the kit, which has a ``cat`` even if the image has none.
 KIT_SHELL = "/opt/backendai/bin/sh"
 
-# What the client of engines 20.10 to 26.1 says, and ends with 1, when it is not the command that failed.
+# The messages of Docker clients 20.10 to 26.1, with exit code 1, when the command was not run.
 _GONE = re.compile(
     r"Error(?: response from daemon)?: (?:No such container: .*|[Cc]ontainer \S+ is (?:not running|paused).*)"
 )
@@ -115,11 +114,11 @@ class Connection(ConnectionBase):
         self._agent: AgentConnection | None = None
 
     def _connect(self) -> Connection:
-        self._opened()
+        self._agent_connection()
         self._connected = True
         return self
 
-    def _opened(self) -> AgentConnection:
+    def _agent_connection(self) -> AgentConnection:
         if self._agent is None:
             self._agent = AgentConnection(self.get_option("agent_connection"))
         return self._agent
@@ -138,10 +137,10 @@ class Connection(ConnectionBase):
         try:
             content = Path(in_path).read_bytes()
         except FileNotFoundError:
-            raise AnsibleFileNotFound(f"{in_path} does not exist: it cannot be sent to {self._where}.") from None
+            raise AnsibleFileNotFound(f"{in_path} does not exist: it cannot be sent to {self._location}.") from None
         code, _output, errors = self._run([KIT_SHELL, "-c", f"cat > {shlex.quote(out_path)}"], content)
         if code:
-            raise AnsibleError(f"{out_path} cannot be written in {self._where}: {_line(errors)}")
+            raise AnsibleError(f"{out_path} cannot be written in {self._location}: {_line(errors)}")
 
     @ensure_connect
     def fetch_file(self, in_path: str, out_path: str) -> None:
@@ -149,7 +148,7 @@ class Connection(ConnectionBase):
         super().fetch_file(in_path, out_path)
         code, output, errors = self._run([KIT_SHELL, "-c", f"cat < {shlex.quote(in_path)}"])
         if code:
-            raise AnsibleError(f"{in_path} cannot be read in {self._where}: {_line(errors)}")
+            raise AnsibleError(f"{in_path} cannot be read in {self._location}: {_line(errors)}")
         Path(out_path).write_bytes(output)
 
     def reset(self) -> None:
@@ -163,24 +162,26 @@ class Connection(ConnectionBase):
         self._agent, self._connected = None, False
 
     @property
-    def _where(self) -> str:
+    def _location(self) -> str:
         return f"container {self.get_option('container')} on {self.get_option('agent')}"
 
     def _run(self, words: list[str], data: bytes | None = None) -> tuple[int, bytes, bytes]:
         """Run a program in the container; it has no standard input unless there is ``data``."""
         engine = ["docker", "--host", self.get_option("docker_host"), "exec", *(["--interactive"] if data else [])]
         place = ["--user", self.get_option("remote_user"), "--workdir", HOME, self.get_option("container")]
-        code, output, errors = self._opened().run(shlex.join([*engine, *place, *words]), data)
-        self._refuse(code, _line(errors))
+        code, output, errors = self._agent_connection().run(shlex.join([*engine, *place, *words]), data)
+        self._raise_for_docker_error(code, _line(errors))
         return code, output, errors
 
-    def _refuse(self, code: int, said: str) -> None:
+    def _raise_for_docker_error(self, code: int, error: str) -> None:
         if code != 1:
             return
-        if _GONE.fullmatch(said):
-            raise AnsibleConnectionFailure(f"{self._where} is not running: its session has ended, or needs a repair.")
-        if _NO_ENGINE.fullmatch(said):
-            raise AnsibleConnectionFailure(f"{self._where} cannot be reached: {said}")
+        if _GONE.fullmatch(error):
+            raise AnsibleConnectionFailure(
+                f"{self._location} is not running: its session has ended, or needs a repair."
+            )
+        if _NO_ENGINE.fullmatch(error):
+            raise AnsibleConnectionFailure(f"{self._location} cannot be reached: {error}")
 
 
 def _line(errors: bytes) -> str:

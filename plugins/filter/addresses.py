@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The addresses of hosts of the inventory, for firewalls that have to know them."""
+"""The addresses of inventory hosts, for firewall rules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ name: addresses
 short_description: Return the addresses of hosts of the inventory
 version_added: 0.1.0
 description:
-  - Returns all IPv4 and IPv6 addresses of hosts, each of them once. Names are looked up on the control node, and
-    addresses of the control node's own loopback are left out.
+  - Returns all IPv4 and IPv6 addresses of hosts without duplicates. Names are resolved on the control node; loopback
+    addresses are omitted.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 positional: hostvars, variable
@@ -35,13 +35,13 @@ options:
     type: dict
     required: true
   variable:
-    description: The variable of a host that names its address, where it has it; else C(ansible_host), else its name.
+    description: The variable with the address of a host; if unset, C(ansible_host), else its name.
     type: str
     default: ""
 """
 
 EXAMPLES = r"""
-- name: Name the addresses of the agents
+- name: Show the addresses of the agents
   ansible.builtin.debug:
     msg: "{{ groups['agents'] | backendai.cluster.addresses(hostvars, 'agent_underlay_address') }}"
 """
@@ -55,7 +55,7 @@ _value:
 
 
 def addresses(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], variable: str = "") -> list[str]:
-    """Return the addresses of hosts: that which ``variable`` names, else ``ansible_host`` or the host's name."""
+    """Return the addresses of hosts, from their ``variable``, else ``ansible_host``, else their name."""
     try:
         return addresses_of(hostvars, hosts, variable)
     except ValidationError as error:

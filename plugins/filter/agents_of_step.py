@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The agents that a step of a start concerns: a play for nobody costs nothing."""
+"""The agents of a step of session starts: a play without hosts costs nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..plugin_utils.forks import forks
 
 DOCUMENTATION = r"""
 name: agents_of_step
-short_description: Name the agents that take a step of the start of sessions
+short_description: Return the agents that run a step of session starts
 version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
-  - Returns the agents that have something to do now, for the C(hosts) of a play.
+  - Returns the agents with work to do in the step, for the C(hosts) of a play.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 positional: step, hostvars
@@ -29,7 +29,7 @@ options:
     elements: dict
     required: true
   step:
-    description: A step of M(backendai.cluster.session_step). V(remove) concerns sessions that are not through yet.
+    description: A step of M(backendai.cluster.session_step). With V(remove), the agents of all incomplete starts.
     type: str
     required: true
   hostvars:
@@ -57,8 +57,8 @@ def _agents_of_step(starts: Sequence[Mapping[str, Any]], step: str, hostvars: Ma
 
 
 class FilterModule:
-    """The filters of this file."""
+    """The filter of this file."""
 
     def filters(self) -> dict[str, Callable[..., list[str]]]:
-        """Return the filters by name."""
+        """Return the filter by name."""
         return {"agents_of_step": _agents_of_step}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The host that plans: always the control node."""
+"""The host that plans sessions, which is the control node."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: planner
-short_description: Name the host that plans, or refuse a C(--limit) that hides it
+short_description: Return the planning host, or reject a C(--limit) that excludes it
 version_added: 0.1.0
 description:
   - Returns V(localhost), for the C(hosts) of a play that plans.
-  - A C(--limit) without V(localhost) would make Ansible pass over that play without a word; it is refused instead.
+  - With a C(--limit) without V(localhost), Ansible would skip that play silently; the filter fails instead.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 options:
   _input:
-    description: The text of C(--limit), as in C(ansible_limit); empty without one.
+    description: The value of C(--limit), from C(ansible_limit); empty without one.
     type: str
     required: true
 """
@@ -41,7 +41,7 @@ _value:
 
 
 def planner(limit: str) -> str:
-    """Return the planning host. Raises :class:`AnsibleFilterError` when ``limit`` hides it."""
+    """Return the planning host. Raises :class:`AnsibleFilterError` if ``limit`` excludes it."""
     if limit and "localhost" not in re.split(r"\s*[,:]\s*", limit.strip()):
         raise AnsibleFilterError(
             f"--limit {limit!r} excludes localhost, which plans sessions: use --limit 'localhost,{limit}'."

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The containers of running sessions, asked of the agents."""
+"""Inventory of the containers of running sessions, read from the agents."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ name: sessions
 short_description: Containers of running sessions as hosts
 version_added: 0.1.0
 description:
-  - Asks every agent which sessions it holds and which of their containers run, with one command over its own
-    connection, and makes a host of each container. Sessions that are still being created are left out.
-  - A host is called C(<hostname>.<session name>), such as C(main1.train-llm). Where two sessions have the same name,
-    the first eight characters of the session's id follow.
+  - Reads the running containers of sessions on every agent, with one command over the agent's own connection, and adds
+    a host for each container. Sessions that are still being created are omitted.
+  - The name of a host is C(<hostname>.<session name>), such as C(main1.train-llm). If two sessions have the same name,
+    the first eight characters of the session's id are appended.
   - Its groups are C(session_<name>), C(role_<role>), C(agent_<agent>) and C(sessions), the group of all of them;
-    characters that a group's name cannot have are C(_) there, as in C(session_train_llm).
+    characters that are invalid in group names are replaced by C(_), as in C(session_train_llm).
   - Its variables are C(backendai_session_id), C(backendai_session_name), C(backendai_role), C(backendai_index),
     C(backendai_rank), C(backendai_agent), C(backendai_container) and C(backendai_address), which is empty in a session
-    of one, and those that the connection P(backendai.cluster.container#connection) needs. The agents' own settings, and
-    so their secrets, are only referred to.
-  - An agent that cannot be asked is left out with a warning.
+    of one, and those that the connection P(backendai.cluster.container#connection) needs. The connection variables of
+    agents, including secrets, are not copied but referenced.
+  - An agent that cannot be read is omitted with a warning.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 notes:
-  - The source is a file C(….yml) or C(….yaml). When the plugin is enabled by its name, other plugins' files are left to
-    them, unless they end with C(sessions.yml) or C(sessions.yaml).
+  - The source is a YAML file with the key C(plugin), or with a name that ends with C(sessions.yml) or
+    C(sessions.yaml).
   - Commands run as user C(work), not as C(ansible_user) of other hosts; set C(ansible_container_user) for another.
-  - The agents are reached as root, or have C(ansible_become) set. What is set in the inventory counts; passwords that
-    are asked for on the command line are not known yet when an inventory is read.
-  - The variables C(agent_state_path) and C(agent_docker_host) of an agent say where its sessions and its engine are.
-  - C(ansible_timeout) of an agent says how many seconds it may take to answer, V(10) unless set.
+  - The plugin connects to agents as root, or with C(ansible_become). Only settings of the inventory apply; passwords
+    that are entered on the command line are not available when an inventory is read.
+  - The variables C(agent_state_path) and C(agent_docker_host) of an agent set the paths of its state and of Docker.
+  - C(ansible_timeout) of an agent is the timeout of the query in seconds, V(10) unless set.
 extends_documentation_fragment:
   - constructed
 options:
@@ -46,8 +46,8 @@ options:
     default: agents
   agents_inventory:
     description:
-      - Inventories that hold the agents, as paths relative to this file. They are read before this one, as if they had
-        been given with C(-i), so their hosts and groups are in the inventory too.
+      - Inventories of the agents, as paths relative to this file. They are read before this one, as with C(-i), so
+        their hosts and groups are in the inventory, too.
       - When empty, the agents are those of earlier sources.
     type: list
     elements: str
@@ -55,15 +55,15 @@ options:
 """
 
 EXAMPLES = r"""
-# inventory/sessions.yml, to be given after the agents:
+# inventory/sessions.yml, after the inventory of the agents:
 #   ansible -i inventory/agents.yml -i inventory/sessions.yml session_train_llm -m ansible.builtin.raw -a hostname
 plugin: backendai.cluster.sessions
 
 ---
-# By itself: ansible-inventory -i sessions.yml --graph
+# On its own: ansible-inventory -i sessions.yml --graph
 plugin: backendai.cluster.sessions
 agents_inventory: [agents.yml]
-# Groups and variables of one's own.
+# Additional groups and variables.
 groups:
   workers: backendai_rank > 0
 keyed_groups:
@@ -106,14 +106,14 @@ from ..plugin_utils.session_hosts import SessionHost
 
 try:
     from ansible.template import trust_as_template
-except ImportError:  # ansible-core 2.18 takes every text for a template that is not marked as unsafe.
+except ImportError:  # ansible-core 2.18 templates every string that is not marked as unsafe.
     trust_as_template = str
 
-# How many agents are asked at once.
-PARALLEL = 32
+# The maximum number of agents that are read concurrently.
+MAX_PARALLEL_QUERIES = 32
 
-# Variables of every container; of other hosts' they may inherit different ones.
-CONTAINER = {
+# Variables of every container, which override those that it would inherit from groups.
+CONTAINER_VARIABLES = {
     "ansible_connection": "backendai.cluster.container",
     "ansible_user": "work",
     "ansible_shell_executable": "/opt/backendai/shell/sh",
@@ -125,7 +125,7 @@ _NAMED = re.compile(r"^plugin:\s*[\"']?backendai\.cluster\.sessions\b", re.MULTI
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """An agent as it can be asked: ``names`` are those of its variables that say how it is reached."""
+    """An agent to query; ``names`` are those of its connection variables."""
 
     name: str
     connection: AgentConnection
@@ -139,42 +139,43 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     NAME = "backendai.cluster.sessions"
 
     def verify_file(self, path: str) -> bool:
-        """Return whether a file is meant for this plugin."""
+        """Return whether a file is a source of this plugin."""
         if not super().verify_file(path) or not path.endswith((".yml", ".yaml")):
             return False
         return Path(path).stem.endswith("sessions") or bool(_NAMED.search(Path(path).read_text(errors="replace")))
 
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
-        """Add the containers that run now."""
+        """Add the running containers."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
-        self._adopt(self._agents_inventory(path))
+        self._merge_inventories(self._agents_inventory(path))
         self._sources = [*inventory.processed_sources, path]
-        asked = self._agents()
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            hosts = [host for found in pool.map(self._ask, asked) for host in found]
-        known, warnings = session_hosts.assign_host_names(hosts, inventory.hosts)
+        agents = self._agents()
+        with ThreadPoolExecutor(MAX_PARALLEL_QUERIES) as pool:
+            hosts = [host for agent_hosts in pool.map(self._query, agents) for host in agent_hosts]
+        named_hosts, warnings = session_hosts.named(hosts, inventory.hosts)
         self._warn(warnings)
         inventory.add_group(session_hosts.ALL)
-        agents, everywhere = {agent.name: agent for agent in asked}, {**CONTAINER, **self._shield()}
-        for name, host in known.items():
-            self._add(name, host, agents[host.agent], everywhere)
+        agents_by_name = {agent.name: agent for agent in agents}
+        common_variables = {**CONTAINER_VARIABLES, **self._disable_become()}
+        for name, host in named_hosts.items():
+            self._add(name, host, agents_by_name[host.agent], common_variables)
 
     def _agents_inventory(self, path: str) -> list[str]:
         """Return the inventories of the agents as absolute paths."""
-        here, folder = os.path.realpath(path), os.path.dirname(os.path.abspath(path))
-        given = [os.path.join(folder, os.path.expanduser(one)) for one in self.get_option("agents_inventory")]
-        for one in given:
-            if not os.path.exists(one):
-                raise AnsibleParserError(f"agents_inventory: {one} does not exist; paths are relative to {path}.")
-            if os.path.commonpath([os.path.realpath(one), here]) == os.path.realpath(one):
+        own_path, folder = os.path.realpath(path), os.path.dirname(os.path.abspath(path))
+        inventories = [os.path.join(folder, os.path.expanduser(name)) for name in self.get_option("agents_inventory")]
+        for inventory in inventories:
+            if not os.path.exists(inventory):
+                raise AnsibleParserError(f"agents_inventory: {inventory} does not exist; paths are relative to {path}.")
+            if os.path.commonpath([os.path.realpath(inventory), own_path]) == os.path.realpath(inventory):
                 raise AnsibleParserError(
-                    f"agents_inventory: {one} contains {path} itself; list only inventories of agents."
+                    f"agents_inventory: {inventory} contains {path} itself; list only inventories of agents."
                 )
-        return given
+        return inventories
 
-    def _adopt(self, paths: list[str]) -> None:
-        """Take over all groups and hosts of other inventories, with their variables."""
+    def _merge_inventories(self, paths: list[str]) -> None:
+        """Add all groups and hosts of other inventories, with their variables."""
         if not paths:
             return
         other = InventoryManager(loader=self.loader, sources=paths)
@@ -193,11 +194,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             self.inventory.set_variable(entity, name, value)
 
     def _from_files(self, sources: list[str], entities: list[Any]) -> dict[str, Any]:
-        """Return what lies beside inventories for groups or hosts, as in ``group_vars``."""
+        """Return the variables of files beside inventories, as in ``group_vars``."""
         return dict(get_vars_from_inventory_sources(self.loader, sources, entities, "all"))
 
     def get_vars(self, host: Host, include_hostvars: bool = True) -> dict[str, Any]:
-        """Return a host's variables as they would be in a play, not templated; ``hostvars`` asks for them so, too."""
+        """Return a host's variables as in a play, not templated; ``HostVars`` calls this, too."""
         groups = sort_groups(host.get_groups())
         variables = combine_vars(get_group_vars(groups), self._from_files(self._sources, groups))
         variables = combine_vars(variables, host.get_vars())
@@ -206,7 +207,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         return {**variables, **around, "groups": self.inventory.get_groups_dict()}
 
     def _agents(self) -> list[Agent]:
-        """Return the agents that can be asked."""
+        """Return the agents to query."""
         name = self.get_option("agent_group")
         group = self.inventory.groups.get(name)
         hosts = group.get_hosts() if group else []
@@ -216,25 +217,27 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
                 " or set agents_inventory."
             )
         self._hostvars = HostVars(self.inventory, self, self.loader)
-        ready = [self._ready(host) for host in sorted(hosts, key=lambda one: one.name)]
+        ready = [self._prepare_agent(host) for host in sorted(hosts, key=lambda host: host.name)]
         return [agent for agent in ready if agent]
 
-    def _ready(self, host: Host) -> Agent | None:
-        """Return an agent with its settings templated; ``None`` where that fails."""
-        own = self.get_vars(host)
-        self.templar.available_variables = own
+    def _prepare_agent(self, host: Host) -> Agent | None:
+        """Return an agent with its settings templated; ``None`` if that fails."""
+        variables = self.get_vars(host)
+        self.templar.available_variables = variables
         try:
-            chosen = {name: self.templar.template(own[name]) for name in own.keys() & _CHOICES}
-            names = sorted(own.keys() & connection_variables(connection_plugin(chosen), become_method_of(chosen)))
-            how = {name: self.templar.template(own[name]) for name in names}
-            state_path, docker_host = (str(self.templar.template(own.get(name, place))) for name, place in _PLACES)
-            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, timeout_of(how))
+            chosen = {name: self.templar.template(variables[name]) for name in variables.keys() & _PLUGIN_VARIABLES}
+            names = sorted(variables.keys() & settings(transport_of(chosen), become_method_of(chosen)))
+            how = {name: self.templar.template(variables[name]) for name in names}
+            state_path, docker_host = (
+                str(self.templar.template(variables.get(name, place))) for name, place in _DEFAULT_PATHS
+            )
+            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, seconds_of(how))
         except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None
 
-    def _ask(self, agent: Agent) -> list[SessionHost]:
-        """Return the containers of an agent; none where it cannot be asked. It is run in a thread."""
+    def _query(self, agent: Agent) -> list[SessionHost]:
+        """Return the containers of an agent; none if it cannot be read. Runs in a thread."""
         try:
             code, output, errors = agent.connection.run(
                 session_hosts.list_command(agent.state_path, agent.docker_host, agent.seconds)
@@ -250,10 +253,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._warn(warnings)
         return hosts
 
-    def _add(self, name: str, host: SessionHost, agent: Agent, everywhere: Mapping[str, Any]) -> None:
-        """Add a container with the variables that are the same ``everywhere``.
+    def _add(self, name: str, host: SessionHost, agent: Agent, common_variables: Mapping[str, Any]) -> None:
+        """Add a container with its own variables and the common ones.
 
-        What an agent says of it is data: nothing in it is ever a template.
+        Values from the agent are marked as unsafe, so that they are never templated.
         """
         self.inventory.add_host(name)
         for group in (session_hosts.ALL, *host.groups):
@@ -261,16 +264,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             self.inventory.add_child(group, name)
         references = session_hosts.variable_references(agent.name, agent.names)
         reached = {key: trust_as_template(value) for key, value in references.items()}
-        told = wrap_var({**host.variables, "backendai_docker_host": agent.docker_host})
-        self._set(name, {**told, **everywhere, "backendai_agent_connection": reached})
+        host_variables = wrap_var({**host.variables, "backendai_docker_host": agent.docker_host})
+        self._set(name, {**host_variables, **common_variables, "backendai_agent_connection": reached})
         strict = self.get_option("strict")
         variables = self.inventory.hosts[name].get_vars()
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
 
-    def _shield(self) -> dict[str, bool]:
-        """Return what keeps a container from inheriting how agents become root: its image may have no sudo."""
+    def _disable_become(self) -> dict[str, bool]:
+        """Return the variable that stops containers from inheriting ``become``: their image may have no sudo."""
         everyone = [self.inventory.groups["all"]]
         inherited = combine_vars(get_group_vars(everyone), self._from_files(self._sources, everyone))
         return {"ansible_become": False} if constants.DEFAULT_BECOME or "ansible_become" in inherited else {}
@@ -280,8 +283,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             self.display.warning(warning)
 
 
-# The variables that say which plugins reach an agent.
-_CHOICES = {"ansible_connection", "ansible_become_method"}
+# The variables that select the plugins of an agent's connection.
+_PLUGIN_VARIABLES = {"ansible_connection", "ansible_become_method"}
 
-# Where an agent has its sessions and its engine, unless its variables say otherwise.
-_PLACES = (("agent_state_path", session_hosts.STATE_PATH), ("agent_docker_host", session_hosts.DOCKER_HOST))
+# The variables of an agent with the paths of its state and of Docker, and their defaults.
+_DEFAULT_PATHS = (("agent_state_path", session_hosts.STATE_PATH), ("agent_docker_host", session_hosts.DOCKER_HOST))

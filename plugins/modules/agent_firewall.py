@@ -114,24 +114,24 @@ def main() -> None:
 def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     """Apply the requested rules until they are confirmed or rolled back."""
     params, connection = module.params, ssh_connection()
-    seconds = parse_timeout(params["confirm_timeout"])
-    asked, known = params["firewall"], params["inventory_managers"]
-    wanted = parse_firewall(asked, known, connection.split()) if params["enabled"] else None
+    timeout = parse_timeout(params["confirm_timeout"])
+    options, managers = params["firewall"], params["inventory_managers"]
+    policy = parse_firewall(options, managers, connection.split()) if params["enabled"] else None
 
     def start_timer(nonce: str, until: int) -> None:
         schedule_rollback(params["state_path"], params["docker_host"], nonce, until)
 
     for sentence in detect_firewalls():
         module.warn(sentence)
-    if wanted and not asked.get("ssh_sources") and not known:
-        module.warn(_ALONE.format(address=", ".join(wanted.ssh_sources)))
+    if policy and not options.get("ssh_sources") and not managers:
+        module.warn(_ALONE.format(address=", ".join(policy.ssh_sources)))
     store = Store(params["state_path"])
-    trial = apply_with_rollback(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
+    trial = apply_with_rollback(store, policy, timeout, connection, start_timer, dry=module.check_mode)
     return {
         "changed": bool(trial.changes or trial.nonce),
         "diff": as_diff(trial.changes),
         "nonce": trial.nonce,
-        "ssh_sources": list(wanted.ssh_sources) if wanted else [],
+        "ssh_sources": list(policy.ssh_sources) if policy else [],
     }
 
 

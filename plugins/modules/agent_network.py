@@ -62,10 +62,10 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         client = connect(module.params["docker_host"])
-        wanted = DefaultNetwork(module.params["name"], module.params["bridge"], module.params["subnet"])
-        changes = plan_default_network(client, wanted)
+        network = DefaultNetwork(module.params["name"], module.params["bridge"], module.params["subnet"])
+        changes = plan_default_network(client, network)
         if changes and not module.check_mode:
-            create_default_network(client, wanted)
+            make_default_network(client, network)
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)

@@ -58,8 +58,8 @@ from ..module_utils._module import CAPACITY_OPTIONS, run_module
 
 def _addresses(hosts: Mapping[str, Any]) -> dict[str, str]:
     """Return the addresses of the hosts with a known IP address."""
-    known = {host: str(address or host) for host, address in hosts.items()}
-    return {host: address for host, address in known.items() if is_address(address)}
+    addresses = {host: str(address or host) for host, address in hosts.items()}
+    return {host: address for host, address in addresses.items() if is_address(address)}
 
 
 def main() -> None:
@@ -72,14 +72,14 @@ def main() -> None:
         supports_check_mode=True,
     )
 
-    def look() -> dict[str, Any]:
+    def run() -> dict[str, Any]:
         others = {group: _addresses(module.params[group]) for group in ("managers", "users")}
         findings = audit(read_exposure(module.params["underlay_address"]), others)
-        for one in findings:
-            module.warn(f"{one.message}.")
-        return {"changed": False, "findings": [dataclasses.asdict(one) for one in findings]}
+        for finding in findings:
+            module.warn(f"{finding.message}.")
+        return {"changed": False, "findings": [dataclasses.asdict(finding) for finding in findings]}
 
-    run_module(module, look)
+    run_module(module, run)
 
 
 if __name__ == "__main__":

@@ -69,12 +69,12 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         params = module.params
-        wish = DesiredEncryption(params["encryption"], params["port"], params["address"])
-        changes, wanted = ensure_key(Store(params["state_path"]), wish, dry=module.check_mode)
+        desired = DesiredEncryption(params["encryption"], params["port"], params["address"])
+        changes, underlay = ensure_key(Store(params["state_path"]), desired, dry=module.check_mode)
         return {
             "changed": bool(changes),
             "diff": as_diff(changes),
-            "underlay": {"address": wanted.address, "mtu": wanted.mtu} if wanted else None,
+            "underlay": {"address": underlay.address, "mtu": underlay.mtu} if underlay else None,
         }
 
     run_module(module, run)

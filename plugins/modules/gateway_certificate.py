@@ -89,12 +89,12 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         params = module.params
-        given = (params["certificate"], params["key"]) if params["certificate"] else None
+        certificate = (params["certificate"], params["key"]) if params["certificate"] else None
         changes, facts = install_certificate(
-            Path(params["path"]), params["names"], given, time.time(), dry=module.check_mode
+            Path(params["path"]), params["names"], certificate, time.time(), dry=module.check_mode
         )
-        made = given is None and bool(changes)
-        shown = {**dataclasses.asdict(facts), **({"fingerprint": None} if made and module.check_mode else {})}
+        created = certificate is None and bool(changes)
+        shown = {**dataclasses.asdict(facts), **({"fingerprint": None} if created and module.check_mode else {})}
         return {"changed": bool(changes), "diff": as_diff(changes), "certificate": shown}
 
     run_module(module, run)

@@ -117,17 +117,17 @@ def main() -> None:
         supports_check_mode=True,
     )
     store = GatewayStore(module.params["state_path"])
-    act = issue if module.params["state"] == "issued" else have_key
+    act = issue if module.params["state"] == "issued" else ensure_key
     run_module(module, lambda: act(module, store))
 
 
 def issue(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
     """Sign a token; the action of the same name removes it from the result."""
-    asked = module.params["name"], module.params["session_id"], module.params["ttl"]
-    return {"changed": True, **issue_token(store, *asked, dry=module.check_mode)}
+    arguments = module.params["name"], module.params["session_id"], module.params["ttl"]
+    return {"changed": True, **issue_token(store, *arguments, dry=module.check_mode)}
 
 
-def have_key(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
+def ensure_key(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
     """Create the key if there is none, and return the public key."""
     with store.lock():
         missing = not store.key.exists()

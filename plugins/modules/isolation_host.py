@@ -60,7 +60,7 @@ options:
     default: true
   rate:
     description:
-      - The maximum number of simultaneous connection attempts. The limit of open files of the probing host may be lower.
+      - The maximum number of simultaneous connection attempts. The limit of open files of the host may be lower.
     type: int
     default: 16000
 """

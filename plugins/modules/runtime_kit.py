@@ -59,17 +59,17 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         root = os.path.join(module.params["state_path"], "kit")
-        wanted = kit.build_kit(module.params["scripts"])
-        changes = kit.kit_changes(wanted, root)
-        unused = kit.unused_versions(wanted, root, mounted_paths(connect(module.params["docker_host"])))
+        new_kit = kit.build_kit(module.params["scripts"])
+        changes = kit.kit_changes(new_kit, root)
+        unused = kit.unused_versions(new_kit, root, mounted_paths(connect(module.params["docker_host"])))
         if not module.check_mode:
             if changes:
-                kit.install_kit(wanted, root, changes)
+                kit.install_kit(new_kit, root, changes)
             kit.remove_kit(root, unused)
         return {
             "changed": bool(changes or unused),
-            "version": wanted.version,
-            "path": os.path.join(root, wanted.version),
+            "version": new_kit.version,
+            "path": os.path.join(root, new_kit.version),
             "removed": unused,
             "diff": as_diff([*changes, *(Change(version, "not mounted by any container", None) for version in unused)]),
         }

@@ -174,7 +174,7 @@ def test_check_mode_probes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
     run = verify(tmp_path, "--check", ports="22")
     assert (run.code, run.record) == (0, None), run.output
     assert address("agent1") in run.output
-    assert "TCP ports 22 would be tried." in run.text
+    assert "TCP ports 22 would be probed." in run.said
 
 
 def test_invalid_options_are_refused_before_any_host_is_contacted(tmp_path: Path) -> None:

@@ -184,4 +184,4 @@ def test_check_mode_says_what_would_be_tried_and_judges_nothing(run: Run, said: 
     path = tmp_path / "report.json"
     result = reported(run, results(**OPEN), str(path), check_mode=True)
     assert (result["changed"], "report" in result, path.exists()) == (False, False, False)
-    assert said == ["agent1: 192.0.2.1: TCP ports 22-23 would be tried."]
+    assert said == ["agent1: 192.0.2.1: TCP ports 22-23 would be probed."]

@@ -23,8 +23,8 @@ class Sent(ActionModule):
         asked = options["sessions"]
         return {"phase": phase, "asked": asked, "sessions": {session["id"]: {} for session in asked}}
 
-    def _rendered(self, kind: str, seen: Any, _variables: Any) -> str:
-        return environment_text(seen["environment"]) if kind == "environment" else kind
+    def _render(self, kind: str, template_variables: Any, _variables: Any) -> str:
+        return environment_text(template_variables["environment"]) if kind == "environment" else kind
 
 
 def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:
