@@ -58,7 +58,7 @@ def answers(**said: dict[str, Any] | None) -> dict[str, Any]:
 # ---- the queue
 
 
-def test_the_queue_is_where_it_is_said_to_be_or_beside_the_inventory(run: Run, tmp_path: Path) -> None:
+def test_queue_path_defaults_to_a_folder_beside_the_inventory(run: Run, tmp_path: Path) -> None:
     inventory = tmp_path / "site" / "hosts.yml"
     inventory.parent.mkdir()
     inventory.touch()
@@ -69,16 +69,14 @@ def test_the_queue_is_where_it_is_said_to_be_or_beside_the_inventory(run: Run, t
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_check_mode_reads_the_queue_and_makes_no_folder(run: Run, queue: QueueStore, check_mode: bool) -> None:
+def test_check_mode_does_not_create_the_queue_folder(run: Run, queue: QueueFolder, check_mode: bool) -> None:
     assert run(Probe, {}, {}, check_mode=check_mode)["entries"] == []
     assert queue.path.exists() is not check_mode
 
 
-def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_kept(
-    run: Run, queue: QueueStore
-) -> None:
-    kept = requested(1, state="CREATING", owner=DEAD, agents=("agent1",), attempts=1)
-    own = requested(2, state="CREATING", owner=DEAD, spec=None)
+def test_session_of_a_dead_run_is_pending_again_if_its_request_was_kept(run: Run, queue: QueueFolder) -> None:
+    kept = requested(1, state="starting", owner=DEAD, agents=("agent1",), attempts=1)
+    own = requested(2, state="starting", owner=DEAD, spec=None)
     queue.save(kept)
     queue.save(own)
     waits, gone = run(Probe, {}, {})["entries"]
@@ -89,17 +87,15 @@ def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_
 
 
 @pytest.mark.parametrize(("age", "alive"), [(OWNER_TIMEOUT - 10, True), (OWNER_TIMEOUT + 10, False)])
-def test_a_run_on_another_manager_counts_as_gone_after_a_while(
-    run: Run, queue: QueueStore, age: float, alive: bool
-) -> None:
-    queue.save(requested(1, state="CREATING", owner=ELSEWHERE, updated_at=time.time() - age))
+def test_owner_on_another_host_expires(run: Run, queue: QueueFolder, age: float, alive: bool) -> None:
+    queue.save(requested(1, state="starting", owner=ELSEWHERE, updated_at=time.time() - age))
     (entry,) = run(Probe, {}, {})["entries"]
     assert entry.state == ("CREATING" if alive else "PENDING")
 
 
-@pytest.mark.parametrize("entry", [requested(1), requested(1, state="TERMINATING", spec=None, agents=("agent1",))])
-def test_what_nobody_starts_is_nobodys(run: Run, queue: QueueStore, entry: Any) -> None:
-    running = requested(2, state="CREATING", owner=current_owner())
+@pytest.mark.parametrize("entry", [requested(1), requested(1, state="ending", spec=None, agents=("agent1",))])
+def test_entry_without_owner_is_kept(run: Run, queue: QueueFolder, entry: Any) -> None:
+    running = requested(2, state="starting", owner=me())
     queue.save(entry)
     queue.save(running)
     found = run(Probe, {}, {})["entries"]
@@ -110,7 +106,7 @@ def test_what_nobody_starts_is_nobodys(run: Run, queue: QueueStore, entry: Any) 
 # ---- what agents said
 
 
-def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run: Run) -> None:
+def test_agent_without_facts_is_omitted_with_a_one_line_reason(run: Run) -> None:
     result = run(
         Probe,
         {"agents": ["agent1", "agent2", "agent3", "agent4", "agent5"]},
@@ -137,7 +133,7 @@ def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run
     ]
 
 
-def test_an_agent_that_restores_nothing_after_a_reboot_is_warned_of(run: Run) -> None:
+def test_agent_without_restore_program_is_a_warning(run: Run) -> None:
     there = answers(agent1={"agent": agent_data("agent1", program=None)}, agent2={"agent": agent_data("agent2")})
     probed = run(Probe, {"agents": ["agent1", "agent2"]}, there)
     assert probed["warnings"] == [
@@ -155,14 +151,14 @@ def test_an_agent_that_restores_nothing_after_a_reboot_is_warned_of(run: Run) ->
     ],
     ids=["a field", "nearly all", "all"],
 )
-def test_an_agent_whose_facts_are_damaged_is_left_out_and_others_are_not(run: Run, said: Any, wrong: str) -> None:
+def test_agent_with_corrupt_facts_is_omitted(run: Run, said: Any, wrong: str) -> None:
     there = answers(agent1={"agent": said}, agent2={"agent": agent_data("agent2")})
     result = run(Probe, {"agents": ["agent1", "agent2"]}, there)
     assert result["readings"].facts == {"agent2": agent_facts("agent2")}
     assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {wrong}."]
 
 
-def test_facts_that_are_kept_and_damaged_are_asked_for_again(run: Run, queue: QueueStore) -> None:
+def test_corrupt_cached_facts_are_ignored(run: Run, queue: QueueFolder) -> None:
     keep(queue, "agent1", "agent2")
     path = queue.path / "facts" / "agent1.json"
     path.write_text(path.read_text().replace('"capacity"', '"capacities"'))
@@ -176,9 +172,7 @@ def test_facts_that_are_kept_and_damaged_are_asked_for_again(run: Run, queue: Qu
     [(30, 0, True), (30, RUN_SECONDS, True), (30, RUN_SECONDS + 60, False), (0, 0, False)],
     ids=["young", "young when the run began", "too old", "never wanted"],
 )
-def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
-    run: Run, queue: QueueStore, max_age: int, age: float, used: bool
-) -> None:
+def test_cached_facts_are_used(run: Run, queue: QueueFolder, max_age: int, age: float, used: bool) -> None:
     keep(queue, "agent1")
     then = time.time() - age
     os.utime(queue.path / "facts" / "agent1.json", (then, then))
@@ -188,17 +182,15 @@ def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
 
 
 @pytest.mark.parametrize("said", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"])
-def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
-    run: Run, queue: QueueStore, said: dict[str, Any]
-) -> None:
+def test_fresh_facts_override_cached_ones(run: Run, queue: QueueFolder, said: dict[str, Any]) -> None:
     keep(queue, "agent1")
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=said))["readings"]
     assert seen.facts == ({"agent1": agent_facts("agent1", 1)} if "agent" in said else {})
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_facts_of_agents_where_something_changes_are_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
+def test_facts_of_changed_agents_are_invalidated_except_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
     before = sorted(queue.path.rglob("*"))
@@ -210,29 +202,27 @@ def test_facts_of_agents_where_something_changes_are_dropped_but_not_in_check_mo
 # ---- variables in, reports out
 
 
-def test_variables_of_sessions_alone_are_read_and_templated(run: Run) -> None:
+def test_only_session_variables_are_templated(run: Run) -> None:
     from ansible.template import trust_as_template
 
     variables = {"session_name": trust_as_template("train-{{ number }}"), "session_env": {"A": 1}, "number": 7}
     assert run(Probe, {}, variables)["variables"] == {"session_name": "train-7", "session_env": {"A": 1}}
 
 
-def test_a_report_may_be_written_to_the_home_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_path_expands_the_home_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     run(Probe, {"write": "~/record.json"}, {})
     assert (tmp_path / "record.json").read_text() == "content"
 
 
-def test_no_path_is_no_report(run: Run, tmp_path: Path) -> None:
+def test_empty_path_writes_no_report(run: Run, tmp_path: Path) -> None:
     run(Probe, {"write": ""}, {}, check_mode=True)
     run(Probe, {"write": str(tmp_path / "record.json")}, {}, check_mode=True)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["absent/record.json", "folder"])
-def test_a_report_that_cannot_be_written_is_one_sentence_and_leaves_nothing(
-    run: Run, tmp_path: Path, path: str
-) -> None:
+def test_unwritable_report_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
     why = {"absent/record.json": "No such file or directory", "folder": "Is a directory"}[path]
     with pytest.raises(AnsibleActionFail) as refused:
@@ -244,7 +234,7 @@ def test_a_report_that_cannot_be_written_is_one_sentence_and_leaves_nothing(
 # ---- what agents need to start a session
 
 
-def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
+def test_start_has_no_secrets() -> None:
     made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
@@ -272,7 +262,7 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
     [({}, None, False), ({"agent1": ["lab/python:1"]}, None, True), ({}, "agent1", True)],
     ids=["nothing", "an image", "an overlay"],
 )
-def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
+def test_start_needs_prepare_for_images_or_an_overlay(
     pulls: dict[str, list[str]], manager: str | None, prepare: bool
 ) -> None:
     network = plan().network
@@ -281,7 +271,7 @@ def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
     assert start_arguments(Decision(made, False, pulls, {}), spec(), [], never_completed=False)["prepare"] is prepare
 
 
-def test_every_start_has_a_nonce_of_its_own() -> None:
+def test_every_start_has_its_own_nonce() -> None:
     decision = Decision(plan(), False, {}, {})
     nonces = {start_arguments(decision, spec(), [], never_completed=False)["nonce"] for _start in range(2)}
     assert len(nonces) == 2

@@ -39,7 +39,7 @@ def act(run: Run, state: str = "validated", **changes: Any) -> dict[str, Any]:
     return run(gateway_certificate.ActionModule, args, variables)
 
 
-def test_variables_say_where_users_find_the_gateway(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_set_the_gateway(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answering(monkeypatch, gateway_certificate, {})
     result = act(run, domain="apps.example.org", hostname="door.example.org")
     wanted = {"hostname": "door.example.org", "domain": "apps.example.org", "https_port": 443}
@@ -47,9 +47,7 @@ def test_variables_say_where_users_find_the_gateway(run: Run, monkeypatch: pytes
     assert (result["changed"], asked) == (False, [])
 
 
-def test_a_certificate_is_for_every_name_and_the_address_of_the_gateway(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificate_has_all_names_and_the_address(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answering(monkeypatch, gateway_certificate, {})
     act(run, "present", domain="apps.example.org", hostname="door.example.org")
     act(run, "present")
@@ -62,20 +60,18 @@ def test_a_certificate_is_for_every_name_and_the_address_of_the_gateway(
 
 
 @pytest.mark.parametrize("state", ["validated", "present"])
-def test_what_cannot_be_is_refused(run: Run, state: str) -> None:
+def test_invalid_requests_are_rejected(run: Run, state: str) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^gateway_https_port: 0 must be a whole number from 1 to 65535\.$"):
         act(run, state, https_port=0)
 
 
-def test_a_variable_that_is_none_is_refused_with_those_that_are(run: Run) -> None:
+def test_unknown_variable_is_rejected(run: Run) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^gateway_port is not an option of a gateway; allowed are gateway_a"):
         act(run, port=443)
 
 
 @pytest.mark.parametrize("state", ["validated", "present"])
-def test_a_certificate_that_cannot_be_used_is_refused(
-    run: Run, pair: tuple[Path, Path], tmp_path: Path, state: str
-) -> None:
+def test_invalid_certificate_is_rejected(run: Run, pair: tuple[Path, Path], tmp_path: Path, state: str) -> None:
     def refused(certificate: Path, key: Path) -> str:
         with pytest.raises(AnsibleActionFail) as refusal:
             act(run, state, certificate=str(certificate), certificate_key=str(key))
@@ -106,7 +102,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, action: Any, answer: Any) -> list
     return asked
 
 
-def test_the_gateway_gets_what_the_files_hold(
+def test_gateway_gets_the_content_of_the_files(
     run: Run, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answering(monkeypatch, gateway_certificate, {"changed": True})
@@ -121,7 +117,7 @@ def token_of(run: Run, path: Path, **more: Any) -> dict[str, Any]:
     return run(gateway_token.ActionModule, {"name": "train-llm", "path": str(path), **more}, {})
 
 
-def test_the_token_is_in_its_file_and_not_in_the_result(
+def test_token_is_in_its_file_and_not_in_the_result(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     asked = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
@@ -139,7 +135,7 @@ def test_the_token_is_in_its_file_and_not_in_the_result(
     assert said[1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
 
 
-def test_a_gateway_that_refuses_leaves_the_file_alone(
+def test_failed_request_does_not_change_the_file(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     answering(monkeypatch, gateway_token, {"failed": True, "msg": "there is no session."})
@@ -155,7 +151,7 @@ def test_check_mode_writes_nothing(run: Run, tmp_path: Path, monkeypatch: pytest
     assert (list(tmp_path.glob("*token*")), said) == ([], [])
 
 
-def test_a_path_that_cannot_be_written_is_refused_before_the_gateway_is_asked(
+def test_unwritable_path_is_rejected_before_the_request(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answering(monkeypatch, gateway_token, SAID)

@@ -56,7 +56,7 @@ def ansible(
     )
 
 
-def test_a_token_is_in_its_file_and_nowhere_in_the_output(folder: Path, tmp_path: Path) -> None:
+def test_token_is_not_in_the_output(folder: Path, tmp_path: Path) -> None:
     asked = f"name=train-llm path={tmp_path}/my.token state_path={folder}"
     run = ansible(tmp_path, "-vvvvv", "--diff", "-m", "backendai.cluster.gateway_token", "-a", asked)
     token = (tmp_path / "my.token").read_text().strip()
@@ -66,14 +66,14 @@ def test_a_token_is_in_its_file_and_nowhere_in_the_output(folder: Path, tmp_path
     assert not [part for part in token.split(".") if part in run.stdout + run.stderr]
 
 
-def test_other_tasks_of_the_run_are_printed_as_ever(folder: Path, tmp_path: Path) -> None:
+def test_output_of_other_tasks_is_printed(folder: Path, tmp_path: Path) -> None:
     run = ansible(tmp_path, "-vvv", "-m", "backendai.cluster.gateway_token", "-a", f"state=ready state_path={folder}")
     assert run.returncode == 0, run.stdout
     assert "stdout and stderr censored" not in run.stdout
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-def test_why_a_gateway_cannot_be_reached_is_said(tmp_path: Path, pipelining: bool) -> None:
+def test_connection_error_of_the_gateway_is_printed(tmp_path: Path, pipelining: bool) -> None:
     asked = f"name=train-llm path={tmp_path}/my.token state_path={tmp_path}"
     run = ansible(tmp_path, "-m", "backendai.cluster.gateway_token", "-a", asked, ssh=NOWHERE, pipelining=pipelining)
     assert "UNREACHABLE!" in run.stdout + run.stderr

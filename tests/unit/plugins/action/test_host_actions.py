@@ -41,7 +41,7 @@ def refusal(run: Run, action: Any, **args: Any) -> str:
 # ---- agents
 
 
-def test_agent_info_asks_with_settings_and_defaults(run: Run, asked: Asked) -> None:
+def test_agent_info_sends_settings_and_defaults(run: Run, asked: Asked) -> None:
     slots = [{"name": "lab.device", "devices": ["/dev/fuse"]}]
     result = run(agent_info.ActionModule, {"cpu_overcommit": "8", "images": [IMAGE], "slots": slots}, {})
     ((phase, options, seconds),) = asked
@@ -66,13 +66,13 @@ def test_agent_info_asks_with_settings_and_defaults(run: Run, asked: Asked) -> N
         ({"underlay_encryption": "ipsec"}, "value of underlay_encryption must be one of: "),
     ],
 )
-def test_agent_info_refuses_what_cannot_be(run: Run, asked: Asked, args: dict[str, Any], part: str) -> None:
+def test_agent_info_rejects_invalid_options(run: Run, asked: Asked, args: dict[str, Any], part: str) -> None:
     assert part in refusal(run, agent_info.ActionModule, **args)
     assert asked == []
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_agent_program_says_whether_units_run_another_one(
+def test_agent_program_changes_when_units_run_another_one(
     run: Run, monkeypatch: pytest.MonkeyPatch, changes: bool
 ) -> None:
     monkeypatch.setattr(HostAction, "install", lambda _action, _variables: changes)
@@ -91,7 +91,7 @@ def test_gateway_routes_have_defaults(run: Run, asked: Asked) -> None:
     assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "purge": False}
 
 
-def test_gateway_routes_end_and_are_exact_where_that_is_asked_for(run: Run, asked: Asked) -> None:
+def test_gateway_routes_sends_ended_and_exact(run: Run, asked: Asked) -> None:
     run(gateway_routes.ActionModule, {"ended": [ONE], "purge": "yes", "state_path": "/x"}, {})
     assert asked[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
 
@@ -105,11 +105,11 @@ def test_gateway_routes_end_and_are_exact_where_that_is_asked_for(run: Run, aske
         ({**ROUTE, "extra": 1}, "routes.extra. Supported parameters include: "),
     ],
 )
-def test_gateway_routes_refuse_what_cannot_be(run: Run, asked: Asked, route: dict[str, Any], part: str) -> None:
+def test_gateway_routes_rejects_invalid_options(run: Run, asked: Asked, route: dict[str, Any], part: str) -> None:
     assert part in refusal(run, gateway_routes.ActionModule, routes=[route])
     assert asked == []
 
 
-def test_warnings_of_a_gateway_are_those_of_the_task(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_of_a_gateway_are_returned(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostAction, "ask", lambda *_asked: {"changed": True, "warnings": ["HAProxy does not run."]})
     assert run(gateway_routes.ActionModule, {}, {})["warnings"] == ["HAProxy does not run."]

@@ -58,7 +58,7 @@ def refusal(run: Run, args: dict[str, Any], variables: dict[str, Any] | None = N
     return str(refused.value)
 
 
-def test_a_probe_says_what_answers_and_how_it_got_there(run: Run, service: int) -> None:
+def test_probe_returns_answers_and_next_hops(run: Run, service: int) -> None:
     result = host(run, {**LOOPBACK, "ports": str(service), "udp_ports": [], "echo": False, "rate": 10})
     assert result["answers"] == [
         {"address": "127.0.0.1", "protocol": "tcp", "state": "open", "ports": str(service)},
@@ -67,22 +67,20 @@ def test_a_probe_says_what_answers_and_how_it_got_there(run: Run, service: int) 
     assert (result["missing"], result["unresolved"]) == ({}, ["127.0.0.1"])
 
 
-def test_a_probe_pings_and_sends_datagrams(run: Run, service: int) -> None:
+def test_probe_sends_pings_and_datagrams(run: Run, service: int) -> None:
     result = host(run, {**LOOPBACK, "ports": str(service), "udp_ports": [9]})
     heard = {(answer["protocol"], answer["state"]) for answer in result["answers"]}
     assert {("icmp", "open"), ("tcp", "open"), ("udp", "closed")} == heard
 
 
-def test_in_check_mode_nothing_is_tried(
-    run: Run, requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_mode_does_not_probe(run: Run, requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_scan, "scan", None)
     result = host(run, LOOPBACK, check_mode=True)
     assert (result["answers"], result["next_hops"], result["on_link"]) == ([], {}, False)
     assert requests[0]["check_mode"] is True
 
 
-def test_a_probe_tries_all_ports_without_options_that_say_otherwise(run: Run, requests: list[dict[str, Any]]) -> None:
+def test_probe_defaults_to_all_ports(run: Run, requests: list[dict[str, Any]]) -> None:
     host(run, LOOPBACK, check_mode=True)
     asked = requests[0]["options"]
     assert (asked["ports"], asked["udp_ports"], asked["echo"], asked["rate"]) == ("1-65535", [], True, 16000)
@@ -97,18 +95,18 @@ def test_a_probe_tries_all_ports_without_options_that_say_otherwise(run: Run, re
         ({"addresses": ["192.0.2.300"]}, "addresses: '192.0.2.300' must be an IPv4 or IPv6 address."),
     ],
 )
-def test_what_a_probe_cannot_try_is_refused(run: Run, options: dict[str, Any], sentence: str) -> None:
+def test_invalid_probe_options_are_rejected(run: Run, options: dict[str, Any], sentence: str) -> None:
     assert refusal(run, {**LOOPBACK, **options}) == sentence
 
 
 @pytest.mark.parametrize("missing", ["own", "addresses", "phase"])
-def test_a_probe_needs_addresses(run: Run, requests: list[dict[str, Any]], missing: str) -> None:
+def test_probe_requires_addresses(run: Run, requests: list[dict[str, Any]], missing: str) -> None:
     given = {name: value for name, value in LOOPBACK.items() if name != missing}
     assert refusal(run, given) == f"missing required arguments: {missing}."
     assert requests == []
 
 
-def test_an_agent_says_what_is_to_be_tried_also_without_an_engine(run: Run, requests: list[dict[str, Any]]) -> None:
+def test_agent_returns_its_targets_without_docker(run: Run, requests: list[dict[str, Any]]) -> None:
     args = {"phase": "targets", "kind": "agent"}
     result = host(run, args, {**NO_ENGINE, "agent_wireguard_port": "51900"})
     assert "agent" in result["addresses"].values()
@@ -119,7 +117,7 @@ def test_an_agent_says_what_is_to_be_tried_also_without_an_engine(run: Run, requ
     assert {request["seconds"] for request in requests} == {SECONDS["targets"]}
 
 
-def test_a_gateway_says_what_is_expected_to_be_open(run: Run, tmp_path: Path) -> None:
+def test_gateway_returns_its_expected_ports(run: Run, tmp_path: Path) -> None:
     variables = {"gateway_state_path": str(tmp_path), "gateway_https_port": 8443, "agent_wireguard_port": "none"}
     result = host(run, {"phase": "targets", "kind": "gateway"}, variables)
     assert result["expected"] == {"8443": "HTTPS of sessions' apps"}
@@ -139,7 +137,7 @@ def test_a_gateway_says_what_is_expected_to_be_open(run: Run, tmp_path: Path) ->
         ),
     ],
 )
-def test_what_no_host_can_be_asked_is_refused(
+def test_invalid_phase_options_are_rejected(
     run: Run, requests: list[dict[str, Any]], args: dict[str, Any], variables: dict[str, Any], sentence: str
 ) -> None:
     assert refusal(run, args, variables).startswith(sentence)

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def test_options_that_make_sense_come_back(run: Run, tmp_path: Path) -> None:
+def test_valid_options_are_returned(run: Run, tmp_path: Path) -> None:
     given = {**OPTIONS, "ports": "22", "rate": "500", "path": str(tmp_path / "report.json")}
     result = run(isolation_verification.ActionModule, given, {})
     assert (result["changed"], result["ports"], result["rate"]) == (False, "22", 500)
@@ -39,7 +39,7 @@ def test_options_have_defaults(run: Run) -> None:
     assert (result["ports"], result["rate"]) == ("1-65535", 16000)
 
 
-def test_an_agent_that_is_a_gateway_too_is_asked_once(run: Run) -> None:
+def test_host_in_both_groups_is_read_once(run: Run) -> None:
     assert run(isolation_verification.ActionModule, {**OPTIONS, "gateways": ["agent1"]}, {})["ask"] == ["agent1"]
 
 
@@ -68,9 +68,7 @@ def test_an_agent_that_is_a_gateway_too_is_asked_once(run: Run) -> None:
         ),
     ],
 )
-def test_each_option_that_makes_no_sense_is_refused_in_a_sentence(
-    run: Run, changes: dict[str, Any], sentence: str
-) -> None:
+def test_invalid_options_are_rejected(run: Run, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(isolation_verification.ActionModule, {**OPTIONS, **changes}, {})
     assert str(refused.value) == sentence
@@ -86,7 +84,7 @@ def hostvars(**said: dict[str, Any]) -> dict[str, Any]:
     return {"hostvars": {**known, **said}}
 
 
-def test_what_hosts_said_of_themselves_is_what_is_tried(run: Run) -> None:
+def test_reported_addresses_are_probed(run: Run) -> None:
     result = run(isolation_verification.ActionModule, PLAN, hostvars())
     assert [(one["name"], one["kind"], one["expected"]) for one in result["targets"]] == [
         ("agent1", "agent", {}),
@@ -99,7 +97,7 @@ def test_what_hosts_said_of_themselves_is_what_is_tried(run: Run) -> None:
     assert (result["changed"], result["warnings"]) == (False, [])
 
 
-def test_an_agent_whose_containers_are_not_known_is_tried_with_a_warning(run: Run) -> None:
+def test_agent_without_docker_is_probed_with_a_warning(run: Run) -> None:
     said = {"__isolation_targets": {**SAID, "unread": "its containers are not known: no engine"}}
     result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1=said))
     assert result["warnings"] == ["agent1: its containers are not known: no engine."]
@@ -114,9 +112,7 @@ def test_an_agent_whose_containers_are_not_known_is_tried_with_a_warning(run: Ru
         ({}, "hidden by --limit"),
     ],
 )
-def test_a_host_that_could_not_be_asked_is_tried_at_the_addresses_of_the_inventory(
-    run: Run, said: dict[str, Any], why: str
-) -> None:
+def test_unreachable_host_is_probed_at_its_inventory_addresses(run: Run, said: dict[str, Any], why: str) -> None:
     known = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
     result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**known, **said}))
     assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
@@ -144,7 +140,7 @@ def results(**one: Any) -> dict[str, Any]:
     return {"__isolation_probe": {"results": [{"batch": dataclasses.asdict(BATCH), **one}]}}
 
 
-def test_silence_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_report_without_findings_is_written(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = reported(run, results(**QUIET), str(path))
     assert (result["changed"], result["report"]["ok"]) == (False, True)
@@ -152,7 +148,7 @@ def test_silence_is_shown_and_written(run: Run, said: list[str], tmp_path: Path)
     assert said[-1] == "Only the gateway answers user1, at 1 addresses."
 
 
-def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_open_port_is_reported_and_fails(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, results(**OPEN), str(path))
@@ -171,16 +167,14 @@ def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_
         ({}, "the probe failed: hidden by --limit"),
     ],
 )
-def test_what_could_not_be_tried_is_shown_and_fails(
-    run: Run, said: list[str], probed: dict[str, Any], why: str
-) -> None:
+def test_failed_probe_is_reported_and_fails(run: Run, said: list[str], probed: dict[str, Any], why: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, probed)
     assert str(refused.value) == "isolation check failed: 1 check was inconclusive."
     assert said == [f"inconclusive: user1 -> agent1: {why}."]
 
 
-def test_check_mode_says_what_would_be_tried_and_judges_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_shows_the_planned_probes(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = reported(run, results(**OPEN), str(path), check_mode=True)
     assert (result["changed"], "report" in result, path.exists()) == (False, False, False)

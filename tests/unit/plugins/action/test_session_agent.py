@@ -43,7 +43,7 @@ def ask(run: Run, asked: Asked) -> Any:
 
 
 @pytest.mark.parametrize("phase", sorted(SECONDS))
-def test_every_phase_is_one_of_the_program_and_gets_its_options(ask: Any, asked: Asked, phase: str) -> None:
+def test_every_phase_is_sent_with_its_options(ask: Any, asked: Asked, phase: str) -> None:
     result = ask({"answer": 7}, phase=phase, name="train-llm", lines=7)
     settings = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
     about = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
@@ -51,7 +51,7 @@ def test_every_phase_is_one_of_the_program_and_gets_its_options(ask: Any, asked:
     assert (result["answer"], result["changed"], phase in PHASES) == (7, False, True)
 
 
-def test_agent_is_what_its_variables_say(ask: Any, asked: Asked) -> None:
+def test_agent_options_come_from_its_variables(ask: Any, asked: Asked) -> None:
     variables = {"agent_docker_host": "unix:///d", "agent_state_path": "/s", "agent_max_containers": "8"}
     ask({}, variables, phase="survey", images=[], paths=[])
     (_phase, options, _seconds) = asked[0]
@@ -59,7 +59,7 @@ def test_agent_is_what_its_variables_say(ask: Any, asked: Asked) -> None:
     assert options["settings"]["max_containers"] == 8
 
 
-def test_change_of_an_agent_is_that_of_the_task(ask: Any) -> None:
+def test_change_on_the_agent_changes_the_task(ask: Any) -> None:
     assert ask({"changed": True, "failures": {}}, phase="reap")["changed"] is True
 
 
@@ -70,25 +70,25 @@ NOTHING: dict[str, dict[str, Any]] = {"survey": {"agent": None}, "verify": {"par
 
 
 @pytest.mark.parametrize("phase", sorted(NOTHING))
-def test_agent_that_cannot_be_asked_is_unfit_and_no_failure(ask: Any, phase: str) -> None:
+def test_failed_survey_is_a_result(ask: Any, phase: str) -> None:
     result = ask(AnsibleActionFail("start docker."), phase=phase)
     assert {**NOTHING[phase], "error": "start docker.", "changed": False}.items() <= result.items()
     assert "failed" not in result
 
 
 @pytest.mark.parametrize("phase", sorted({*SECONDS} - {*NOTHING}))
-def test_what_an_agent_could_not_do_is_a_failure(ask: Any, phase: str) -> None:
+def test_failed_phase_fails_the_task(ask: Any, phase: str) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^start docker\.$"):
         ask(AnsibleActionFail("start docker."), phase=phase)
 
 
 @pytest.mark.parametrize("phase", sorted(SECONDS))
-def test_agent_that_is_unreachable_is_unreachable(ask: Any, phase: str) -> None:
+def test_unreachable_agent_is_unreachable(ask: Any, phase: str) -> None:
     with pytest.raises(AnsibleConnectionFailure):
         ask(AnsibleConnectionFailure("no route to host"), phase=phase)
 
 
-def test_agent_that_is_described_wrongly_is_unfit(ask: Any, asked: Asked) -> None:
+def test_invalid_agent_variable_is_a_result_of_the_survey(ask: Any, asked: Asked) -> None:
     result = ask({}, {"agent_max_containers": "many"}, phase="survey")
     assert result["agent"] is None
     assert result["error"].startswith("agent_*: ")
@@ -96,14 +96,14 @@ def test_agent_that_is_described_wrongly_is_unfit(ask: Any, asked: Asked) -> Non
     assert asked == []
 
 
-def test_what_is_due_and_fails_for_one_session_is_a_warning(ask: Any) -> None:
+def test_reap_failure_of_one_session_is_a_warning(ask: Any) -> None:
     failures = {SESSION_ID: "the engine refused: no", OTHER_ID: "it is gone"}
     result = ask({"changed": True, "failures": failures}, phase="reap")
     assert result["warnings"] == [f"{SESSION_ID}: the engine refused: no", f"{OTHER_ID}: it is gone"]
     assert (result["changed"], result["failures"]) == (True, failures)
 
 
-def test_part_that_was_not_removed_fails_with_its_sentence(ask: Any) -> None:
+def test_failed_removal_fails_the_task(ask: Any) -> None:
     sessions = {SESSION_ID: {"failed": "the engine refused: no."}, OTHER_ID: {}}
     with pytest.raises(AnsibleActionFail, match=r"^the engine refused: no\.$"):
         ask({"changed": True, "sessions": sessions}, phase="remove")

@@ -104,26 +104,26 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
     return pull_from
 
 
-def test_an_agent_that_lacks_nothing_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
+def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
     result = pull([{"changed": False, "images": {}, "under_way": []}], [], found={"agent1": {}})
     assert sent == [{**PLAIN, "name": "", "reference": ""}]
     assert (result["changed"], result["images"], result["again"], result["diff"]) == (False, {}, False, [])
 
 
-def test_an_agent_without_a_part_in_any_pull_is_not_asked(run: Run) -> None:
+def test_agent_without_pulls_is_skipped(run: Run) -> None:
     about = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
     start = {**START, "missing_images": {}, "images": {}}
     assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, about)["skipped"] is True
 
 
-def test_a_pull_is_looked_after_until_the_image_is_there(pull: Pull, clock: Clock) -> None:
+def test_pull_is_polled_until_the_image_is_present(pull: Pull, clock: Clock) -> None:
     result = pull([STARTED, *[under_way()] * 7, there()], [IMAGE])
     assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
     assert (result["changed"], result["images"]) == (True, {IMAGE: image_data()})
     assert (result["again"], result["diff"]) == (True, [{"after": "pulled"}])
 
 
-def test_an_image_that_was_there_after_all_is_no_change(pull: Pull) -> None:
+def test_present_image_is_no_change(pull: Pull) -> None:
     result = pull([there()], [IMAGE])
     assert (result["changed"], result["diff"], result["images"]) == (False, [], {IMAGE: image_data()})
 
@@ -137,7 +137,7 @@ def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, 
 # ---- what people see
 
 
-def test_how_far_a_pull_is_is_shown_when_something_moved(pull: Pull, said: list[str]) -> None:
+def test_progress_is_shown_when_it_changes(pull: Pull, said: list[str]) -> None:
     looks = ["", "1.0 of 3.0 MB, 0 of 1 layers", "1.0 of 3.0 MB, 0 of 1 layers", "", "2.0 of 3.0 MB, 0 of 1 layers"]
     pull([STARTED, *map(under_way, looks), there()], [OTHER])
     assert said == [
@@ -146,12 +146,12 @@ def test_how_far_a_pull_is_is_shown_when_something_moved(pull: Pull, said: list[
     ]
 
 
-def test_a_pull_that_ends_before_the_first_look_at_it_is_not_shown(pull: Pull, said: list[str]) -> None:
+def test_short_pull_shows_no_progress(pull: Pull, said: list[str]) -> None:
     pull([STARTED, there()], [IMAGE])
     assert said == []
 
 
-def test_a_pull_that_is_under_way_is_shown_at_once(pull: Pull, said: list[str]) -> None:
+def test_progress_of_a_running_pull_is_shown_at_once(pull: Pull, said: list[str]) -> None:
     pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), there()], [IMAGE])
     assert said == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
 
@@ -170,7 +170,7 @@ def forever() -> Iterator[dict[str, Any]]:
     [(2, 5, 600, 200), (5, 5, 600, 200), (2, 5, 30, 10), (6, 5, 600, 0), (0, 1, 600, 200)],
     ids=["all at once", "just so", "short claims", "in waves", "alone"],
 )
-def test_a_turn_ends_long_before_the_claims_of_others_do(
+def test_round_ends_before_claims_expire(
     pull: Pull, clock: Clock, agents: int, forks: int, seconds: int, turn: float
 ) -> None:
     about = {"ansible_play_batch": [f"agent{number}" for number in range(agents)], "ansible_forks": forks}
@@ -179,7 +179,7 @@ def test_a_turn_ends_long_before_the_claims_of_others_do(
     assert (result["changed"], result["images"], result.get("failed")) == (True, {}, None)
 
 
-def test_where_agents_take_turns_the_later_ones_are_shorter(pull: Pull, clock: Clock) -> None:
+def test_rounds_are_shorter_with_fewer_forks(pull: Pull, clock: Clock) -> None:
     about = {"ansible_play_batch": ["agent"] * 10, "ansible_forks": 5}
     answers = forever()
     next(answers)
@@ -187,18 +187,18 @@ def test_where_agents_take_turns_the_later_ones_are_shorter(pull: Pull, clock: C
     assert 95 < clock.now - 1000 <= 100
 
 
-def test_what_is_there_when_the_turn_ends_is_not_asked_for_again(pull: Pull) -> None:
+def test_pulled_image_is_not_polled_in_the_next_round(pull: Pull) -> None:
     result = pull(iter([STARTED, there(), *[under_way()] * 50]), [IMAGE, OTHER])
     assert list(result["images"]) == [IMAGE]
 
 
-def test_check_mode_asks_once(pull: Pull, clock: Clock) -> None:
+def test_check_mode_polls_once(pull: Pull, clock: Clock) -> None:
     result = pull([{**STARTED, "under_way": []}], [IMAGE], check_mode=True)
     assert (result["changed"], result["again"], clock.slept) == (True, False, [])
 
 
 @pytest.mark.parametrize("answers", [[], [STARTED, under_way()]], ids=["at once", "later"])
-def test_a_pull_that_fails_fails_with_its_sentence(pull: Pull, answers: list[dict[str, Any]]) -> None:
+def test_failed_pull_fails_with_its_error(pull: Pull, answers: list[dict[str, Any]]) -> None:
     result = pull([*answers, {"failed": "no."}], [IMAGE, OTHER])
     assert (result["failed"], result["images"]) == ("no.", {})
 
@@ -206,27 +206,27 @@ def test_a_pull_that_fails_fails_with_its_sentence(pull: Pull, answers: list[dic
 # ---- what is pulled, and with which password
 
 
-def test_what_another_agent_has_from_a_registry_is_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
+def test_image_of_another_agent_is_pulled_by_digest(pull: Pull, sent: list[dict[str, Any]]) -> None:
     found = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
     pull([there(), there(OTHER)], [IMAGE, OTHER], found=found)
     assert [(one["name"], one["reference"]) for one in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
 
 
-def test_an_agent_gets_the_password_of_the_images_own_registry_alone(pull: Pull, sent: list[dict[str, Any]]) -> None:
+def test_agent_gets_credentials_of_one_registry_only(pull: Pull, sent: list[dict[str, Any]]) -> None:
     registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
     pull([there(), there(OTHER)], [IMAGE, OTHER], registries=registries)
     plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
     assert sent == [plain, {**ASKED, "name": OTHER, "reference": OTHER, **READER}]
 
 
-def test_registries_that_are_wrong_are_named_and_not_shown(pull: Pull, sent: list[dict[str, Any]]) -> None:
+def test_invalid_registries_are_named_without_secrets(pull: Pull, sent: list[dict[str, Any]]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         pull([], [IMAGE], registries={"localhost": {"password": "hunter2"}})
     assert str(refused.value) == "session_registries.localhost.username must be one line of text."
     assert sent == []
 
 
-def test_nothing_is_pulled_where_agents_have_other_bits_already(pull: Pull, sent: list[dict[str, Any]]) -> None:
+def test_mismatched_images_are_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
     found = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
     assert pull([], [IMAGE], found=found)["failed"] == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"

@@ -46,7 +46,7 @@ def fit(name: str, cpu: int = 8, **changes: Any) -> dict[str, Any]:
     return {"agent": agent_data(name, cpu, **changes), "error": None}
 
 
-def test_a_plan_is_returned_with_what_the_agents_need(run: Run) -> None:
+def test_plan_is_returned_for_the_agents(run: Run) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1", 2), agent2=fit("agent2", 2, images={})))
     assert result["agents"] == ["agent1", "agent2"]
     assert result["missing_images"] == {"agent2": [IMAGE]}
@@ -57,13 +57,13 @@ def test_a_plan_is_returned_with_what_the_agents_need(run: Run) -> None:
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_check_mode_alone_calls_a_new_plan_a_change(run: Run, check_mode: bool) -> None:
+def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
     assert result["changed"] is check_mode
     assert result["diff"]["after"].startswith("session train-llm: single-node, 4 containers of lab/python:1\n")
 
 
-def test_a_session_that_is_there_is_no_change_even_in_check_mode(run: Run) -> None:
+def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:
     made = plan({"agent1": 4})
     there = fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED))])
     result = run(ActionModule, arguments(), answers(agent1=there), check_mode=True)
@@ -71,7 +71,7 @@ def test_a_session_that_is_there_is_no_change_even_in_check_mode(run: Run) -> No
     assert (result["known"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
 
-def test_no_room_is_pending_and_no_failure(run: Run) -> None:
+def test_missing_capacity_is_pending(run: Run) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
     assert (result["plan"], result["agents"]) == (None, [])
     assert result["pending"] == {
@@ -82,7 +82,7 @@ def test_no_room_is_pending_and_no_failure(run: Run) -> None:
     assert result["starts"] == []
 
 
-def test_what_starts_is_returned_as_the_steps_take_it(run: Run) -> None:
+def test_start_is_returned_for_the_steps(run: Run) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1")))
     (start,) = planned["starts"]
     assert {name: planned[name] for name in start} == start
@@ -90,7 +90,7 @@ def test_what_starts_is_returned_as_the_steps_take_it(run: Run) -> None:
     assert (planned["record"], start["id"]) == (None, planned["plan"]["id"])
 
 
-def test_the_record_of_a_session_that_waits_is_returned(run: Run, queue: QueueStore) -> None:
+def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueFolder) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
     (entry,) = queue.entries()
     assert planned["record"] == entry.record
@@ -116,7 +116,7 @@ def test_the_record_of_a_session_that_waits_is_returned(run: Run, queue: QueueSt
     ],
     ids=["error", "unreachable", "silent"],
 )
-def test_an_agent_that_cannot_be_used_is_left_out_with_a_warning(run: Run, said: dict[str, Any], warning: str) -> None:
+def test_unusable_agent_is_skipped_with_a_warning(run: Run, said: dict[str, Any], warning: str) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=said))
     assert result["warnings"] == [warning]
     assert result["agents"] == ["agent1"]
@@ -134,7 +134,7 @@ def test_an_agent_that_cannot_be_used_is_left_out_with_a_warning(run: Run, said:
         ),
     ],
 )
-def test_what_can_never_be_met_fails_with_one_sentence_and_a_record(
+def test_infeasible_request_fails_and_writes_a_record(
     run: Run, tmp_path: Path, changes: dict[str, Any], said: dict[str, Any], sentence: str
 ) -> None:
     path = tmp_path / "record.json"
@@ -145,7 +145,7 @@ def test_what_can_never_be_met_fails_with_one_sentence_and_a_record(
     assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
 
 
-def test_what_agents_warn_of_is_said_before_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_of_agents_are_shown_before_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
     silent = answers(agent1=fit("agent1", warnings=["baiwg0 is missing."]))
@@ -180,7 +180,7 @@ def holding(**state: Any) -> dict[str, Any]:
     return answers(agent1=fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED), **state)]))
 
 
-def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept(run: Run, queue: QueueStore) -> None:
+def test_start_is_saved_before_the_claim_without_its_request(run: Run, queue: QueueFolder) -> None:
     before = time.time()
     result = run(ActionModule, arguments(), ROOM)
     (entry,) = queue.entries()
@@ -196,7 +196,7 @@ def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept
     assert entry.plan == SessionPlan.from_dict(result["plan"])
 
 
-def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: QueueStore) -> None:
+def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueFolder) -> None:
     result = run(ActionModule, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.owner) == (result["id"], "PENDING", None)
@@ -206,14 +206,12 @@ def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: Qu
 
 
 @pytest.mark.parametrize("user", ["", None])
-def test_a_session_belongs_to_who_runs_ansible_unless_it_is_said(run: Run, user: str | None) -> None:
+def test_user_defaults_to_the_one_that_runs_ansible(run: Run, user: str | None) -> None:
     assert run(ActionModule, {**arguments(), "user": user}, ROOM)["plan"]["user"] == getpass.getuser()
 
 
 @pytest.mark.parametrize("there", [ROOM, NO_ROOM], ids=["room", "no room"])
-def test_the_same_request_again_is_the_same_session_in_its_old_place(
-    run: Run, queue: QueueStore, there: dict[str, Any]
-) -> None:
+def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueFolder, there: dict[str, Any]) -> None:
     waits = of_entry(skipped=1, attempts=1)
     queue.save(waits)
     result = run(ActionModule, {**arguments(), "user": "bob"}, there)
@@ -225,7 +223,7 @@ def test_the_same_request_again_is_the_same_session_in_its_old_place(
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
 
-def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue: QueueStore) -> None:
+def test_changed_request_of_a_pending_session_is_rejected(run: Run, queue: QueueFolder) -> None:
     queue.save(of_entry())
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(priority=5), ROOM)
@@ -236,8 +234,8 @@ def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
-def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Run, queue: QueueStore) -> None:
-    starts = of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=ANOTHER, updated_at=time.time())
+def test_session_started_by_another_run_is_rejected(run: Run, queue: QueueFolder) -> None:
+    starts = of_entry(id=SESSION_ID, state="starting", spec=None, owner=ANOTHER, updated_at=time.time())
     queue.save(starts)
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(), ROOM)
@@ -251,8 +249,8 @@ def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Ru
     "owner", [ANOTHER, dataclasses.replace(current_owner(), started="0")], ids=["at work", "killed"]
 )
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
-def test_what_agents_hold_of_another_runs_session_is_taken_over(
-    run: Run, queue: QueueStore, owner: Any, state: dict[str, Any]
+def test_claimed_session_of_another_run_is_taken_over(
+    run: Run, queue: QueueFolder, owner: Any, state: dict[str, Any]
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
@@ -261,7 +259,7 @@ def test_what_agents_hold_of_another_runs_session_is_taken_over(
 
 
 @pytest.mark.parametrize("history", [True, False])
-def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue: QueueStore, history: bool) -> None:
+def test_committed_session_needs_no_entry(run: Run, queue: QueueFolder, history: bool) -> None:
     if history:
         queue.save(of_entry(id=SESSION_ID, state="TERMINATED", spec=None))
     result = run(ActionModule, arguments(), holding())
@@ -269,7 +267,7 @@ def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue:
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * history
 
 
-def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(run: Run, queue: QueueStore) -> None:
+def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueFolder) -> None:
     made = plan({"agent1": 4})
     queue.save(make_terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
@@ -277,7 +275,7 @@ def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
 
 
-def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueStore) -> None:
+def test_skips_are_counted_once(run: Run, queue: QueueFolder) -> None:
     for number, changes in ((1, {}), (2, {"priority": 90}), (3, {"resource_group": "gpu"}), (4, {"priority": 5})):
         queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
     for attempt, passed in ((1, [1, 1, 0, 0]), (2, [1, 1, 0, 0])):
@@ -285,7 +283,7 @@ def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueSto
         assert [entry.skipped for entry in queue.entries() if entry.name != "train-llm"] == passed
 
 
-def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue: QueueStore) -> None:
+def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
     there = answers(agent1=fit("agent1", allocated={"cpu": 1}))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, there)
@@ -297,9 +295,7 @@ def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue
 
 
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
-def test_when_other_runs_were_faster_often_enough_the_session_waits(
-    run: Run, queue: QueueStore, attempt: int, waits: bool
-) -> None:
+def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueFolder, attempt: int, waits: bool) -> None:
     said = {"refused": ["agent1 is full", "agent2 is full"]}
     result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **said}, ROOM)
     reason = "other runs claimed the resources first, 5 times in a row; last error: agent1 is full; agent2 is full"
@@ -307,23 +303,21 @@ def test_when_other_runs_were_faster_often_enough_the_session_waits(
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
 
 
-def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: QueueStore) -> None:
+def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueFolder) -> None:
     result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
-def test_what_waits_and_what_an_agent_that_returned_holds_are_the_same_session(
-    run: Run, queue: QueueStore, state: dict[str, Any]
-) -> None:
+def test_pending_session_on_a_returning_agent_is_the_same(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
     queue.save(of_entry())
     result = run(ActionModule, arguments(), holding(**state))
     assert (result["id"], result["known"]) == (SESSION_ID, True)
     assert [entry.id for entry in queue.entries()] == ([SESSION_ID] if state else [])
 
 
-def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: QueueStore) -> None:
+def test_next_attempt_reuses_the_entry(run: Run, queue: QueueFolder) -> None:
     first = run(ActionModule, arguments(), ROOM)
     second = run(ActionModule, {**arguments(), "attempt": 2}, ROOM)
     assert second["id"] == first["id"]
@@ -332,7 +326,7 @@ def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: Q
 
 
 @pytest.mark.parametrize("there", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
-def test_check_mode_notes_nothing(run: Run, queue: QueueStore, there: dict[str, Any]) -> None:
+def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, there: dict[str, Any]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=9)))
     before = queue.entries()
     run(ActionModule, arguments(), there, check_mode=True)
@@ -340,8 +334,8 @@ def test_check_mode_notes_nothing(run: Run, queue: QueueStore, there: dict[str, 
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
+def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
     result = run(ActionModule, {**arguments(), "facts_max_age": 60}, answers(), check_mode=check_mode)
@@ -367,8 +361,8 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
     ],
     ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],
 )
-def test_a_session_that_waits_is_told_whether_room_may_come_already(
-    run: Run, queue: QueueStore, there: dict[str, Any], entry: QueueEntry | None, freed: bool
+def test_pending_session_knows_whether_capacity_was_released(
+    run: Run, queue: QueueFolder, there: dict[str, Any], entry: QueueEntry | None, freed: bool
 ) -> None:
     if entry:
         queue.save(entry)

@@ -54,7 +54,7 @@ def test_an_empty_queue_starts_nothing(run: Run) -> None:
     assert (result["specs"], result["_ansible_no_log"]) == ({}, False)
 
 
-def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueStore) -> None:
+def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueFolder) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number, spec(name=f"session-{number}", env={"TOKEN": "hunter2"})))
     result = run(ActionModule, ARGUMENTS, answers())
@@ -70,7 +70,7 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueStore) -> 
     }
 
 
-def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: QueueStore) -> None:
+def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueFolder) -> None:
     asked = spec(name="session-1", env={"TOKEN": "hunter2"})
     queue.save(requested(1, asked))
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
@@ -83,7 +83,7 @@ def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: R
     assert queue.entries()[0].spec == result["specs"]["session-1"]
 
 
-def test_those_that_are_passed_are_counted(run: Run, queue: QueueStore) -> None:
+def test_skipped_sessions_are_counted(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
     run(ActionModule, ARGUMENTS, answers())
@@ -91,9 +91,7 @@ def test_those_that_are_passed_are_counted(run: Run, queue: QueueStore) -> None:
 
 
 @pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
-def test_what_was_passed_often_enough_is_not_passed_again(
-    run: Run, queue: QueueStore, patience: int, started: list[str]
-) -> None:
+def test_starving_session_is_not_skipped(run: Run, queue: QueueFolder, patience: int, started: list[str]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
     queue.save(requested(2))
     there = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
@@ -102,22 +100,22 @@ def test_what_was_passed_often_enough_is_not_passed_again(
 
 
 @pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-2")])
-def test_the_policy_says_who_goes_first(run: Run, queue: QueueStore, policy: str, first: str) -> None:
+def test_policy_orders_the_queue(run: Run, queue: QueueFolder, policy: str, first: str) -> None:
     for number in (1, 2):
         queue.save(requested(number))
     result = run(ActionModule, {**ARGUMENTS, "policy": policy}, answers(1))
     assert [start["plan"]["name"] for start in result["starts"]] == [first]
 
 
-def test_what_was_started_by_a_run_that_was_killed_is_started_again(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), started="0")))
-    queue.save(requested(2, state="CREATING", owner=current_owner()))
+def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, state="starting", owner=dataclasses.replace(me(), started="0")))
+    queue.save(requested(2, state="starting", owner=me()))
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1"]
     assert [entry.owner for entry in queue.entries()] == [current_owner(), current_owner()]
 
 
-def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(run: Run, queue: QueueStore) -> None:
+def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueFolder) -> None:
     made = plan({"agent1": 1})
     queue.save(make_terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     for number in (1, 2):
@@ -129,7 +127,7 @@ def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(ru
     ]
 
 
-def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: QueueStore) -> None:
+def test_claimed_session_is_resumed(run: Run, queue: QueueFolder) -> None:
     asked = spec(name="session-1")
     entry = requested(1, asked)
     queue.save(entry)
@@ -139,8 +137,8 @@ def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: Q
     assert (start["known"], start["plan"]) == (True, made.to_dict())
 
 
-def test_what_others_have_changed_meanwhile_is_theirs(
-    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+def test_entries_changed_by_other_runs_are_skipped(
+    run: Run, queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
@@ -162,8 +160,8 @@ def test_what_others_have_changed_meanwhile_is_theirs(
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
+def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
     queue.save(requested(1))
     cache = keep(queue, "agent1", "agent2")
@@ -171,7 +169,7 @@ def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
     assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
 
 
-def test_check_mode_decides_and_notes_nothing(run: Run, queue: QueueStore) -> None:
+def test_check_mode_decides_without_saving(run: Run, queue: QueueFolder) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
     before = queue.entries()

@@ -57,8 +57,8 @@ def started(run: Run, there: dict[str, Any]) -> list[str]:
     [(LIVE, 7, False), (LIVE, 8, True), (DEAD, 7, True), (DEAD, 3, False)],
     ids=["live, no room for both", "live, room for both", "dead, no room for both", "dead, room for neither"],
 )
-def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not(
-    run: Run, queue: QueueStore, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
+def test_plans_of_live_runs_are_reserved(
+    run: Run, queue: QueueFolder, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
 ) -> None:
     queue.save(planned_by(owner, **kept))
     names = [start["plan"]["name"] for start in planned(run, surveyed(cpu))["starts"]]
@@ -66,22 +66,20 @@ def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not
 
 
 @pytest.mark.parametrize(("owner", "freed"), [(LIVE, True), (DEAD, False)], ids=["live", "dead"])
-def test_room_may_come_where_a_live_run_has_planned_what_it_may_not_claim(
-    run: Run, queue: QueueStore, owner: Owner, freed: bool
-) -> None:
+def test_capacity_may_be_released_by_a_live_run(run: Run, queue: QueueFolder, owner: Owner, freed: bool) -> None:
     queue.save(planned_by(owner))
     waits = planned(run, surveyed(3))
     assert (waits["plan"], waits["capacity_released"]) == (None, freed)
 
 
-def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueStore) -> None:
+def test_claimed_plan_is_counted_once(run: Run, queue: QueueFolder) -> None:
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)
     there = surveyed(8, allocated={"cpu": 4}, containers=4, sessions=[claimed])
     assert len(planned(run, there)["starts"]) == 1
 
 
-def test_the_network_of_what_another_run_has_planned_is_not_given_away_again(run: Run, queue: QueueStore) -> None:
+def test_planned_network_is_not_allocated_twice(run: Run, queue: QueueFolder) -> None:
     across = plan({"agent1": 2, "agent2": 2}, name="other")
     assert across.network is not None
     first = dataclasses.replace(across.network, subnet="10.128.0.0/29", vni=4096)
@@ -91,7 +89,7 @@ def test_the_network_of_what_another_run_has_planned_is_not_given_away_again(run
     assert (network["subnet"], network["vni"]) == ("10.128.0.8/29", 4097)
 
 
-def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run: Run, queue: QueueStore) -> None:
+def test_earlier_plan_of_the_same_session_is_not_reserved(run: Run, queue: QueueFolder) -> None:
     first = planned(run, surveyed(4))
     second = planned(run, surveyed(4), attempt=2)
     assert [(start["id"], start["agents"]) for start in second["starts"]] == [(first["id"], ["agent1"])]
@@ -106,8 +104,8 @@ def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run:
     [(LIVE, ["session-1"]), (current_owner(), ["session-1"]), (DEAD, ["session-1", "session-2"])],
     ids=["live", "this run", "dead"],
 )
-def test_what_a_live_run_has_planned_takes_room_of_those_that_wait(
-    run: Run, queue: QueueStore, owner: Owner, names: list[str]
+def test_plans_of_live_runs_are_reserved_for_the_queue(
+    run: Run, queue: QueueFolder, owner: Owner, names: list[str]
 ) -> None:
     for number in (1, 2):
         queue.save(requested(number))
@@ -117,7 +115,7 @@ def test_what_a_live_run_has_planned_takes_room_of_those_that_wait(
     assert queue.entry(OTHER_ID) == other
 
 
-def test_what_waits_starts_beside_what_another_run_has_claimed(run: Run, queue: QueueStore) -> None:
+def test_pending_session_starts_beside_claimed_ones(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1))
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)

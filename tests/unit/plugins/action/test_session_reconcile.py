@@ -47,14 +47,14 @@ def own_start(queue: QueueStore) -> QueueEntry:
     return entry
 
 
-def test_nothing_is_due_in_an_empty_cluster(run: Run, said: list[str]) -> None:
+def test_empty_cluster_needs_no_action(run: Run, said: list[str]) -> None:
     result = run(ActionModule, ARGUMENTS, answers())
     due = {key: result[key] for key in ("changed", "end", "restart", "agents")}
     assert due == {"changed": False, "end": {}, "restart": {}, "agents": []}
     assert said == []
 
 
-def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueStore, said: list[str]) -> None:
+def test_finished_command_is_saved_and_shown(run: Run, queue: QueueFolder, said: list[str]) -> None:
     result = run(ActionModule, ARGUMENTS, answers(**over()))
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
@@ -63,9 +63,7 @@ def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueStore, sai
     assert said == [ENDED_LINE]
 
 
-def test_when_the_agents_are_cleared_the_end_is_history_and_is_not_told_again(
-    run: Run, queue: QueueStore, said: list[str]
-) -> None:
+def test_removed_session_moves_to_the_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
     run(ActionModule, ARGUMENTS, answers(**over()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
     (entry,) = queue.entries()
@@ -73,7 +71,7 @@ def test_when_the_agents_are_cleared_the_end_is_history_and_is_not_told_again(
 
 
 @pytest.mark.usefixtures("said")
-def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: QueueStore) -> None:
+def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueFolder) -> None:
     held = over()
     run(ActionModule, ARGUMENTS, answers("agent2", **held))
     run(ActionModule, ARGUMENTS, answers("agent2"))
@@ -84,7 +82,7 @@ def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: Queue
 
 
 @pytest.mark.usefixtures("said")
-def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run, queue: QueueStore) -> None:
+def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: QueueFolder) -> None:
     held = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
     left = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     held |= holders(left, committed=False, expired=True)
@@ -94,7 +92,7 @@ def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run,
 
 
 @pytest.mark.usefixtures("said")
-def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(run: Run, queue: QueueStore) -> None:
+def test_session_of_a_killed_run_is_removed_only_if_abandoned(run: Run, queue: QueueFolder) -> None:
     entry = own_start(queue)
     held = holders(plan(), committed=False)
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == []
@@ -103,21 +101,21 @@ def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(
     assert [one.state for one in queue.entries()] == ["TERMINATING"]
 
 
-def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue: QueueStore, said: list[str]) -> None:
+def test_entry_of_a_running_session_is_removed(run: Run, queue: QueueFolder, said: list[str]) -> None:
     own_start(queue)
     result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
     assert (result["agents"], queue.entries(), said) == ([], [], [])
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_whose_note_is_dropped_and_that_is_over_is_noted_anew(run: Run, queue: QueueStore) -> None:
+def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueFolder) -> None:
     own_start(queue)
     held = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == ["agent1", "agent2"]
     assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
 
 
-def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueStore, said: list[str]) -> None:
+def test_pending_timeout_is_shown(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
     run(ActionModule, ARGUMENTS, answers())
     assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "CANCELLED")]
@@ -128,8 +126,8 @@ def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueStore, sai
 @pytest.mark.parametrize(
     ("days", "age", "kept"), [(30, 29.9, True), (30, 30.1, False), (0, 0.1, False), (None, 29.9, True)]
 )
-def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
-    run: Run, queue: QueueStore, days: int | None, age: float, kept: bool
+def test_history_is_kept_for_history_days(
+    run: Run, queue: QueueFolder, days: int | None, age: float, kept: bool
 ) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - age * DAY))
     queue.save(requested(2, updated_at=0.0))
@@ -139,16 +137,14 @@ def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("max_age", [0, 60])
-def test_what_agents_say_is_kept_where_it_is_used_again_unless_something_changes_there(
-    run: Run, queue: QueueStore, max_age: int
-) -> None:
+def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueFolder, max_age: int) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
     run(ActionModule, args, answers("agent2", agent1=over()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
 
 
-def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queue: QueueStore) -> None:
+def test_outdated_facts_are_not_cached(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     cache = keep(queue, "agent1")
     cache.drop(["agent1"])
@@ -156,7 +152,7 @@ def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queu
     assert [name for name in AGENTS if cache.load(name, 60)] == ["agent2", "agent3"]
 
 
-def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run, queue: QueueStore) -> None:
+def test_cached_facts_are_not_renewed(run: Run, queue: QueueFolder) -> None:
     keep(queue, "agent1")
     path = queue.path / "facts" / "agent1.json"
     before = path.stat().st_mtime_ns
@@ -167,7 +163,7 @@ def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run,
 
 
 @pytest.mark.usefixtures("said")
-def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueStore) -> None:
+def test_check_mode_reconciles_without_writing(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
     keep(queue, "agent1")
@@ -196,8 +192,8 @@ def routed() -> dict[str, AgentFacts]:
 
 
 @pytest.mark.usefixtures("said")
-def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
+def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
@@ -206,7 +202,7 @@ def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: 
 
 
 @pytest.mark.usefixtures("said")
-def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: QueueStore) -> None:
+def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
@@ -217,7 +213,7 @@ def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: Q
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run, check_mode: bool) -> None:
+def test_running_sessions_are_sent_only_with_all_routes(run: Run, check_mode: bool) -> None:
     there, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
     assert run(ActionModule, args, there, check_mode=check_mode)["routes"]["routes"] == []
     told = run(ActionModule, {**args, "all_routes": True}, there, check_mode=check_mode)["routes"]
@@ -225,8 +221,8 @@ def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run, che
 
 
 @pytest.mark.usefixtures("said")
-def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
+def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
     before = {"routes": {"ended": [requested(1).id]}}
     there = answers()
     there["hostvars"]["localhost"] = {"__session_result": before}
@@ -237,14 +233,14 @@ def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue:
 
 
 @pytest.mark.usefixtures("said")
-def test_what_is_over_is_not_routed_although_agents_still_hold_it(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
+def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="ending", spec=None, agents=("agent1",)))
     told = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
     assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_what_gateways_have_been_told_is_no_news(run: Run) -> None:
+def test_sent_routes_are_not_sent_again(run: Run) -> None:
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result", "__session_queue_result"]}
     first = run(ActionModule, args, answers(**over()))
     there = answers()
@@ -254,7 +250,7 @@ def test_what_gateways_have_been_told_is_no_news(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told(run: Run) -> None:
+def test_ended_sessions_are_sent_after_the_second_reconciliation(run: Run) -> None:
     registered, told = told_by_the_playbooks()
     args = {**ARGUMENTS, "started_at": time.time(), "previous": told}
     first = run(ActionModule, args, answers(**over()))
@@ -264,7 +260,7 @@ def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told
 
 
 @pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])
-def test_a_run_that_reconciles_only_once_tells_gateways_only_once(result: dict[str, Any] | None, news: bool) -> None:
+def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | None, news: bool) -> None:
     from ansible.template import Templar, trust_as_template
 
     plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
@@ -280,7 +276,7 @@ def test_a_run_that_reconciles_only_once_tells_gateways_only_once(result: dict[s
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_check_mode_ends_nothing_and_tells_gateways_so(run: Run) -> None:
+def test_check_mode_sends_no_ended_sessions(run: Run) -> None:
     args = {**ARGUMENTS, "started_at": time.time()}
     found = run(ActionModule, args, answers(**over()), check_mode=True)
     assert (found["agents"], found["routes"]["ended"], found["routes"]["changed"]) == (["agent1", "agent2"], [], False)

@@ -45,7 +45,7 @@ def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def test_the_table_is_shown_to_people(run: Run, said: list[str]) -> None:
+def test_table_of_sessions_is_shown(run: Run, said: list[str]) -> None:
     run(ActionModule, LIST, THERE)
     assert [line.split()[:5] for line in said] == [
         ["NAME", "MODE", "SIZE", "STATUS", "AGENTS"],
@@ -54,7 +54,7 @@ def test_the_table_is_shown_to_people(run: Run, said: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("said")
-def test_records_are_written_and_that_is_no_change(run: Run, tmp_path: Path) -> None:
+def test_records_are_written_without_a_change(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     first = run(ActionModule, {**LIST, "path": str(path)}, THERE)
     assert json.loads(path.read_text()) == first["sessions"]
@@ -81,8 +81,8 @@ def test_records_are_written_and_that_is_no_change(run: Run, tmp_path: Path) -> 
         ),
     ],
 )
-def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
-    run: Run, queue: QueueStore, said: list[str], history: bool, listed: dict[str, str]
+def test_pending_and_starting_sessions_are_listed_ended_ones_on_demand(
+    run: Run, queue: QueueFolder, said: list[str], history: bool, listed: dict[str, str]
 ) -> None:
     queue.save(requested(1))
     queue.save(requested(2, state="CREATING", owner=current_owner()))
@@ -96,16 +96,16 @@ def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
 
 
 @pytest.mark.usefixtures("said")
-@pytest.mark.parametrize("state", [{"state": "CREATING", "owner": current_owner()}, {"state": "PENDING"}])
-def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: QueueStore, state: dict[str, Any]) -> None:
+@pytest.mark.parametrize("state", [{"state": "starting", "owner": me()}, {"state": "waiting"}])
+def test_running_sessions_are_listed_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", **state))
     result = run(ActionModule, LIST, THERE)
     assert [(one["name"], one["status"]) for one in result["sessions"]] == [("train-llm", "RUNNING")]
 
 
 @pytest.mark.usefixtures("said")
-def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueStore) -> None:
-    queue.save(make_terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
+def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueFolder) -> None:
+    queue.save(terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
     result = run(ActionModule, LIST, THERE)
     assert result["sessions"] == []
     assert result["warnings"][1:] == [
@@ -115,7 +115,7 @@ def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueStore) -> N
 
 
 @pytest.mark.usefixtures("said")
-def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: QueueStore) -> None:
+def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueFolder) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
@@ -132,7 +132,7 @@ def test_check_mode_writes_no_list(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("said")
-def test_a_list_that_cannot_be_written_is_one_sentence_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
+def test_unwritable_list_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
     with pytest.raises(AnsibleActionFail) as refused:
@@ -145,8 +145,8 @@ def test_a_list_that_cannot_be_written_is_one_sentence_and_leaves_nothing(run: R
 
 
 @pytest.mark.parametrize("exit_code", [0, 3])
-def test_a_session_whose_command_has_ended_is_listed_as_such_although_nobody_has_noted_it(
-    run: Run, queue: QueueStore, said: list[str], exit_code: int
+def test_finished_session_is_listed_before_it_is_saved(
+    run: Run, queue: QueueFolder, said: list[str], exit_code: int
 ) -> None:
     there = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
     listed = run(ActionModule, LIST, there)
@@ -160,7 +160,7 @@ def test_a_session_whose_command_has_ended_is_listed_as_such_although_nobody_has
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_whose_container_died_is_listed_as_it_is_and_its_agent_has_something_to_do(run: Run) -> None:
+def test_degraded_session_is_listed_with_a_warning(run: Run) -> None:
     there = holding(plan(failure_policy="restart"), stopped={"sub2": ("exited", 1)})
     listed = run(ActionModule, LIST, there)
     assert [record["status"] for record in listed["sessions"]] == ["DEGRADED"]
@@ -168,15 +168,15 @@ def test_a_session_whose_container_died_is_listed_as_it_is_and_its_agent_has_som
 
 
 @pytest.mark.usefixtures("said")
-def test_where_nothing_is_due_nothing_is_warned_of(run: Run) -> None:
+def test_healthy_sessions_have_no_warnings(run: Run) -> None:
     assert run(ActionModule, LIST, holding(MADE))["warnings"] == []
 
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("history", [True, False])
-def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueStore, history: bool, check_mode: bool) -> None:
-    killed = dataclasses.replace(current_owner(), started="0")
+def test_list_does_not_change_the_queue(run: Run, queue: QueueFolder, history: bool, check_mode: bool) -> None:
+    killed = dataclasses.replace(me(), started="0")
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="CREATING", owner=killed))
     queue.save(requested(3, state="CREATING", owner=killed, spec=None))
@@ -191,7 +191,7 @@ def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueStore, histor
 
 
 @pytest.mark.usefixtures("said")
-def test_a_list_makes_no_folder_for_the_queue(run: Run, queue: QueueStore) -> None:
+def test_list_does_not_create_the_queue_folder(run: Run, queue: QueueFolder) -> None:
     run(ActionModule, LIST, THERE)
     assert not queue.path.exists()
 
@@ -202,7 +202,7 @@ def test_a_list_makes_no_folder_for_the_queue(run: Run, queue: QueueStore) -> No
     [({"committed": False}, "CREATING"), ({"committed": False, "expired": True}, "ERROR"), ({}, "RUNNING")],
     ids=["being made", "given up", "made"],
 )
-def test_a_session_is_listed_in_the_state_that_its_agents_say(run: Run, changes: dict[str, Any], status: str) -> None:
+def test_session_status_comes_from_its_agents(run: Run, changes: dict[str, Any], status: str) -> None:
     listed = run(ActionModule, LIST, holding(MADE, **changes))
     assert [record["status"] for record in listed["sessions"]] == [status]
     assert listed["warnings"] == ([ACTION_NEEDED] if "expired" in changes else [])

@@ -36,7 +36,7 @@ def test_logs_are_shown_and_written(run: Run, said: list[str], tmp_path: Path) -
     assert said == ["== main1 on agent1: running ==", "I am main1", "== sub1 on agent2: running ==", "I am sub1"]
 
 
-def test_one_container_is_shown_where_it_is_named(run: Run, said: list[str]) -> None:
+def test_logs_of_one_container_are_shown(run: Run, said: list[str]) -> None:
     run(ActionModule, {**LOGS, "id": SESSION_ID, "kernel": "sub1"}, answers())
     assert said == ["== sub1 on agent2: running ==", "I am sub1"]
 
@@ -57,7 +57,7 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     ],
     ids=["unreachable", "silent", "error", "hidden"],
 )
-def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
+def test_available_logs_are_shown_before_an_unreachable_agent_fails(
     run: Run, said: list[str], tmp_path: Path, result: dict[str, Any], why: str
 ) -> None:
     path = tmp_path / "logs.json"
@@ -90,8 +90,8 @@ def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
     ],
     ids=["unknown", "waiting", "over"],
 )
-def test_a_session_that_no_agent_holds_fails_with_one_sentence(
-    run: Run, queue: QueueStore, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
+def test_unknown_session_fails(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
 ) -> None:
     queue.save(queued(1))
     queue.save(
@@ -108,7 +108,7 @@ def test_a_session_that_no_agent_holds_fails_with_one_sentence(
     assert json.loads(path.read_text())["error"] == sentence
 
 
-def test_a_container_that_the_session_does_not_have_is_refused(run: Run, said: list[str]) -> None:
+def test_unknown_container_is_rejected(run: Run, said: list[str]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**LOGS, "name": "train-llm", "kernel": "sub9"}, answers())
     assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1."

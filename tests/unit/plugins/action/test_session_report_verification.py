@@ -37,7 +37,7 @@ def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     return {"hostvars": {agent: {**variables, **changes.get(agent, {})} for agent, variables in said.items()}}
 
 
-def test_a_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, answers())
     assert (result["changed"], result["report"]["healthy"]) == (False, True)
@@ -68,16 +68,14 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     ],
     ids=["unreachable", "failed", "silent", "error", "hidden"],
 )
-def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
-    run: Run, said: list[str], verified: dict[str, Any], why: str
-) -> None:
+def test_unreachable_agent_is_shown_and_fails(run: Run, said: list[str], verified: dict[str, Any], why: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm"}, answers(agent2={"__session_verify": verified}))
     assert f"agent2 is unavailable: {why}." in said
     assert "1 unavailable agent, 2 unchecked pairs;" in str(refused.value)
 
 
-def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_differing_mounts_fail(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     other = answers(agent2={"__session_marker_observed": {"observed": {"sub1": MISSED}}})
     with pytest.raises(AnsibleActionFail) as refused:
@@ -87,16 +85,14 @@ def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path
     assert said[-1] == "Session train-llm is not healthy."
 
 
-def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
+def test_marker_with_failed_removal_is_reported(run: Run, said: list[str]) -> None:
     lost = answers(agent1={"__session_marker_removed": {"unreachable": True, "msg": "stale_sessions"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
     assert "mount /data: the marker file could not be removed (compared by a marker file of main1)" in said
 
 
-def test_a_session_that_is_not_there_fails_with_one_sentence(
-    run: Run, queue: QueueStore, said: list[str], tmp_path: Path
-) -> None:
+def test_missing_session_fails(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:
     queue.save(queued(1))
     path = tmp_path / "report.json"
     for name, sentence in (

@@ -26,7 +26,7 @@ def refusal(run: Run, asked: dict[str, Any], purpose: str | None = None) -> str:
     return str(refused.value)
 
 
-def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> None:
+def test_request_is_typed_and_not_logged(run: Run) -> None:
     result = run(ActionModule, {}, variables(cluster_size="4", env='{"TOKEN": "hunter2"}'))
     assert result["spec"]["cluster_size"] == 4
     assert result["pools"] == dataclasses.asdict(POOLS)
@@ -34,7 +34,7 @@ def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> No
     assert result["_ansible_no_log"] is True
 
 
-def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: QueueStore) -> None:
+def test_requests_are_returned_by_session_name(run: Run, queue: QueueFolder) -> None:
     waits = spec(name="session-1", env={"TOKEN": "hunter3"})
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
@@ -44,7 +44,7 @@ def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: Q
     assert spec_from_dict(checked["specs"]["session-1"]) == waits
 
 
-def test_what_is_asked_for_again_is_taken_as_it_is_asked_for_now(run: Run, queue: QueueStore) -> None:
+def test_new_request_overrides_the_queued_one(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, spec(env={"TOKEN": "hunter3"})))
     checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
     assert checked["specs"] == {"train-llm": checked["spec"]}
@@ -59,7 +59,7 @@ def test_only_requests_are_kept_out_of_logs(run: Run, queue: QueueStore, waits: 
     assert (len(checked["specs"]), checked["_ansible_no_log"], "spec" in checked) == (waits, waits, False)
 
 
-def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
+def test_images_and_paths_of_the_request_are_returned(run: Run) -> None:
     roles = {"main": {}, "worker": {"image": "other:1"}, "ps": {}}
     mounts = [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}]
     result = run(ActionModule, {}, variables(roles=roles, mounts=mounts))
@@ -67,7 +67,7 @@ def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule", "verify", "logs"])
-def test_agents_are_asked_about_the_sessions_that_wait_too(run: Run, queue: QueueStore, purpose: str) -> None:
+def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: QueueFolder, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
@@ -96,8 +96,8 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
         ("schedule", 60, ["agent1", "agent2", "agent3"]),
     ],
 )
-def test_a_new_session_alone_needs_no_facts_that_are_younger_than_is_wanted(
-    run: Run, queue: QueueStore, purpose: str, age: int, asked: list[str]
+def test_only_a_new_session_uses_cached_facts(
+    run: Run, queue: QueueFolder, purpose: str, age: int, asked: list[str]
 ) -> None:
     keep(queue, "agent1", "agent2")
     os.utime(queue.path / "facts" / "agent2.json", (0, 0))
@@ -105,7 +105,7 @@ def test_a_new_session_alone_needs_no_facts_that_are_younger_than_is_wanted(
     assert run(ActionModule, args, variables(facts_max_age=age))["ask"] == asked
 
 
-def test_the_options_of_the_run_are_returned_with_when_it_began(run: Run) -> None:
+def test_run_options_are_returned_with_started_at(run: Run) -> None:
     before = time.time()
     result = run(ActionModule, {"purpose": "list"}, variables(claim_ttl="60", history="yes"))
     assert (result["run"]["claim_ttl"], result["run"]["history"]) == (60, True)
@@ -113,14 +113,14 @@ def test_the_options_of_the_run_are_returned_with_when_it_began(run: Run) -> Non
     assert result["ask"] == result["images"] == result["paths"] == []
 
 
-def test_what_is_not_given_has_the_roles_default(run: Run) -> None:
+def test_missing_options_have_the_default_of_the_role(run: Run) -> None:
     given = {"session_name": "train-llm", "session_image": IMAGE}
     result, full = run(ActionModule, {}, given), run(ActionModule, {}, variables())
     assert {**result, "started_at": 0} == {**full, "started_at": 0}
     assert run(ActionModule, {}, {**given, "session_priority": 11})["spec"]["priority"] == 11
 
 
-def test_what_later_tasks_need_is_returned_and_no_password(run: Run) -> None:
+def test_result_has_no_password(run: Run) -> None:
     registries = {"registry.example.com": {"username": "ada", "password": "hunter2"}}
     changes = {"id": SESSION_ID, "user": "ada", "kernel": "sub1", "record_path": "r.json", "hosts_template": "mine.j2"}
     result = run(ActionModule, {"agents": ["agent1"]}, variables(**changes, registries=registries))
@@ -129,8 +129,8 @@ def test_what_later_tasks_need_is_returned_and_no_password(run: Run) -> None:
     assert "hunter2" not in json.dumps(result)
 
 
-def test_the_queue_is_the_one_that_is_asked_for(run: Run, tmp_path: Path) -> None:
-    QueueStore(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
+def test_queue_path_option_is_used(run: Run, tmp_path: Path) -> None:
+    QueueFolder(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
     result = run(ActionModule, {"purpose": "list"}, variables(queue_path=str(tmp_path / "elsewhere")))
     assert list(result["specs"]) == ["session-1"]
     assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")
@@ -151,17 +151,17 @@ HOSTS = {
 
 
 @pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate"])
-def test_what_is_published_is_for_the_addresses_of_the_gateways(run: Run, purpose: str) -> None:
+def test_gateway_addresses_are_returned(run: Run, purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
     result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
     assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ("198.51.100.7", "198.51.100.8")}
 
 
-def test_without_gateways_nothing_is_for_anybody(run: Run) -> None:
+def test_no_gateways_have_no_addresses(run: Run) -> None:
     assert run(ActionModule, {"gateways": []}, {**variables(), "hostvars": HOSTS})["pools"]["gateways"] == ()
 
 
-def test_a_gateway_without_an_address_is_one_sentence_and_a_record(run: Run, tmp_path: Path) -> None:
+def test_gateway_without_address_fails_with_a_record(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {"gateways": ["gateway3"]}, {**variables(record_path=str(path)), "hostvars": HOSTS})
@@ -178,9 +178,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("purpose", ["schedule", "list", "terminate", "verify", "logs"])
-def test_a_gateway_without_an_address_keeps_nobody_from_what_makes_no_new_session(
-    run: Run, warned: list[str], purpose: str
-) -> None:
+def test_gateway_without_address_is_a_warning_for_other_playbooks(run: Run, warned: list[str], purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway3"]}
     result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
     assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ()}
@@ -188,9 +186,7 @@ def test_a_gateway_without_an_address_keeps_nobody_from_what_makes_no_new_sessio
 
 
 @pytest.mark.parametrize("args", [{}, {"purpose": "create"}], ids=["unsaid", "create"])
-def test_a_new_session_is_refused_by_a_sentence_and_no_warning(
-    run: Run, warned: list[str], args: dict[str, str]
-) -> None:
+def test_invalid_new_session_fails_without_a_warning(run: Run, warned: list[str], args: dict[str, str]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**args, "gateways": ["gateway1", "gateway3"]}, {**variables(), "hostvars": HOSTS})
     assert str(refused.value) == "gateway3: 'a..b' has no address: it is no name of a host."
@@ -198,13 +194,13 @@ def test_a_new_session_is_refused_by_a_sentence_and_no_warning(
 
 
 @pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate", "verify", "logs"])
-def test_gateways_with_addresses_are_no_warning(run: Run, warned: list[str], purpose: str) -> None:
+def test_gateways_with_addresses_have_no_warning(run: Run, warned: list[str], purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
     run(ActionModule, args, {**variables(), "hostvars": HOSTS})
     assert warned == []
 
 
-def test_a_bad_request_is_one_sentence(run: Run) -> None:
+def test_invalid_request_is_reported(run: Run) -> None:
     assert refusal(run, variables(cluster_size=0)) == ("session_cluster_size: 0 must be a whole number from 1 to 1024.")
 
 
@@ -223,24 +219,24 @@ def test_a_bad_request_is_one_sentence(run: Run) -> None:
     ],
     ids=["pools", "published ports", "keys"],
 )
-def test_what_is_not_in_the_request_itself_is_checked_too(run: Run, changes: dict[str, Any], sentence: str) -> None:
+def test_run_options_are_validated(run: Run, changes: dict[str, Any], sentence: str) -> None:
     assert refusal(run, variables(**changes)) == sentence
 
 
-def test_a_bad_request_writes_a_record_where_one_is_wanted(run: Run, tmp_path: Path) -> None:
+def test_invalid_request_writes_a_record(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     sentence = refusal(run, variables(cluster_size=0, record_path=str(path)))
     record = json.loads(path.read_text())
     assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
 
 
-def test_a_request_without_a_name_has_a_record_without_one(run: Run, tmp_path: Path) -> None:
+def test_request_without_name_has_a_record_without_name(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     refusal(run, variables(name=None, record_path=str(path)))
     assert json.loads(path.read_text())["name"] is None
 
 
-def test_a_record_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Path) -> None:
+def test_unwritable_record_is_an_error(run: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "absent" / "record.json")
     assert refusal(run, variables(cluster_size=0, record_path=path)) == (
         f"{path!r} cannot be written: No such file or directory."
@@ -258,9 +254,7 @@ def test_a_record_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Pat
         ("list", {"lst_path": "x"}, "session_lst_path is not an option of a session; did you mean session_list_path?"),
     ],
 )
-def test_runs_that_make_no_session_are_checked_too(
-    run: Run, purpose: str, changes: dict[str, Any], sentence: str
-) -> None:
+def test_other_purposes_are_validated(run: Run, purpose: str, changes: dict[str, Any], sentence: str) -> None:
     assert refusal(run, variables(**changes), purpose) == sentence
 
 
@@ -268,6 +262,6 @@ def test_runs_that_make_no_session_are_checked_too(
     ("purpose", "changes"),
     [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {}), ("verify", {}), ("logs", {})],
 )
-def test_runs_that_make_no_session_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
+def test_other_purposes_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
     asked = variables(**changes, image=None)
     assert run(ActionModule, {"purpose": purpose}, asked)["changed"] is False

@@ -29,7 +29,7 @@ from tests.unit.plugins.action.settled_starts import (
 # ---- the record, and what people are told
 
 
-def test_a_running_session_is_told_with_where_its_containers_are(run: Run, said: list[str]) -> None:
+def test_running_session_is_shown_with_its_containers(run: Run, said: list[str]) -> None:
     (session,) = settle(run, PROVEN)["sessions"]
     assert [kernel["image_digest"] for kernel in session["record"]["kernels"]] == ["sha256:1", "sha256:2"]
     assert said == [
@@ -40,7 +40,7 @@ def test_a_running_session_is_told_with_where_its_containers_are(run: Run, said:
 
 
 @pytest.mark.usefixtures("said")
-def test_a_record_is_written_for_all_to_read_and_that_is_no_change(run: Run, tmp_path: Path) -> None:
+def test_record_is_world_readable_and_no_change(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settled = settle(run, PROVEN, path=str(path))
     (session,) = settled["sessions"]
@@ -49,7 +49,7 @@ def test_a_record_is_written_for_all_to_read_and_that_is_no_change(run: Run, tmp
     assert (settled["changed"], session["error"]) == (False, None)
 
 
-def test_a_session_that_waits_is_told_with_its_reason(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_pending_session_is_shown_with_its_reason(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settle(run, None, path=str(path))
     assert said == ["Session train-llm is PENDING.", "  no room for 1 of 4 containers"]
@@ -63,7 +63,7 @@ def test_a_session_that_waits_is_told_with_its_reason(run: Run, said: list[str],
 
 
 @pytest.mark.usefixtures("said")
-def test_a_failure_is_recorded_and_fails_nothing_yet(run: Run, tmp_path: Path) -> None:
+def test_failed_start_is_recorded_without_failing_the_task(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settled = settle(run, FAILED, path=str(path))
     (session,) = settled["sessions"]
@@ -73,12 +73,12 @@ def test_a_failure_is_recorded_and_fails_nothing_yet(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("said")
-def test_a_repair_that_fails_says_that_the_session_still_runs(run: Run) -> None:
+def test_failed_repair_leaves_the_session_running(run: Run) -> None:
     (session,) = settle(run, FAILED, starts=[decided(known=True)])["sessions"]
     assert session["error"].startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
 
 
-def test_what_is_said_in_the_end_is_not_said_before(run: Run, said: list[str]) -> None:
+def test_result_is_not_shown_twice(run: Run, said: list[str]) -> None:
     settle(run, PROVEN, say=False)
     assert said == []
 
@@ -87,15 +87,13 @@ def test_what_is_said_in_the_end_is_not_said_before(run: Run, said: list[str]) -
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_that_runs_leaves_the_queue(run: Run, queue: QueueStore) -> None:
+def test_running_session_leaves_the_queue(run: Run, queue: QueueFolder) -> None:
     starts(queue)
     settle(run, PROVEN)
     assert queue.entries() == []
 
 
-def test_a_start_that_failed_is_tried_again_and_the_record_says_so(
-    run: Run, queue: QueueStore, said: list[str]
-) -> None:
+def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueFolder, said: list[str]) -> None:
     starts(queue)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
@@ -104,9 +102,7 @@ def test_a_start_that_failed_is_tried_again_and_the_record_says_so(
     assert said == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
 
 
-def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
-    run: Run, queue: QueueStore, said: list[str]
-) -> None:
+def test_refused_start_is_requeued(run: Run, queue: QueueFolder, said: list[str]) -> None:
     starts(queue)
     (session,) = settle(run, REFUSED)["sessions"]
     (entry,) = queue.entries()
@@ -116,7 +112,7 @@ def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("changes", [{"spec": None}, {"attempts": 2}], ids=["a user's own run", "the third start"])
-def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueStore, changes: dict[str, Any]) -> None:
+def test_failed_session_moves_to_the_history(run: Run, queue: QueueFolder, changes: dict[str, Any]) -> None:
     starts(queue, **changes)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
@@ -135,8 +131,8 @@ def test_a_start_that_failed_for_good_is_history(run: Run, queue: QueueStore, ch
     ids=["another run starts it", "it was ended", "it waits again"],
 )
 @pytest.mark.parametrize("outcome", [PROVEN, FAILED], ids=["runs", "failed"])
-def test_a_session_that_a_later_run_has_taken_over_is_left_to_it(
-    run: Run, queue: QueueStore, changes: dict[str, Any], outcome: Steps
+def test_session_of_another_owner_is_not_changed(
+    run: Run, queue: QueueFolder, changes: dict[str, Any], outcome: Steps
 ) -> None:
     entry = starts(queue, **changes)
     settle(run, outcome)
@@ -180,7 +176,7 @@ def test_check_mode_writes_nothing(
     ],
     ids=["runs", "unasked", "check mode", "failed", "waits for room"],
 )
-def test_only_the_end_of_what_runs_is_waited_for(
+def test_only_running_sessions_are_waited_for(
     run: Run, asked: bool, outcome: Steps | None, check_mode: bool, wait: bool
 ) -> None:
     result = settle(run, outcome, wait=asked, check_mode=check_mode)
@@ -194,8 +190,8 @@ def test_only_the_end_of_what_runs_is_waited_for(
     ids=["it runs", "it failed", "room was freed", "it waits and room was freed", "it waits"],
 )
 @pytest.mark.parametrize("queued", [True, False])
-def test_the_queue_is_looked_after_where_room_may_have_become_free_and_someone_waits(
-    run: Run, queue: QueueStore, freed: bool, outcome: Steps | None, looks: bool, queued: bool
+def test_queue_is_processed_after_capacity_is_released(
+    run: Run, queue: QueueFolder, freed: bool, outcome: Steps | None, looks: bool, queued: bool
 ) -> None:
     queue.save(requested(2, state="TERMINATED", spec=None))
     if queued:
@@ -204,7 +200,7 @@ def test_the_queue_is_looked_after_where_room_may_have_become_free_and_someone_w
 
 
 @pytest.mark.usefixtures("said")
-def test_a_start_that_failed_and_is_tried_again_has_freed_room_for_others(run: Run, queue: QueueStore) -> None:
+def test_failed_start_releases_capacity(run: Run, queue: QueueFolder) -> None:
     starts(queue)
     settled = settle(run, FAILED)
     assert (settled["sessions"][0]["record"]["status"], settled["waiting"]) == ("PENDING", True)

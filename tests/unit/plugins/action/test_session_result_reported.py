@@ -65,9 +65,7 @@ def report(
     return run(ActionModule, args, {"hostvars": hostvars}, check_mode=check_mode)
 
 
-def test_a_session_that_runs_is_said_and_its_record_is_not_written_again(
-    run: Run, said: list[str], tmp_path: Path
-) -> None:
+def test_running_session_is_shown_without_writing_its_record(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     result = report(run, RUNS, path=str(path))
     assert said == ["Session train-llm is RUNNING.", LINE]
@@ -75,14 +73,12 @@ def test_a_session_that_runs_is_said_and_its_record_is_not_written_again(
 
 
 @pytest.mark.parametrize("error", ["", None])
-def test_a_session_that_waits_is_no_failure(run: Run, said: list[str], error: str | None) -> None:
+def test_pending_session_does_not_fail(run: Run, said: list[str], error: str | None) -> None:
     report(run, WAITS, error=error)
     assert said == ["Session train-llm is PENDING.", "  no room"]
 
 
-def test_a_session_that_had_to_wait_and_was_started_meanwhile_is_said_as_it_is(
-    run: Run, said: list[str], tmp_path: Path
-) -> None:
+def test_session_started_from_the_queue_is_shown_as_running(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     other = {**RUNS, "id": "other", "name": "other"}
     result = report(run, WAITS, [other, RUNS], path=str(path))
@@ -90,14 +86,12 @@ def test_a_session_that_had_to_wait_and_was_started_meanwhile_is_said_as_it_is(
     assert (json.loads(path.read_text()), result["record"]) == (RUNS, RUNS)
 
 
-def test_a_session_whose_first_start_failed_and_that_was_started_meanwhile_is_no_failure(
-    run: Run, said: list[str]
-) -> None:
+def test_session_started_by_a_retry_does_not_fail(run: Run, said: list[str]) -> None:
     assert report(run, WAITS, [RUNS], error="agent1: no image.")["record"] == RUNS
     assert said == ["Session train-llm is RUNNING.", LINE]
 
 
-def test_a_session_whose_start_failed_and_that_waits_on_fails(run: Run, said: list[str]) -> None:
+def test_failed_start_of_a_pending_session_fails(run: Run, said: list[str]) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
         report(run, WAITS, error="agent1: no image.")
     assert said == ["Session train-llm is PENDING.", "  no room"]
@@ -113,7 +107,7 @@ def test_starts_of_others_do_not_change_the_record(run: Run, said: list[str]) ->
     [(FAILED, [], "agent1: no image."), (FAILED, [], None), (WAITS, [FAILED], None)],
     ids=["previous", "recorded", "started meanwhile"],
 )
-def test_a_session_that_failed_is_said_and_fails(
+def test_failed_session_is_shown_and_fails(
     run: Run, said: list[str], record: dict[str, Any], later: Later, error: str | None
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
@@ -121,9 +115,9 @@ def test_a_session_that_failed_is_said_and_fails(
     assert (str(refused.value), said) == ("agent1: no image.", ["Session train-llm is ERROR."])
 
 
-@pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
-def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
-    run: Run, queue: QueueStore, said: list[str], tmp_path: Path, state: str
+@pytest.mark.parametrize("state", ["ending", "ended"])
+def test_successful_command_is_shown_and_recorded(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, state: str
 ) -> None:
     history(queue, over(0), state)
     path = tmp_path / "record.json"
@@ -133,9 +127,7 @@ def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
 
 
 @pytest.mark.parametrize("exit_code", [3, 137, None])
-def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
-    run: Run, queue: QueueStore, said: list[str], exit_code: int | None
-) -> None:
+def test_failed_command_fails(run: Run, queue: QueueFolder, said: list[str], exit_code: int | None) -> None:
     history(queue, over(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
@@ -144,16 +136,14 @@ def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
 
 
 @pytest.mark.parametrize("waited", [True, False])
-def test_only_an_end_that_was_waited_for_is_looked_up(
-    run: Run, queue: QueueStore, said: list[str], waited: bool
-) -> None:
+def test_end_is_looked_up_only_with_wait(run: Run, queue: QueueFolder, said: list[str], waited: bool) -> None:
     history(queue, over(0))
     report(run, RUNS, waited=waited)
     assert said[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
 
 
-def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue: QueueStore, said: list[str]) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None))
+def test_unknown_end_fails_with_wait(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
     assert str(refused.value) == "the session 'train-llm' is still running: its agent became unreachable."
@@ -185,7 +175,7 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("record", "later"), [(RUNS, []), (WAITS, [RUNS])], ids=["at once", "started meanwhile"])
-def test_the_ways_in_to_a_session_that_runs_are_said_and_written(
+def test_access_to_a_running_session_is_shown_and_written(
     run: Run, said: list[str], tmp_path: Path, record: dict[str, Any], later: Later
 ) -> None:
     path = tmp_path / "access.json"
@@ -208,7 +198,7 @@ KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-ma
     ],
     ids=["unknown", "known before", "made by this run", "of another session"],
 )
-def test_whom_users_meet_is_said_where_it_is_known(
+def test_host_key_of_main1_is_shown_if_known(
     run: Run, said: list[str], session_id: str, known_before: dict[str, Any], made: dict[str, Any], shown: bool
 ) -> None:
     start = {"id": session_id, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
@@ -218,28 +208,26 @@ def test_whom_users_meet_is_said_where_it_is_known(
     assert said[2:] == [*PRINTED[:5], *known, *PRINTED[5:]]
 
 
-def test_a_gateway_that_replied_nothing_is_no_way_in(run: Run, said: list[str]) -> None:
+def test_gateway_without_a_result_has_no_access(run: Run, said: list[str]) -> None:
     report(run, RUNS, links={"gateway1": None})
     assert said == ["Session train-llm is RUNNING.", LINE]
 
 
 @pytest.mark.parametrize("links", [None, {}, {"gateway1": []}, {"gateway1": [{**LINK, "id": "other"}]}])
-def test_without_a_way_in_there_is_nothing_to_say(
-    run: Run, said: list[str], tmp_path: Path, links: dict[str, Any] | None
-) -> None:
+def test_no_access_is_not_shown(run: Run, said: list[str], tmp_path: Path, links: dict[str, Any] | None) -> None:
     path = tmp_path / "access.json"
     result = report(run, RUNS, links=links, access_path=str(path))
     assert said == ["Session train-llm is RUNNING.", LINE]
     assert json.loads(path.read_text()) == result["access"] == []
 
 
-def test_there_is_no_way_in_to_a_session_that_has_ended(run: Run, queue: QueueStore, said: list[str]) -> None:
+def test_ended_session_has_no_access(run: Run, queue: QueueFolder, said: list[str]) -> None:
     history(queue, over(0))
     result = report(run, RUNS, waited=True, links={"gateway1": [LINK]})
     assert (said, result["record"]) == (["Session train-llm is TERMINATED."], over(0))
 
 
-def test_a_session_that_failed_is_said_without_a_way_in(run: Run, said: list[str]) -> None:
+def test_failed_session_has_no_access(run: Run, said: list[str]) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
         report(run, FAILED, links={"gateway1": [LINK]})
     assert said == ["Session train-llm is ERROR."]

@@ -45,7 +45,7 @@ from tests.unit.plugins.action.settled_starts import (
     ],
     ids=["both run", "one is refused", "one failed"],
 )
-def test_what_came_of_each_start_is_said_and_noted(
+def test_each_start_is_reported_and_saved(
     run: Run,
     queue: QueueStore,
     said: list[str],
@@ -71,7 +71,7 @@ def test_what_came_of_each_start_is_said_and_noted(
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_without_any_start_there_is_nothing_to_settle(run: Run, tmp_path: Path) -> None:
+def test_no_starts_have_no_results(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     args = {"state": "settled", "started_at": time.time(), "starts": [], "path": str(path)}
     settled = run(ActionModule, args, replies())
@@ -80,7 +80,7 @@ def test_without_any_start_there_is_nothing_to_settle(run: Run, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("said")
-def test_what_agents_replied_to_an_earlier_attempt_does_not_count(run: Run) -> None:
+def test_replies_to_earlier_attempts_are_ignored(run: Run) -> None:
     start = {**decided(), "nonce": "nonce of a later attempt"}
     (session,) = settle(run, PROVEN, starts=[start])["sessions"]
     assert session["record"]["status"] == "ERROR"
@@ -97,7 +97,7 @@ def test_what_agents_replied_to_an_earlier_attempt_does_not_count(run: Run) -> N
     ],
     ids=["nobody", "one at the claim", "nobody at the proof", "one at the proof"],
 )
-def test_a_session_does_not_run_where_an_agent_gave_no_reply(run: Run, steps: Steps) -> None:
+def test_missing_reply_fails_the_session(run: Run, steps: Steps) -> None:
     (session,) = settle(run, steps, starts=[decided()], pending=None)["sessions"]
     assert session["record"]["status"] == "ERROR"
     assert "agent2: it returned no result" in session["error"]
@@ -105,9 +105,7 @@ def test_a_session_does_not_run_where_an_agent_gave_no_reply(run: Run, steps: St
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("step", ["pull", "overlay"])
-def test_a_step_that_another_start_of_the_run_took_and_this_one_does_not_take_does_not_count(
-    run: Run, step: str
-) -> None:
+def test_step_results_of_other_starts_are_ignored(run: Run, step: str) -> None:
     (session,) = settle(run, {**PROVEN, step: {"agent1": GONE}})["sessions"]
     assert (session["record"]["status"], session["error"]) == ("RUNNING", None)
 
@@ -115,8 +113,8 @@ def test_a_step_that_another_start_of_the_run_took_and_this_one_does_not_take_do
 # ---- other runs were faster
 
 
-def test_what_was_refused_is_planned_anew_and_its_entry_is_left_alone(
-    run: Run, queue: QueueStore, said: list[str], tmp_path: Path
+def test_refused_session_is_planned_again_and_keeps_its_entry(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
 ) -> None:
     starts(queue)
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
@@ -134,7 +132,9 @@ def test_what_was_refused_is_planned_anew_and_its_entry_is_left_alone(
     [(REFUSED, False), (FAILED, True), (PROVEN, True), (None, True)],
     ids=["refused, and that is it", "failed", "runs", "no room"],
 )
-def test_nothing_else_is_planned_anew(run: Run, queue: QueueStore, steps: Steps | None, retry: bool) -> None:
+def test_only_refused_sessions_are_planned_again(
+    run: Run, queue: QueueFolder, steps: Steps | None, retry: bool
+) -> None:
     starts(queue)
     before = queue.entries()
     settled = settle(run, steps, retry=retry)
@@ -143,7 +143,7 @@ def test_nothing_else_is_planned_anew(run: Run, queue: QueueStore, steps: Steps 
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_a_refusal_on_one_agent_is_no_reason_to_plan_anew_where_another_failed(run: Run) -> None:
+def test_refused_session_with_a_failure_is_not_planned_again(run: Run) -> None:
     steps: Steps = {"claim": {"agent1": {"failed": "no image."}, "agent2": {"refused": "no room"}}}
     settled = settle(run, steps, retry=True)
     assert (settled["again"], settled["sessions"][0]["record"]["status"]) == (False, "ERROR")
@@ -159,19 +159,19 @@ PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22,
 @pytest.mark.parametrize(
     ("steps", "routed"), [(PROVEN, True), (REFUSED, False), (FAILED, False)], ids=["runs", "refused", "failed"]
 )
-def test_gateways_are_told_of_sessions_that_run(run: Run, steps: Steps, routed: bool) -> None:
+def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed: bool) -> None:
     told = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
     assert told == {"routes": [build_gateway_route(PUBLISHED)] if routed else [], "ended": [], "changed": routed}
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_a_session_that_waits_or_publishes_nothing_is_no_news(run: Run) -> None:
+def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (PROVEN, None):
         assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
 @pytest.mark.usefixtures("said")
-def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, queue: QueueStore) -> None:
+def test_gateways_get_ended_sessions_once(run: Run, queue: QueueFolder) -> None:
     began = time.time() - 60
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=began + 1))
     queue.save(requested(3, state="TERMINATED", spec=None, updated_at=began - 1))
@@ -191,14 +191,14 @@ def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, que
 
 
 @pytest.mark.usefixtures("said")
-def test_a_start_that_failed_for_good_has_ended_for_gateways(run: Run, queue: QueueStore) -> None:
+def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
     starts(queue, spec=None)
     told = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
     assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_that_was_ended_meanwhile_is_not_routed(run: Run, queue: QueueStore) -> None:
-    starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
+def test_ended_session_has_no_route(run: Run, queue: QueueFolder) -> None:
+    starts(queue, state="ending", spec=None, owner=None, agents=("agent1",))
     told = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
     assert (told["routes"], told["ended"]) == ([], [SESSION_ID])

@@ -77,7 +77,7 @@ def host(run: Run) -> Host:
 # ---- what is asked
 
 
-def test_claim_is_asked_with_all_that_it_needs_and_no_secret(host: Host) -> None:
+def test_claim_request_has_no_secrets(host: Host) -> None:
     one = start()
     result = host.take("claim", one)
     assert host.sessions == [
@@ -98,7 +98,7 @@ def test_claim_is_asked_with_all_that_it_needs_and_no_secret(host: Host) -> None
     assert result["sessions"] == {MADE.id: {"steps": ["claim"], "nonce": "n"}}
 
 
-def test_apply_is_asked_with_files_keys_and_images(host: Host) -> None:
+def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     host.answer = lambda _one: {"public_keys": KEYS}
     for agent in ("agent1", "agent2"):
         host.take("claim", start(), agent=agent)
@@ -110,7 +110,7 @@ def test_apply_is_asked_with_files_keys_and_images(host: Host) -> None:
     assert one["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
 
-def test_proof_is_tried_along_with_the_start(host: Host) -> None:
+def test_prove_step_is_sent_along_with_apply(host: Host) -> None:
     for step in ("claim", "apply"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
@@ -119,7 +119,7 @@ def test_proof_is_tried_along_with_the_start(host: Host) -> None:
     assert host.take("prove", start())["skipped"]
 
 
-def test_images_that_were_pulled_are_known_to_all(host: Host) -> None:
+def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
     pulling = start(pulls={"agent2": [IMAGE]})
     for agent in ("agent1", "agent2"):
         host.take("claim", pulling, agent=agent)
@@ -142,7 +142,7 @@ def test_later_steps_need_no_plan(host: Host, step: str) -> None:
     assert host.sessions == [{"id": MADE.id, "nonce": "n", "steps": [step], "agent": "agent1"}]
 
 
-def test_overlay_is_asked_of_the_agent_that_makes_it(host: Host) -> None:
+def test_overlay_step_runs_on_the_overlay_agent(host: Host) -> None:
     assert MADE.network
     managed = dataclasses.replace(MADE, network=dataclasses.replace(MADE.network, swarm_manager="agent2"))
     for agent in ("agent1", "agent2"):
@@ -153,7 +153,7 @@ def test_overlay_is_asked_of_the_agent_that_makes_it(host: Host) -> None:
     assert host.sessions[0]["plan"] == managed.to_dict()
 
 
-def test_session_of_one_agent_takes_all_steps_in_one_request(host: Host) -> None:
+def test_session_on_one_agent_runs_all_steps_in_one_request(host: Host) -> None:
     host.take("claim", start(ALONE))
     (one,) = host.sessions
     assert one["steps"] == ["claim", "apply", "prove", "command"]
@@ -161,7 +161,7 @@ def test_session_of_one_agent_takes_all_steps_in_one_request(host: Host) -> None
     assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "prove", "command")] == [True] * 3
 
 
-def test_sessions_of_a_run_take_a_step_in_one_request(host: Host) -> None:
+def test_one_request_has_the_sessions_of_a_run(host: Host) -> None:
     elsewhere = start(plan({"agent2": 1}))
     other = start(dataclasses.replace(MADE, id=OTHER_ID), nonce="m")
     result = host.take("claim", start(), elsewhere, other)
@@ -169,7 +169,7 @@ def test_sessions_of_a_run_take_a_step_in_one_request(host: Host) -> None:
     assert {name: one["nonce"] for name, one in result["sessions"].items()} == {MADE.id: "n", OTHER_ID: "m"}
 
 
-def test_agent_that_has_nothing_to_do_is_not_asked(host: Host) -> None:
+def test_idle_agent_is_skipped(host: Host) -> None:
     assert host.take("claim", start(plan({"agent2": 1})))["skipped"] is True
     assert host.take("apply", start())["skipped"] is True
     assert host.asked == []
@@ -180,7 +180,7 @@ def test_agent_that_has_nothing_to_do_is_not_asked(host: Host) -> None:
 
 @pytest.mark.parametrize("fault", [{"failed": "no."}, {"refused": "no room"}], ids=["failed", "refused"])
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_what_went_wrong_on_one_agent_is_removed_on_all(host: Host, fault: dict[str, str], check_mode: bool) -> None:
+def test_failed_session_is_removed_on_all_agents(host: Host, fault: dict[str, str], check_mode: bool) -> None:
     host.take("claim", start())
     host.answer = lambda _one: fault
     host.take("claim", start(), agent="agent2")
@@ -190,7 +190,7 @@ def test_what_went_wrong_on_one_agent_is_removed_on_all(host: Host, fault: dict[
     assert [(one["id"], one["nonce"]) for (one,) in removals] == ([] if check_mode else [(MADE.id, "n")] * 2)
 
 
-def test_what_went_well_is_not_removed(host: Host) -> None:
+def test_successful_session_is_not_removed(host: Host) -> None:
     for step in ("claim", "apply", "prove"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
@@ -204,7 +204,7 @@ def failing(error: Exception) -> Callable[[dict[str, Any]], NoReturn]:
     return fail
 
 
-def test_request_that_fails_names_its_sessions(host: Host) -> None:
+def test_failed_request_fails_its_sessions(host: Host) -> None:
     host.answer = failing(AnsibleActionFail("start docker."))
     with pytest.raises(AnsibleActionFail) as failed:
         host.take("claim", start())
@@ -212,14 +212,14 @@ def test_request_that_fails_names_its_sessions(host: Host) -> None:
     assert failed.value.result["sessions"] == {MADE.id: {"nonce": "n", "failed": "start docker."}}
 
 
-def test_agent_that_is_unreachable_names_its_sessions(host: Host) -> None:
+def test_unreachable_agent_fails_its_sessions(host: Host) -> None:
     host.answer = failing(AnsibleConnectionFailure("no route to host"))
     result = host.take("claim", start())
     assert (result["unreachable"], result["msg"]) == (True, "no route to host")
     assert result["sessions"] == {MADE.id: {"nonce": "n", "failed": "it became unreachable"}}
 
 
-def test_agent_has_a_say_about_the_sessions_that_it_was_asked_for_alone(host: Host, run: Run) -> None:
+def test_replies_about_other_sessions_are_ignored(host: Host, run: Run) -> None:
     class Lying(ActionModule):
         def ask(self, *_asked: Any) -> dict[str, Any]:
             return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
@@ -231,7 +231,7 @@ def test_agent_has_a_say_about_the_sessions_that_it_was_asked_for_alone(host: Ho
 # ---- the agent
 
 
-def test_agent_is_what_its_variables_say(host: Host) -> None:
+def test_agent_options_come_from_its_variables(host: Host) -> None:
     host.take("claim", start(), about={"agent_docker_host": "unix:///d", "agent_cpu_overcommit": "8"})
     options = host.asked[0][1]
     assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/var/lib/backendai")
@@ -241,7 +241,7 @@ def test_agent_is_what_its_variables_say(host: Host) -> None:
     assert host.asked[1][1]["default_network"] == "world"
 
 
-def test_variable_that_is_wrong_is_one_sentence(host: Host) -> None:
+def test_invalid_variable_is_reported(host: Host) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent_\*: .*cpu_overcommit.*\.$"):
         host.take("claim", start(), about={"agent_cpu_overcommit": "many"})
     assert host.asked == []

@@ -57,25 +57,25 @@ def contents(
     return found
 
 
-def test_every_container_is_in_every_hosts_file_under_its_session_address(run: Run) -> None:
+def test_hosts_file_has_all_containers(run: Run) -> None:
     assert contents(run)["hosts"].splitlines() == [
         "127.0.0.1 localhost",
         *(f"{kernel.address} {kernel.hostname}" for kernel in MADE.kernels),
     ]
 
 
-def test_session_of_one_finds_itself(run: Run) -> None:
+def test_hosts_file_of_a_single_container_has_itself(run: Run) -> None:
     assert contents(run, plan({"agent1": 1}))["hosts"].splitlines() == ["127.0.0.1 localhost", "127.0.0.1 main1"]
 
 
-def test_environment_file_of_each_container_here_is_its_environment(run: Run) -> None:
+def test_environments_are_rendered_per_container(run: Run) -> None:
     environments = contents(run)["environments"]
     assert list(environments) == ["main1", "sub1"]
     for kernel in MADE.kernels_on("agent1"):
         assert environments[kernel.hostname] == {**ENV, **session_environment(MADE, kernel)}
 
 
-def test_environment_of_a_role_goes_to_its_containers_alone(run: Run) -> None:
+def test_role_environment_is_limited_to_its_containers(run: Run) -> None:
     roles = {"main": {}, "worker": {"replicas": 2, "env": {"TOKEN": "hunter3", "SHARD": "1"}}}
     made = plan({"agent1": 2, "agent2": 1}, cluster_size=1, roles=roles)
     environments = contents(run, made, spec(env=ENV, roles=roles))["environments"]
@@ -85,33 +85,33 @@ def test_environment_of_a_role_goes_to_its_containers_alone(run: Run) -> None:
     }
 
 
-def test_request_itself_does_not_reach_the_agent_but_keys_and_script_of_the_user_do(run: Run) -> None:
+def test_agent_gets_user_keys_and_bootstrap_but_not_the_request(run: Run) -> None:
     found = contents(run)
     assert set(found) == {"hosts", "ssh_config", "environments", "user_keys", "bootstrap"}
     assert (found["user_keys"], found["bootstrap"]) == (["ssh-ed25519 ALICE"], ASKED.bootstrap_script)
 
 
-def test_session_that_has_waited_has_its_own_request_whatever_it_is_called(run: Run) -> None:
+def test_pending_session_has_its_own_request(run: Run) -> None:
     waited = dataclasses.replace(ASKED, env={"TOKEN": "hunter4"})
     assert waited.name == ASKED.name
     environments = contents(run, waited=waited)["environments"]
     assert environments["main1"]["TOKEN"] == "hunter4"
 
 
-def test_session_that_was_queued_since_the_run_began_has_its_request(run: Run) -> None:
+def test_session_queued_during_the_run_has_its_request(run: Run) -> None:
     waited = dataclasses.replace(ASKED, env={"TOKEN": "hunter4"}, name="later")
     environments = contents(run, dataclasses.replace(MADE, name="later"), ASKED, waited)["environments"]
     assert environments["main1"]["TOKEN"] == "hunter4"
 
 
-def test_ssh_asks_nothing_and_checks_host_keys(run: Run) -> None:
+def test_ssh_config_is_strict_and_non_interactive(run: Run) -> None:
     lines = [line.strip() for line in contents(run)["ssh_config"].splitlines()]
     assert lines[0] == "Host main1 sub1 sub2"
     assert {"User work", "StrictHostKeyChecking yes"} <= set(lines)
     assert not [line for line in lines if line.startswith("Port")]
 
 
-def test_ssh_is_told_the_port_of_each_container_that_shares_its_agents_network(run: Run) -> None:
+def test_ssh_config_has_the_ports_of_host_network_containers(run: Run) -> None:
     shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
     found = contents(run, shared)
     lines = [line.strip() for line in found["ssh_config"].splitlines()]
@@ -122,7 +122,7 @@ def test_ssh_is_told_the_port_of_each_container_that_shares_its_agents_network(r
     assert found["hosts"].splitlines()[1:] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
 
 
-def test_template_of_a_user_takes_the_place_of_the_roles(run: Run, tmp_path: Path) -> None:
+def test_user_template_overrides_the_default(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("WHO={{ kernel.hostname }} of {{ plan.name }}: {{ environment.TOKEN }}\n")
     environments = contents(run, templates={"environment": str(tmp_path / "mine.j2")})["environments"]
     assert environments == {
@@ -131,9 +131,7 @@ def test_template_of_a_user_takes_the_place_of_the_roles(run: Run, tmp_path: Pat
     }
 
 
-def test_template_that_a_play_finds_comes_before_the_collections(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_template_in_the_search_path_has_precedence(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hosts.j2").write_text("192.0.2.7 licence-server\n")
     monkeypatch.setattr(Sent, "_find_needle", lambda _action, _folder, name: str(tmp_path / name))
     (tmp_path / "ssh_config.j2").write_text("")
@@ -145,7 +143,7 @@ def test_template_that_a_play_finds_comes_before_the_collections(
 @pytest.mark.parametrize(
     "content", [None, "{{ nothing_of_that_name }}\n", "{% if %}\n"], ids=["absent", "undefined", "broken"]
 )
-def test_template_that_cannot_be_rendered_is_named(run: Run, tmp_path: Path, content: str | None, kind: str) -> None:
+def test_invalid_template_is_named(run: Run, tmp_path: Path, content: str | None, kind: str) -> None:
     path = tmp_path / "mine.j2"
     if content:
         path.write_text(content)

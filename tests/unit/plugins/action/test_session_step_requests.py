@@ -43,7 +43,7 @@ def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:
     ],
     ids=["asked for", "no queue", "another one queued", "queued since the run began", "asked for and queued"],
 )
-def test_the_request_of_a_session_is_found(
+def test_request_of_a_session_is_found(
     run: Run, request_result: dict[str, Any], queue_plan: dict[str, Any] | None, token: str
 ) -> None:
     start = start_arguments(Decision(plan({"agent1": 1}), False, {}, {}), spec(), [], never_completed=False)

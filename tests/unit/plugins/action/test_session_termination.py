@@ -47,9 +47,7 @@ AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
     [{"name": "train-llm"}, {"name": "train-llm", "id": ""}, {"id": SESSION_ID}, {"name": "", "id": SESSION_ID}],
     ids=["name", "name, empty id", "id", "id, empty name"],
 )
-def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
-    run: Run, queue: QueueStore, wanted: dict[str, str]
-) -> None:
+def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
     result = run(ActionModule, {**BEGUN, **wanted}, answers())
     assert (result["plan"]["id"], result["agents"], result["unreachable_agents"]) == (
         SESSION_ID,
@@ -62,20 +60,20 @@ def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
 
 
 @pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
-def test_a_session_that_nobody_holds_is_nothing_to_end(run: Run, queue: QueueStore, wanted: dict[str, str]) -> None:
+def test_unknown_session_needs_no_termination(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
     result = run(ActionModule, {**BEGUN, **wanted}, answers())
     assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
     assert queue.entries() == []
 
 
-def test_an_id_that_belongs_to_another_name_ends_neither(run: Run, queue: QueueStore) -> None:
+def test_mismatched_name_and_id_are_rejected(run: Run, queue: QueueFolder) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "other", "id": SESSION_ID}, answers())
     assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
     assert queue.entries() == []
 
 
-def test_a_session_is_not_ended_by_half(run: Run, queue: QueueStore) -> None:
+def test_partial_termination_is_rejected(run: Run, queue: QueueFolder) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "train-llm"}, AWAY)
     assert str(refused.value) == (
@@ -85,14 +83,14 @@ def test_a_session_is_not_ended_by_half(run: Run, queue: QueueStore) -> None:
     assert queue.entries() == []
 
 
-def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue: QueueStore) -> None:
+def test_force_skips_unreachable_agents(run: Run, queue: QueueFolder) -> None:
     result = run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     assert (result["agents"], result["unreachable_agents"]) == (["agent1"], ["agent2"])
     assert result["warnings"] == ["agent2 is left out: Failed to connect."]
     assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
 
 
-def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: Run, queue: QueueStore) -> None:
+def test_unread_agent_may_run_an_unknown_session(run: Run, queue: QueueFolder) -> None:
     hidden = answers()
     hidden["hostvars"]["agent3"] = {}
     args = {**BEGUN, "name": "ghost"}
@@ -107,7 +105,7 @@ def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: R
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent3",))]
 
 
-def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueStore) -> None:
+def test_cancelling_a_pending_session_is_a_change(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1))
     result = run(ActionModule, {**BEGUN, "name": "session-1"}, answers())
     assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
@@ -115,8 +113,8 @@ def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueStore)
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
+def test_cached_facts_of_its_agents_are_dropped_except_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
     cache = keep(queue, *AGENTS)
     run(ActionModule, {**BEGUN, "name": "train-llm"}, answers(), check_mode=check_mode)
@@ -125,7 +123,7 @@ def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
 
 
 @pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
-def test_check_mode_notes_nothing(run: Run, queue: QueueStore, name: str, changed: bool) -> None:
+def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, name: str, changed: bool) -> None:
     queue.save(requested(1))
     before = queue.entries()
     result = run(ActionModule, {**BEGUN, "name": name}, answers(), check_mode=True)
@@ -135,7 +133,7 @@ def test_check_mode_notes_nothing(run: Run, queue: QueueStore, name: str, change
 # ---- when it has gone
 
 
-def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: QueueStore, said: list[str]) -> None:
+def test_session_removed_from_all_agents_moves_to_the_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": []}, {})
     (entry,) = queue.entries()
@@ -144,7 +142,7 @@ def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: Que
     assert (result["record"], result["changed"], result["waiting"]) == (RECORD, False, False)
 
 
-def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueStore, said: list[str]) -> None:
+def test_unreachable_agents_are_kept_and_shown(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"]}, {})
     (entry,) = queue.entries()
@@ -155,9 +153,7 @@ def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueStor
     ]
 
 
-def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
-    run: Run, queue: QueueStore, said: list[str]
-) -> None:
+def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(NOTE)
     removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
     assert (
@@ -172,7 +168,7 @@ def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
 
 
 @pytest.mark.usefixtures("said")
-def test_the_record_is_written(run: Run, tmp_path: Path) -> None:
+def test_record_is_written(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {})
     assert json.loads(path.read_text()) == RECORD
@@ -181,9 +177,7 @@ def test_the_record_is_written(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record", [NEVER_THERE, {**NEVER_THERE, "id": "other"}, {**NEVER_THERE, "id": MADE.id}], ids=["none", "no", "an id"]
 )
-def test_a_session_that_was_never_there_leaves_no_note(
-    run: Run, queue: QueueStore, said: list[str], record: dict[str, Any]
-) -> None:
+def test_unknown_session_is_not_saved(run: Run, queue: QueueFolder, said: list[str], record: dict[str, Any]) -> None:
     run(ActionModule, {**ENDED, "record": record}, {})
     assert (queue.entries(), said) == ([], ["Session ghost is TERMINATED."])
 
@@ -198,7 +192,7 @@ def test_a_session_that_was_never_there_leaves_no_note(
     ],
     ids=["history", "waits", "starts"],
 )
-def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueStore, entry: Any) -> None:
+def test_entry_that_is_not_terminating_is_kept(run: Run, queue: QueueFolder, entry: Any) -> None:
     queue.save(entry)
     before = queue.entries()
     run(ActionModule, {**ENDED, "record": RECORD}, {})
@@ -209,8 +203,8 @@ def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueStore,
 @pytest.mark.parametrize(
     ("changes", "waiting"), [({}, True), ({"state": "TERMINATED", "spec": None}, False)], ids=["waits", "history"]
 )
-def test_who_waits_is_told_that_room_is_free(
-    run: Run, queue: QueueStore, changes: dict[str, Any], waiting: bool
+def test_pending_sessions_are_processed_after_a_termination(
+    run: Run, queue: QueueFolder, changes: dict[str, Any], waiting: bool
 ) -> None:
     queue.save(NOTE)
     queue.save(requested(2, **changes))
@@ -218,7 +212,7 @@ def test_who_waits_is_told_that_room_is_free(
 
 
 @pytest.mark.usefixtures("said")
-def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueStore) -> None:
+def test_gateways_get_the_ended_session(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     queue.save(NOTE)
@@ -227,7 +221,7 @@ def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueStor
 
 
 @pytest.mark.usefixtures("said")
-def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, queue: QueueStore) -> None:
+def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"], "started_at": began}, {})[
@@ -241,12 +235,12 @@ def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, 
 
 
 @pytest.mark.usefixtures("said", "queue")
-def test_where_nothing_has_ended_gateways_are_told_nothing(run: Run) -> None:
+def test_no_ended_session_sends_no_update(run: Run) -> None:
     ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "started_at": time.time()}, {})
     assert ended["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
-def test_check_mode_writes_nothing_and_says_so(run: Run, queue: QueueStore, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_writes_nothing_and_shows_it(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:
     queue.save(NOTE)
     path = tmp_path / "record.json"
     run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {}, check_mode=True)

@@ -49,7 +49,7 @@ def connect(**variables: Any) -> Connection:
     return connection
 
 
-def test_a_command_runs_as_work_at_home_in_a_login_shell(asked: Path) -> None:
+def test_command_runs_as_work_in_a_login_shell(asked: Path) -> None:
     assert connect().exec_command("echo 'two words'; echo oops >&2; exit 3") == (3, b"two words\n", b"oops\n")
     words = asked.read_text().splitlines()
     engine = ["--host", "unix:///var/run/docker.sock", "exec", "--user", "work", "--workdir", "/home/work"]
@@ -57,7 +57,7 @@ def test_a_command_runs_as_work_at_home_in_a_login_shell(asked: Path) -> None:
     assert words[-3:] == ["/opt/backendai/shell/sh", "-c", "echo 'two words'; echo oops >&2; exit 3"]
 
 
-def test_a_command_has_a_standard_input_only_where_there_is_data_for_it(asked: Path) -> None:
+def test_command_has_stdin_only_with_data(asked: Path) -> None:
     connection = connect()
     assert connection.exec_command("cat", in_data=b"\x00\xff") == (0, b"\x00\xff", b"")
     assert "--interactive" in asked.read_text().splitlines()
@@ -65,7 +65,7 @@ def test_a_command_has_a_standard_input_only_where_there_is_data_for_it(asked: P
     assert "--interactive" not in asked.read_text().splitlines()
 
 
-def test_user_and_engine_are_options(asked: Path) -> None:
+def test_user_and_docker_host_are_options(asked: Path) -> None:
     connect(ansible_user="one", ansible_container_user="other", backendai_docker_host="unix:///its.sock").exec_command(
         "id"
     )
@@ -74,7 +74,7 @@ def test_user_and_engine_are_options(asked: Path) -> None:
     assert words[words.index("--user") + 1] == "other"
 
 
-def test_the_keyword_of_a_task_names_the_user_too(asked: Path) -> None:
+def test_remote_user_keyword_sets_the_user(asked: Path) -> None:
     connection = connect()
     connection.set_options(var_options=OPTIONS, task_keys={"remote_user": "root"})
     connection.exec_command("id")
@@ -83,7 +83,7 @@ def test_the_keyword_of_a_task_names_the_user_too(asked: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(range(256))], ids=["empty", "binary"])
-def test_files_go_there_and_back_as_they_are(asked: Path, tmp_path: Path, content: bytes) -> None:
+def test_files_are_transferred_unchanged(asked: Path, tmp_path: Path, content: bytes) -> None:
     here, there, back = tmp_path / "here", tmp_path / "the other's", tmp_path / "back"
     here.write_bytes(content)
     connection = connect()
@@ -94,13 +94,13 @@ def test_files_go_there_and_back_as_they_are(asked: Path, tmp_path: Path, conten
     assert back.read_bytes() == content
 
 
-def test_a_file_that_is_not_here_cannot_be_sent(asked: Path, tmp_path: Path) -> None:
+def test_missing_local_file_cannot_be_sent(asked: Path, tmp_path: Path) -> None:
     with pytest.raises(AnsibleFileNotFound, match="does not exist: it cannot be sent to container backendai-train-llm"):
         connect().put_file(str(tmp_path / "nothing"), "/there")
     assert not asked.exists()
 
 
-def test_what_cannot_be_written_or_read_there_is_told_with_the_place(tmp_path: Path) -> None:
+def test_transfer_error_names_file_and_container(tmp_path: Path) -> None:
     where = "container backendai-train-llm-main1 on agent1"
     (tmp_path / "here").touch()
     with pytest.raises(AnsibleError, match=f"/no/where cannot be written in {where}: .*/no/where"):
@@ -120,7 +120,7 @@ def test_what_cannot_be_written_or_read_there_is_told_with_the_place(tmp_path: P
         "Error response from daemon: Container backendai-train-llm-main1 is paused, unpause the container before exec",
     ],
 )
-def test_a_container_that_does_not_run_is_unreachable(tmp_path: Path, said: str) -> None:
+def test_stopped_container_is_unreachable(tmp_path: Path, said: str) -> None:
     client(tmp_path, f"echo '{said}' >&2; exit 1")
     with pytest.raises(AnsibleConnectionFailure) as failed:
         connect().exec_command("true")
@@ -136,19 +136,19 @@ def test_a_container_that_does_not_run_is_unreachable(tmp_path: Path, said: str)
         "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
     ],
 )
-def test_an_engine_that_cannot_be_asked_is_unreachable(tmp_path: Path, said: str) -> None:
+def test_unavailable_docker_is_unreachable(tmp_path: Path, said: str) -> None:
     client(tmp_path, f"echo '{said}' >&2; exit 1")
     with pytest.raises(AnsibleConnectionFailure, match=f"on agent1 cannot be reached: {said[:30]}"):
         connect().exec_command("true")
 
 
-def test_a_command_that_fails_with_words_of_its_own_is_no_failure_of_the_connection() -> None:
+def test_failed_command_is_no_connection_error() -> None:
     said = "Error: No such container: mine"
     assert connect().exec_command(f"echo first >&2; echo '{said}' >&2; exit 1") == (1, b"", f"first\n{said}\n".encode())
     assert connect().exec_command(f"echo '{said}' >&2; exit 2") == (2, b"", f"{said}\n".encode())
 
 
-def test_a_connection_that_was_closed_opens_again() -> None:
+def test_closed_connection_reopens() -> None:
     connection = connect()
     connection.exec_command("true")
     connection.close()

@@ -20,11 +20,11 @@ def test_hosts_become_their_addresses() -> None:
     assert addresses(hosts, HOSTVARS, "agent_underlay_address") == ["203.0.113.2", "192.0.2.1"]
 
 
-def test_a_host_without_an_address_is_one_sentence() -> None:
+def test_host_without_address_fails() -> None:
     with pytest.raises(AnsibleFilterError) as refused:
         addresses(["agent3"], HOSTVARS)
     assert str(refused.value) == "agent3: 'a..b' has no address: it is no name of a host."
 
 
-def test_the_filter_is_offered_under_its_name() -> None:
+def test_filter_is_registered_by_name() -> None:
     assert FilterModule().filters() == {"addresses": addresses}

@@ -131,7 +131,7 @@ def test_running_containers_are_hosts_of_their_session_role_and_agent(place: Pla
     assert warned == []
 
 
-def test_a_container_has_what_its_connection_needs(place: Place) -> None:
+def test_container_has_its_connection_variables(place: Place) -> None:
     assert variables(place.read(), "sub2.train-llm") == {
         "ansible_connection": "backendai.cluster.container",
         "ansible_remote_tmp": "/tmp",
@@ -150,7 +150,7 @@ def test_a_container_has_what_its_connection_needs(place: Place) -> None:
     }
 
 
-def test_no_secret_of_an_agent_is_a_variable_of_its_containers(place: Place) -> None:
+def test_secrets_of_agents_are_not_copied_to_containers(place: Place) -> None:
     place.write("group_vars/agents.yml", 'ansible_password: "{{ word }}"\nword: secret-word\n')
     inventory = place.read()
     host = inventory.hosts["main1.train-llm"]
@@ -165,14 +165,14 @@ def test_no_secret_of_an_agent_is_a_variable_of_its_containers(place: Place) -> 
     assert variables(inventory, host.name)["backendai_agent_connection"]["ansible_become_password"] == "secret-word"
 
 
-def test_what_an_agent_says_is_never_a_template(place: Place) -> None:
+def test_values_from_agents_are_not_templated(place: Place) -> None:
     of = plan()
     kernels = tuple(replace(one, address="{{ 40 + 2 }}") for one in of.kernels)
     place.hold(replace(of, kernels=kernels), "agent1")
     assert variables(place.read(), "main1.train-llm")["backendai_address"] == "{{ 40 + 2 }}"
 
 
-def test_settings_of_agents_may_speak_of_other_hosts(place: Place, warned: list[str]) -> None:
+def test_settings_of_agents_may_use_hostvars(place: Place, warned: list[str]) -> None:
     place.add("""agent_docker_host: "unix:///{{ hostvars[groups['agents'][1]].inventory_hostname }}.sock\"""")
     place.hold(plan({"agent1": 4}), "agent1")
     assert "sub2.train-llm" in members(place.read(), "agent_agent1")
@@ -185,14 +185,14 @@ def test_containers_do_not_inherit_how_agents_become_root(place: Place, line: st
     assert ("ansible_become" in place.read().hosts["main1.train-llm"].get_vars()) is shielded
 
 
-def test_sessions_of_one_name_are_told_apart_with_a_warning(place: Place, warned: list[str]) -> None:
+def test_sessions_with_the_same_name_get_a_suffix_and_a_warning(place: Place, warned: list[str]) -> None:
     place.hold(replace(plan(), id=OTHER_ID), "agent2")
     expected = {"main1.train-llm.5f0c6a52", "sub2.train-llm.5f0c6a52", "sub2.train-llm.ffffffff"}
     assert members(place.read(), "session_train_llm") == expected
     assert warned == ["2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."]
 
 
-def test_groups_and_variables_of_ones_own_are_made(place: Place) -> None:
+def test_constructed_groups_and_variables_are_added(place: Place) -> None:
     inventory = place.read(
         f"{SOURCE}compose: {{twice: backendai_rank * 2}}\ngroups: {{workers: backendai_rank > 0}}\n"
         "keyed_groups: [{key: backendai_session_name, prefix: job}]\n"
@@ -202,7 +202,7 @@ def test_groups_and_variables_of_ones_own_are_made(place: Place) -> None:
     assert members(inventory, "job_train_llm") == {"main1.train-llm", "sub2.train-llm"}
 
 
-def test_with_strict_what_cannot_be_composed_is_an_error(place: Place) -> None:
+def test_strict_composition_errors_fail(place: Place) -> None:
     text = f"{SOURCE}compose: {{twice: nothing * 2}}\n"
     assert "twice" not in place.read(text).hosts["main1.train-llm"].get_vars()
     with pytest.raises(AnsibleError, match=r"Could not set twice for host main1\.train-llm"):
@@ -218,7 +218,7 @@ def test_without_sessions_the_group_of_all_is_empty(place: Place) -> None:
 # ---- agents
 
 
-def test_an_agent_that_cannot_be_asked_is_left_out_and_named(place: Place, warned: list[str]) -> None:
+def test_failed_agent_is_omitted_with_a_warning(place: Place, warned: list[str]) -> None:
     place.add("agent_state_path: /no/where")
     assert members(place.read(), "sessions") == {"sub2.train-llm"}
     (warning,) = warned
@@ -228,7 +228,7 @@ def test_an_agent_that_cannot_be_asked_is_left_out_and_named(place: Place, warne
     )
 
 
-def test_an_agent_that_cannot_be_reached_is_left_out_and_named(place: Place, warned: list[str]) -> None:
+def test_unreachable_agent_is_omitted_with_a_warning(place: Place, warned: list[str]) -> None:
     ssh = place.write("ssh", "#!/bin/sh\necho 'no route to host' >&2\nexit 255\n")
     ssh.chmod(0o755)
     place.add(f"ansible_connection: ssh\n          ansible_ssh_executable: {ssh}")
@@ -246,7 +246,7 @@ def test_an_agent_that_cannot_be_reached_is_left_out_and_named(place: Place, war
         ("ansible_timeout: soon", "invalid literal for int() with base 10: 'soon'"),
     ],
 )
-def test_an_agent_whose_settings_are_wrong_is_left_out_and_named(
+def test_agent_with_invalid_settings_is_omitted_with_a_warning(
     place: Place, warned: list[str], line: str, reason: str
 ) -> None:
     place.add(line)
@@ -256,7 +256,7 @@ def test_an_agent_whose_settings_are_wrong_is_left_out_and_named(
     assert reason in warning
 
 
-def test_a_session_that_cannot_be_read_is_told(place: Place, warned: list[str]) -> None:
+def test_unreadable_session_is_a_warning(place: Place, warned: list[str]) -> None:
     (place.folder / "agent1/sessions" / plan().id / "session.json").write_text("{}")
     assert members(place.read(), "sessions") == {"sub2.train-llm"}
     assert warned == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
@@ -266,7 +266,7 @@ def test_the_group_of_the_agents_is_an_option(place: Place) -> None:
     assert members(place.read(f"{SOURCE}agent_group: others\n"), "sessions") == set()
 
 
-def test_without_agents_an_error_says_where_they_would_come_from(place: Place) -> None:
+def test_missing_agents_are_an_error(place: Place) -> None:
     with pytest.raises(AnsibleParserError) as failed:
         place.read(f"{SOURCE}agent_group: nobody\n")
     assert failed.value.message == (
@@ -278,7 +278,7 @@ def test_without_agents_an_error_says_where_they_would_come_from(place: Place) -
 # ---- one file alone
 
 
-def test_agents_of_another_inventory_come_with_their_groups_and_variables(place: Place) -> None:
+def test_agents_inventory_is_merged_with_groups_and_variables(place: Place) -> None:
     place.agents.rename(place.write("elsewhere/agents.yml", ""))
     place.write("elsewhere/group_vars/agents.yml", "ansible_become_user: operator\n")
     place.write("elsewhere/host_vars/agent1.yml", "own: 1\n")
@@ -292,7 +292,7 @@ def test_agents_of_another_inventory_come_with_their_groups_and_variables(place:
     assert how == {"ansible_connection": "local", "ansible_become": False, "ansible_become_user": "operator"}
 
 
-def test_an_inventory_of_agents_that_is_not_there_is_refused(place: Place) -> None:
+def test_missing_agents_inventory_is_rejected(place: Place) -> None:
     with pytest.raises(AnsibleParserError) as failed:
         place.read(f"{SOURCE}agents_inventory: [nowhere.yml]\n")
     path = place.folder / "sessions.yml"
@@ -302,7 +302,7 @@ def test_an_inventory_of_agents_that_is_not_there_is_refused(place: Place) -> No
 
 
 @pytest.mark.parametrize("itself", ["sessions.yml", "."])
-def test_a_file_that_names_itself_is_refused(place: Place, itself: str) -> None:
+def test_agents_inventory_that_contains_itself_is_rejected(place: Place, itself: str) -> None:
     with pytest.raises(AnsibleParserError, match=r"contains .*/sessions.yml itself; list only inventories of agents\."):
         place.read(f"{SOURCE}agents_inventory: ['{itself}']\n")
 
@@ -321,16 +321,14 @@ def test_a_file_that_names_itself_is_refused(place: Place, itself: str) -> None:
         ("sessions.ini", SOURCE, False),
     ],
 )
-def test_a_file_is_known_by_its_name_or_the_plugin_that_it_names(
-    place: Place, name: str, text: str, ours: bool
-) -> None:
+def test_source_is_recognized_by_name_or_plugin(place: Place, name: str, text: str, ours: bool) -> None:
     assert InventoryModule().verify_file(str(place.write(name, text))) is ours
 
 
-def test_a_file_that_is_not_there_is_no_source(place: Place) -> None:
+def test_missing_file_is_no_source(place: Place) -> None:
     assert not InventoryModule().verify_file(str(place.folder / "nothing.sessions.yml"))
 
 
-def test_a_file_for_another_plugin_is_refused(place: Place) -> None:
+def test_source_of_another_plugin_is_rejected(place: Place) -> None:
     with pytest.raises(AnsibleParserError, match="Incorrect plugin name in file: another"):
         place.read("plugin: another\n")

@@ -120,8 +120,8 @@ def _trial(store: Store) -> Trial:
     return trial
 
 
-def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
-    tried: Any, store: Store, kernel: FakeNetwork, uptime: Uptime, timers: list[tuple[object, ...]]
+def test_default_allows_the_current_ssh_connection(
+    tried: Any, store: Store, kernel: Kernel, uptime: Uptime, timers: list[tuple[object, ...]]
 ) -> None:
     result = tried()
     assert _trial(store) == Trial(MINE, result["nonce"], 1060, uptime.boot, CONNECTION)
@@ -131,26 +131,24 @@ def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
     assert result["diff"] == {"before": "", "after": "firewall table inet backendai: there\n"}
 
 
-def test_every_option_counts(tried: Any, store: Store, timers: list[tuple[object, ...]]) -> None:
+def test_every_option_is_applied(tried: Any, store: Store, timers: list[tuple[object, ...]]) -> None:
     result = tried(**OPTIONS, confirm_timeout=5, docker_host="unix:///other.sock", inventory_managers=["192.0.2.99"])
     assert (_trial(store).firewall, result["ssh_sources"]) == (ASKED, ["192.0.2.0/24"])
     assert timers == [(_path(store), "unix:///other.sock", result["nonce"], 5)]
 
 
-def test_managers_of_the_inventory_come_in_beside_whoever_runs_ansible(tried: Any) -> None:
+def test_managers_are_allowed_beside_the_current_connection(tried: Any) -> None:
     assert tried(inventory_managers=["192.0.2.99"])["ssh_sources"] == ["192.0.2.99/32", "203.0.113.7/32"]
 
 
-def test_check_mode_tells_and_changes_nothing(
-    tried: Any, store: Store, kernel: FakeNetwork, timers: list[tuple[object, ...]]
-) -> None:
+def test_check_mode_changes_nothing(tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]) -> None:
     result = tried(check_mode=True)
     assert (result["changed"], result["nonce"], result["ssh_sources"]) == (True, "", ["203.0.113.7/32"])
     assert result["diff"]["after"] == "firewall table inet backendai: there\n"
     assert (kernel.table, timers, store.firewall_file.exists()) == ("", [], False)
 
 
-def test_what_is_confirmed_needs_no_trial(
+def test_confirmed_rules_need_no_trial(
     tried: Any, confirmed: Any, timers: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nonce = tried(**OPTIONS)["nonce"]
@@ -162,7 +160,7 @@ def test_what_is_confirmed_needs_no_trial(
     assert result["diff"] == {"before": "", "after": ""}
 
 
-def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, kernel: FakeNetwork) -> None:
+def test_disabling_the_firewall_needs_a_trial(tried: Any, store: Store, kernel: Kernel) -> None:
     FirewallState(store).save(MINE, None)
     result = tried(enabled=False, ssh_sources=["no address"])
     assert (result["ssh_sources"], bool(result["nonce"])) == ([], True)
@@ -182,7 +180,7 @@ def test_other_firewalls_are_a_warning(tried: Any, monkeypatch: pytest.MonkeyPat
     assert warned == ["ufw is at work.", "firewalld is at work."]
 
 
-def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_ssh_source_is_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
     tried(ssh_sources=["192.0.2.7"])
@@ -216,8 +214,8 @@ def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pyt
     ids=["timeout", "ssh_sources", "interfaces", "allow"],
 )
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_what_is_wrong_is_one_sentence_and_nothing_is_tried(
-    tried: Any, store: Store, kernel: FakeNetwork, options: dict[str, Any], sentence: str, check_mode: bool
+def test_invalid_options_fail_without_a_trial(
+    tried: Any, store: Store, kernel: Kernel, options: dict[str, Any], sentence: str, check_mode: bool
 ) -> None:
     result = tried(**options, check_mode=check_mode)
     assert (result["failed"], result["msg"]) == (True, sentence)
@@ -225,8 +223,8 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_tried(
 
 
 @pytest.mark.parametrize("connection", [None, ""])
-def test_whoever_could_not_log_in_again_is_not_let_out(
-    tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch, connection: str | None
+def test_rules_that_lock_out_the_operator_are_rejected(
+    tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, connection: str | None
 ) -> None:
     monkeypatch.delenv("SSH_CONNECTION")
     if connection is not None:
@@ -237,15 +235,13 @@ def test_whoever_could_not_log_in_again_is_not_let_out(
     assert kernel.table == ""
 
 
-def test_a_protocol_that_is_none_is_refused(tried: Any) -> None:
+def test_unknown_protocol_is_rejected(tried: Any) -> None:
     result = tried(allow=[{"protocol": "icmp", "sources": ["10.0.0.0/8"]}])
     assert result["failed"] is True
     assert result["msg"].startswith("firewall_allow[0].protocol: 'icmp' must be one of tcp, udp, any.")
 
 
-def test_a_way_back_that_systemd_refuses_is_one_sentence(
-    tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_rollback_timer_is_an_error(tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_what: object) -> None:
         raise subprocess.CalledProcessError(1, ["systemd-run", "--quiet"], stderr="Failed to connect to bus\n")
 
@@ -270,12 +266,12 @@ def test_only_a_new_connection_confirms(
     assert FirewallState(store).confirmed == (None if connection == CONNECTION else MINE)
 
 
-def test_who_says_so_confirms_over_the_old_connection(tried: Any, confirmed: Any, store: Store) -> None:
+def test_unproven_confirms_over_the_old_connection(tried: Any, confirmed: Any, store: Store) -> None:
     assert confirmed(tried()["nonce"], unproven=True)["changed"] is False
     assert FirewallState(store).confirmed == MINE
 
 
-def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_above(
+def test_ssh_connection_is_read_from_a_parent_process(
     tried: Any, confirmed: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSH_CONNECTION")
@@ -293,7 +289,7 @@ def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_abo
 
 
 @pytest.mark.parametrize("rebooted", [False, True], ids=["time", "another boot"])
-def test_a_trial_that_is_over_is_not_confirmed(confirmed: Any, store: Store, uptime: Uptime, rebooted: bool) -> None:
+def test_expired_trial_is_not_confirmed(confirmed: Any, store: Store, uptime: Uptime, rebooted: bool) -> None:
     FirewallState(store).save(None, Trial(MINE, "mine", uptime.up + 1, uptime.boot, ""))
     if rebooted:
         uptime.reboot(up=5.0)

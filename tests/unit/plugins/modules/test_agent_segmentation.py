@@ -51,14 +51,14 @@ def test_each_finding_is_a_warning(
     assert (result["changed"], asked) == (False, ["192.0.2.1"])
 
 
-def test_an_agent_in_a_network_of_its_own_warns_of_nothing(
+def test_agent_in_its_own_network_has_no_warnings(
     asked: list[str], warned: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = result_of("agent_segmentation", {}, capsys)
     assert (result["findings"], warned, asked) == ([], [], [""])
 
 
-def test_a_kernel_that_does_not_answer_fails_with_one_sentence(
+def test_failed_netlink_request_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_address: str) -> NetworkExposure:

@@ -24,14 +24,14 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"state_path": str(tmp_path)}
 
 
-def test_it_says_what_the_device_has_to_have(state: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_desired_device_is_returned(state: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of("agent_underlay", {**state, "encryption": "wireguard"}, capsys)
     assert (result["changed"], result["diff"]) == (False, {"before": "", "after": ""})
     assert result["underlay"] == {"address": "fd62:6169:0:72cd:6e84:22c4:7fb:6d09", "mtu": 1440}
 
 
 @pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "run"])
-def test_without_encryption_the_key_goes_and_there_is_no_device(
+def test_key_is_removed_without_encryption(
     state: dict[str, Any], capsys: pytest.CaptureFixture[str], check_mode: bool
 ) -> None:
     result = result_of("agent_underlay", state, capsys, check_mode=check_mode)
@@ -40,15 +40,13 @@ def test_without_encryption_the_key_goes_and_there_is_no_device(
     assert Path(state["state_path"], "wireguard").exists() == check_mode
 
 
-def test_what_is_no_encryption_is_refused(state: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_encryption_is_rejected(state: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of("agent_underlay", {**state, "encryption": "ipsec"}, capsys)
     assert result["failed"] is True
     assert "value of encryption must be one of: , wireguard, got: ipsec" in result["msg"]
 
 
-def test_a_host_that_is_not_provisioned_fails_with_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unprovisioned_host_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of("agent_underlay", {"state_path": str(tmp_path / "nowhere")}, capsys)
     assert result["failed"] is True
     assert result["msg"].endswith("run backendai.cluster.provision_agents on this host.")

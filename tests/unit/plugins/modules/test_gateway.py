@@ -41,15 +41,13 @@ def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("module", "args"),
     [("gateway_token", {"state": "ready"}), ("gateway_token", {"name": "train-llm", "path": "x"})],
 )
-def test_a_host_that_is_no_gateway_fails_with_one_sentence(
-    module: str, args: dict[str, Any], tmp_path: Path, capsys: Captured
-) -> None:
+def test_host_that_is_no_gateway_fails(module: str, args: dict[str, Any], tmp_path: Path, capsys: Captured) -> None:
     result = result_of(module, {"state_path": str(tmp_path / "nowhere"), **args}, capsys)
     assert result["failed"] is True
     assert result["msg"].endswith("run backendai.cluster.provision_gateways on this host.")
 
 
-def test_a_key_is_made_once_and_its_public_half_told(folder: Path, capsys: Captured) -> None:
+def test_key_is_created_once_and_its_public_key_returned(folder: Path, capsys: Captured) -> None:
     args = {"state": "ready", "state_path": str(folder)}
     would = result_of("gateway_token", args, capsys, check_mode=True)
     assert (would["changed"], would["public_key"], (folder / "token.key").exists()) == (True, None, False)
@@ -62,7 +60,7 @@ def test_a_key_is_made_once_and_its_public_half_told(folder: Path, capsys: Captu
 
 
 @pytest.mark.usefixtures("routed")
-def test_a_token_is_signed_for_the_session_and_none_in_check_mode(folder: Path, capsys: Captured) -> None:
+def test_token_is_signed_except_in_check_mode(folder: Path, capsys: Captured) -> None:
     public = result_of("gateway_token", {"state": "ready", "state_path": str(folder)}, capsys)["public_key"]
     asked = {"state_path": str(folder), "name": "train-llm", "session_id": ONE, "ttl": 60, "path": "x"}
     result = result_of("gateway_token", asked, capsys)
@@ -90,16 +88,14 @@ def test_a_token_is_signed_for_the_session_and_none_in_check_mode(folder: Path, 
         ({"name": "train-llm", "ttl": 2592001}, "ttl: 2592001 must be a whole number from 60 to 2592000."),
     ],
 )
-def test_a_token_that_cannot_be_is_one_sentence(
-    folder: Path, capsys: Captured, asked: dict[str, Any], sentence: str
-) -> None:
+def test_invalid_token_request_fails(folder: Path, capsys: Captured, asked: dict[str, Any], sentence: str) -> None:
     result_of("gateway_token", {"state": "ready", "state_path": str(folder)}, capsys)
     result = result_of("gateway_token", {"state_path": str(folder), "path": "x", **asked}, capsys)
     assert result["failed"] is True
     assert result["msg"].startswith(sentence)
 
 
-def test_a_certificate_is_made_or_brought(tmp_path: Path, capsys: Captured) -> None:
+def test_certificate_is_created_or_given(tmp_path: Path, capsys: Captured) -> None:
     args = {"path": str(tmp_path / "certificate.pem"), "names": ["door.example.org"]}
     would = result_of("gateway_certificate", args, capsys, check_mode=True)
     assert (would["changed"], would["certificate"]["fingerprint"]) == (True, None)
@@ -115,7 +111,7 @@ def test_a_certificate_is_made_or_brought(tmp_path: Path, capsys: Captured) -> N
 
 
 @pytest.mark.parametrize("missing", ["path", "names"])
-def test_a_certificate_needs_a_file_and_names(missing: str, capsys: Captured) -> None:
+def test_certificate_requires_path_and_names(missing: str, capsys: Captured) -> None:
     args = {name: value for name, value in {"path": "/x", "names": ["x"]}.items() if name != missing}
     sentence = f"state is present but all of the following are missing: {missing}"
     assert result_of("gateway_certificate", args, capsys)["msg"] == sentence
