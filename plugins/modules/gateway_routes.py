@@ -77,7 +77,7 @@ options:
     type: list
     elements: str
     default: []
-  exact:
+  purge:
     description: Whether to remove all routes that are not in O(routes).
     type: bool
     default: false

@@ -113,8 +113,8 @@ def running_apps() -> Iterator[dict[str, Any]]:
     run_on(GATEWAY, f"mkdir -p {FOLDER}; printf %s {text} > {FOLDER}/web_app.py")
     units = " ".join(start_apps())
     try:
-        yield change_routes(routes=example_routes(), exact=True)
+        yield routes(routes=known_routes(), purge=True)
     finally:
-        run_on_all(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
-        change_routes(exact=True)
-    assert run_on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""
+        everywhere(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
+        routes(purge=True)
+    assert on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""

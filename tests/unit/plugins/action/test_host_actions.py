@@ -91,7 +91,7 @@ def test_gateway_routes_have_defaults(run: Run, asked: Asked) -> None:
     assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "purge": False}
 
 
-def test_gateway_routes_sends_ended_and_exact(run: Run, asked: Asked) -> None:
+def test_gateway_routes_sends_ended_and_purge(run: Run, asked: Asked) -> None:
     run(gateway_routes.ActionModule, {"ended": [ONE], "purge": "yes", "state_path": "/x"}, {})
     assert asked[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
 
