@@ -34,15 +34,15 @@ def run(queue: QueueStore) -> Run:
     assert queue.entries() == []
 
     def run_action(
-        action: type[ControlAction], args: dict[str, Any], given: dict[str, Any], *, check_mode: bool = False
+        action: type[ControlAction], args: dict[str, Any], arguments: dict[str, Any], *, check_mode: bool = False
     ) -> dict[str, Any]:
         # Ansible always has them.
-        variables = {"hostvars": {}, **given}
+        variables = {"hostvars": {}, **arguments}
         task = Task()
         task.args, task.check_mode = args, check_mode
         loader = DataLoader()
-        there = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), _play_context=SimpleNamespace(no_log=False))
-        ready = action(task, there, None, loader, Templar(loader=loader, variables=variables))
+        hostvars = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), _play_context=SimpleNamespace(no_log=False))
+        ready = action(task, hostvars, None, loader, Templar(loader=loader, variables=variables))
         return dict(ready.run(task_vars=variables))
 
     return run_action
@@ -57,7 +57,7 @@ def keep(queue: QueueStore, *names: str) -> FactsCache:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the lines that actions show to people."""
     from ansible.plugins import action
 

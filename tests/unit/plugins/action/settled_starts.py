@@ -46,11 +46,11 @@ NO_ROOM = {"reason": "no room for 1 of 4 containers", "shortfall": {"cpu": 1}}
 PENDING = {**unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID), "pending": NO_ROOM}
 
 
-def decided(of: SessionPlan = MADE, *, known: bool = False) -> dict[str, Any]:
+def decided(of: SessionPlan = MADE, *, expected_values: bool = False) -> dict[str, Any]:
     """Return a start of a session as it is planned; ``known`` is one that had proven itself before."""
-    keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if known else {}
+    keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if expected_values else {}
     return {
-        **start_arguments(Decision(of, known, {}, keys), spec(), [], never_completed=False),
+        **start_of(Decision(of, expected_values, {}, keys), spec(), [], unproven=False),
         "nonce": f"nonce of {of.name}",
     }
 
@@ -58,22 +58,24 @@ def decided(of: SessionPlan = MADE, *, known: bool = False) -> dict[str, Any]:
 def replies(*of: tuple[SessionPlan, Steps], **localhost: Any) -> dict[str, Any]:
     """Return the variables of a run in which agents replied this about these sessions."""
     hostvars: dict[str, dict[str, Any]] = {"localhost": localhost, "agent1": {}, "agent2": {}}
-    for made, steps in of:
+    for created, steps in of:
         for step, by_agent in steps.items():
             for agent, reply in by_agent.items():
                 result = hostvars[agent].setdefault(f"__session_{step}", {"sessions": {}})
                 if reply is GONE:
                     hostvars[agent][f"__session_{step}"] = GONE
                 else:
-                    result["sessions"][made.id] = {"nonce": f"nonce of {made.name}", "steps": [step], **reply}
+                    result["sessions"][created.id] = {"nonce": f"nonce of {created.name}", "steps": [step], **reply}
     return {"hostvars": hostvars}
 
 
 def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: Any) -> dict[str, Any]:
     """Return the result for a session whose agents replied this; without steps, for one that was not started."""
-    given = {"starts": [decided()] if steps else [], "pending": None if steps else PENDING}
-    there = replies((MADE, steps or {}))
-    return run(ActionModule, {"state": "settled", "started_at": 0.0, **given, **args}, there, check_mode=check_mode)
+    arguments = {"starts": [decided()] if steps else [], "pending": None if steps else PENDING}
+    hostvars = replies((MADE, steps or {}))
+    return run(
+        ActionModule, {"state": "settled", "started_at": 0.0, **arguments, **args}, hostvars, check_mode=check_mode
+    )
 
 
 def starts(queue: QueueStore, **changes: Any) -> QueueEntry:

@@ -50,9 +50,9 @@ class Probe(ControlAction):
         }
 
 
-def answers(**said: dict[str, Any] | None) -> dict[str, Any]:
+def answers(**results: dict[str, Any] | None) -> dict[str, Any]:
     """Return the variables of a run in which agents said this; ``None`` for those that were not asked."""
-    return {"hostvars": {name: {"__session_agent": one} if one else {} for name, one in said.items()}}
+    return {"hostvars": {name: {"__session_agent": entry} if entry else {} for name, entry in results.items()}}
 
 
 # ---- the queue
@@ -62,9 +62,9 @@ def test_queue_path_defaults_to_a_folder_beside_the_inventory(run: Run, tmp_path
     inventory = tmp_path / "site" / "hosts.yml"
     inventory.parent.mkdir()
     inventory.touch()
-    there = {"ansible_inventory_sources": [str(inventory)]}
-    assert run(Probe, {"queue_path": "elsewhere"}, there)["queue"] == str(tmp_path / "elsewhere")
-    assert run(Probe, {"queue_path": ""}, there)["queue"] == str(tmp_path / "site" / "queue")
+    hostvars = {"ansible_inventory_sources": [str(inventory)]}
+    assert run(Probe, {"queue_path": "elsewhere"}, hostvars)["queue"] == str(tmp_path / "elsewhere")
+    assert run(Probe, {"queue_path": ""}, hostvars)["queue"] == str(tmp_path / "site" / "queue")
     assert run(Probe, {}, {})["queue"] == str(tmp_path / "queue")
 
 
@@ -76,13 +76,13 @@ def test_check_mode_does_not_create_the_queue_folder(run: Run, queue: QueueFolde
 
 def test_session_of_a_dead_run_is_pending_again_if_its_request_was_kept(run: Run, queue: QueueFolder) -> None:
     kept = requested(1, state="starting", owner=DEAD, agents=("agent1",), attempts=1)
-    own = requested(2, state="starting", owner=DEAD, spec=None)
+    own_variables = requested(2, state="starting", owner=DEAD, spec=None)
     queue.save(kept)
-    queue.save(own)
-    waits, gone = run(Probe, {}, {})["entries"]
-    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("PENDING", None, queue.entries()[0].spec, 1)
+    queue.save(own_variables)
+    waits, stale = run(Probe, {}, {})["entries"]
+    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("waiting", None, queue.entries()[0].spec, 1)
     assert waits.updated_at == kept.updated_at
-    assert gone == dataclasses.replace(own, owner=None)
+    assert stale == dataclasses.replace(own_variables, owner=None)
     assert [entry.owner for entry in queue.entries()] == [DEAD, DEAD]
 
 
@@ -98,9 +98,9 @@ def test_entry_without_owner_is_kept(run: Run, queue: QueueFolder, entry: Any) -
     running = requested(2, state="starting", owner=me())
     queue.save(entry)
     queue.save(running)
-    found = run(Probe, {}, {})["entries"]
-    assert [one.state for one in found] == [entry.state, "CREATING"]
-    assert found == queue.entries()
+    result = run(Probe, {}, {})["entries"]
+    assert [kept.state for kept in result] == [entry.state, "starting"]
+    assert result == queue.entries()
 
 
 # ---- what agents said
@@ -134,8 +134,8 @@ def test_agent_without_facts_is_omitted_with_a_one_line_reason(run: Run) -> None
 
 
 def test_agent_without_restore_program_is_a_warning(run: Run) -> None:
-    there = answers(agent1={"agent": agent_data("agent1", program=None)}, agent2={"agent": agent_data("agent2")})
-    probed = run(Probe, {"agents": ["agent1", "agent2"]}, there)
+    hostvars = answers(agent1={"agent": agent_data("agent1", program=None)}, agent2={"agent": agent_data("agent2")})
+    probed = run(Probe, {"agents": ["agent1", "agent2"]}, hostvars)
     assert probed["warnings"] == [
         "agent1: its sessions are not restored after a reboot; run backendai.cluster.provision_agents."
     ]
@@ -143,7 +143,7 @@ def test_agent_without_restore_program_is_a_warning(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wrong"),
+    ("results", "error"),
     [
         ({**agent_data("agent1"), "capacity": None}, "capacity must be a mapping"),
         ({"warnings": []}, "resource_group is missing"),
@@ -151,20 +151,20 @@ def test_agent_without_restore_program_is_a_warning(run: Run) -> None:
     ],
     ids=["a field", "nearly all", "all"],
 )
-def test_agent_with_corrupt_facts_is_omitted(run: Run, said: Any, wrong: str) -> None:
-    there = answers(agent1={"agent": said}, agent2={"agent": agent_data("agent2")})
-    result = run(Probe, {"agents": ["agent1", "agent2"]}, there)
+def test_agent_with_corrupt_facts_is_omitted(run: Run, results: Any, error: str) -> None:
+    hostvars = answers(agent1={"agent": results}, agent2={"agent": agent_data("agent2")})
+    result = run(Probe, {"agents": ["agent1", "agent2"]}, hostvars)
     assert result["readings"].facts == {"agent2": agent_facts("agent2")}
-    assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {wrong}."]
+    assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {error}."]
 
 
 def test_corrupt_cached_facts_are_ignored(run: Run, queue: QueueFolder) -> None:
     keep(queue, "agent1", "agent2")
     path = queue.path / "facts" / "agent1.json"
     path.write_text(path.read_text().replace('"capacity"', '"capacities"'))
-    there = answers(agent1=None, agent2=None)
-    seen = run(Probe, {"agents": ["agent1", "agent2"], "facts_max_age": 30}, there)["readings"]
-    assert (seen.facts, seen.was_read("agent1")) == ({"agent2": agent_facts("agent2")}, False)
+    hostvars = answers(agent1=None, agent2=None)
+    observed = run(Probe, {"agents": ["agent1", "agent2"], "facts_max_age": 30}, hostvars)["readings"]
+    assert (observed.facts, observed.told("agent1")) == ({"agent2": agent_facts("agent2")}, False)
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,18 @@ def test_cached_facts_are_used(run: Run, queue: QueueFolder, max_age: int, age: 
     keep(queue, "agent1")
     then = time.time() - age
     os.utime(queue.path / "facts" / "agent1.json", (then, then))
-    seen = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
-    assert seen.facts == ({"agent1": agent_facts("agent1")} if used else {})
-    assert seen.unavailable == {}
+    observed = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
+    assert observed.facts == ({"agent1": agent_facts("agent1")} if used else {})
+    assert observed.unavailable == {}
 
 
-@pytest.mark.parametrize("said", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"])
-def test_fresh_facts_override_cached_ones(run: Run, queue: QueueFolder, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "results", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"]
+)
+def test_fresh_facts_override_cached_ones(run: Run, queue: QueueFolder, results: dict[str, Any]) -> None:
     keep(queue, "agent1")
-    seen = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=said))["readings"]
-    assert seen.facts == ({"agent1": agent_facts("agent1", 1)} if "agent" in said else {})
+    observed = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=results))["readings"]
+    assert observed.facts == ({"agent1": agent_facts("agent1", 1)} if "agent" in results else {})
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -224,24 +226,24 @@ def test_empty_path_writes_no_report(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["absent/record.json", "folder"])
 def test_unwritable_report_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
-    why = {"absent/record.json": "No such file or directory", "folder": "Is a directory"}[path]
+    reason = {"absent/record.json": "No such file or directory", "folder": "Is a directory"}[path]
     with pytest.raises(AnsibleActionFail) as refused:
         run(Probe, {"write": path}, {})
-    assert str(refused.value) == f"{path!r} cannot be written: {why}."
-    assert [found.name for found in tmp_path.iterdir()] == ["folder"]
+    assert str(refused.value) == f"{path!r} cannot be written: {reason}."
+    assert [result.name for result in tmp_path.iterdir()] == ["folder"]
 
 
 # ---- what agents need to start a session
 
 
 def test_start_has_no_secrets() -> None:
-    made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
+    session_plan, session_spec = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
-    start = start_arguments(Decision(made, False, pulls, {}, 2, images), asked, [SESSION_ID], never_completed=True)
+    start = start_of(Decision(session_plan, False, pulls, {}, 2, images), session_spec, [SESSION_ID], unproven=True)
     nonce, request = start.pop("nonce"), start.pop("request")
     assert start == {
-        "plan": made.to_dict(),
+        "plan": session_plan.to_dict(),
         "id": SESSION_ID,
         "known": False,
         "never_completed": True,
@@ -267,8 +269,8 @@ def test_start_needs_prepare_for_images_or_an_overlay(
 ) -> None:
     network = plan().network
     assert network is not None
-    made = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
-    assert start_arguments(Decision(made, False, pulls, {}), spec(), [], never_completed=False)["prepare"] is prepare
+    session_plan = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
+    assert start_of(Decision(session_plan, False, pulls, {}), spec(), [], unproven=False)["prepare"] is prepare
 
 
 def test_every_start_has_its_own_nonce() -> None:

@@ -34,25 +34,25 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 def act(run: Run, state: str = "validated", **changes: Any) -> dict[str, Any]:
     """Run ``gateway_certificate`` with ``gateway_*`` variables given without their prefix."""
     args = {"state": state, **({"path": "/x"} if state == "present" else {})}
-    given = {**DEFAULTS, **{f"gateway_{key}": value for key, value in changes.items()}}
-    variables = {"inventory_hostname": "gateway1", "ansible_host": "192.0.2.7", **given}
+    arguments = {**DEFAULTS, **{f"gateway_{key}": value for key, value in changes.items()}}
+    variables = {"inventory_hostname": "gateway1", "ansible_host": "192.0.2.7", **arguments}
     return run(gateway_certificate.ActionModule, args, variables)
 
 
 def test_variables_set_the_gateway(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answering(monkeypatch, gateway_certificate, {})
+    requests = answering(monkeypatch, gateway_certificate, {})
     result = act(run, domain="apps.example.org", hostname="door.example.org")
-    wanted = {"hostname": "door.example.org", "domain": "apps.example.org", "https_port": 443}
-    assert result["gateway"] == {**wanted, "first_ssh_port": 31001, "last_ssh_port": 32000}
-    assert (result["changed"], asked) == (False, [])
+    expected = {"hostname": "door.example.org", "domain": "apps.example.org", "https_port": 443}
+    assert result["gateway"] == {**expected, "first_ssh_port": 31001, "last_ssh_port": 32000}
+    assert (result["changed"], requests) == (False, [])
 
 
 def test_certificate_has_all_names_and_the_address(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answering(monkeypatch, gateway_certificate, {})
+    requests = answering(monkeypatch, gateway_certificate, {})
     act(run, "present", domain="apps.example.org", hostname="door.example.org")
     act(run, "present")
     run(gateway_certificate.ActionModule, {"path": "/x"}, {"inventory_hostname": "gateway1", **DEFAULTS})
-    assert [args["names"] for args in asked] == [
+    assert [args["names"] for args in requests] == [
         ["door.example.org", "*.apps.example.org", "192.0.2.7"],
         ["192.0.2.7"],
         ["gateway1"],
@@ -92,25 +92,25 @@ def test_invalid_certificate_is_rejected(run: Run, pair: tuple[Path, Path], tmp_
 
 def answering(monkeypatch: pytest.MonkeyPatch, action: Any, answer: Any) -> list[dict[str, Any]]:
     """Have the module of an action answer; return what it is asked."""
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     def execute(_self: Any, *, module_args: dict[str, Any], **_more: Any) -> dict[str, Any]:
-        asked.append(module_args)
+        requests.append(module_args)
         return dict(answer(module_args) if callable(answer) else answer)
 
     monkeypatch.setattr(action.ActionModule, "_execute_module", execute)
-    return asked
+    return requests
 
 
 def test_gateway_gets_the_content_of_the_files(
     run: Run, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = answering(monkeypatch, gateway_certificate, {"changed": True})
+    requests = answering(monkeypatch, gateway_certificate, {"changed": True})
     result = act(run, "present", certificate=str(pair[0]), certificate_key=str(pair[1]))
-    assert (result["changed"], asked[0]["path"]) == (True, "/x")
-    assert (asked[0]["certificate"], asked[0]["key"]) == tuple(path.read_text() for path in pair)
+    assert (result["changed"], requests[0]["path"]) == (True, "/x")
+    assert (requests[0]["certificate"], requests[0]["key"]) == tuple(path.read_text() for path in pair)
     act(run, "present")
-    assert (asked[1]["certificate"], asked[1]["key"]) == ("", "")
+    assert (requests[1]["certificate"], requests[1]["key"]) == ("", "")
 
 
 def token_of(run: Run, path: Path, **more: Any) -> dict[str, Any]:
@@ -118,47 +118,49 @@ def token_of(run: Run, path: Path, **more: Any) -> dict[str, Any]:
 
 
 def test_token_is_in_its_file_and_not_in_the_result(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
 ) -> None:
-    asked = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
+    requests = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
     path = tmp_path / "my.token"
     path.write_text("before")
     path.chmod(0o644)
     result = token_of(run, path, ttl="60")
     assert path.read_text() == f"{TOKEN}\n"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert TOKEN not in f"{result}{said}"
+    assert TOKEN not in f"{result}{printed}"
     assert {**SAID, "path": str(path)}.items() <= result.items()
     assert "token" not in result
-    assert (asked[0]["ttl"], asked[0]["name"], asked[0]["path"]) == (60, "train-llm", str(path))
-    assert said[0] == f"The token for session train-llm is in {path}. It is valid until 2026-03-01 03:59:57 UTC."
-    assert said[1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
+    assert (requests[0]["ttl"], requests[0]["name"], requests[0]["path"]) == (60, "train-llm", str(path))
+    assert printed[0] == f"The token for session train-llm is in {path}. It is valid until 2026-03-01 03:59:57 UTC."
+    assert printed[1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
 
 
 def test_failed_request_does_not_change_the_file(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
 ) -> None:
     answering(monkeypatch, gateway_token, {"failed": True, "msg": "there is no session."})
     path = tmp_path / "token"
     path.write_text("before")
     result = token_of(run, path)
-    assert (result["failed"], result["msg"], path.read_text(), said) == (True, "there is no session.", "before", [])
+    assert (result["failed"], result["msg"], path.read_text(), printed) == (True, "there is no session.", "before", [])
 
 
-def test_check_mode_writes_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_check_mode_writes_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
+) -> None:
     answering(monkeypatch, gateway_token, SAID)
     assert token_of(run, tmp_path / "token")["changed"] is True
-    assert (list(tmp_path.glob("*token*")), said) == ([], [])
+    assert (list(tmp_path.glob("*token*")), printed) == ([], [])
 
 
 def test_unwritable_path_is_rejected_before_the_request(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = answering(monkeypatch, gateway_token, SAID)
+    requests = answering(monkeypatch, gateway_token, SAID)
     with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be a file, not a folder\.$"):
         token_of(run, tmp_path)
     with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be in an existing, writable folder"):
         token_of(run, tmp_path / "nowhere" / "token")
     with pytest.raises(AnsibleActionFail, match=r"^session_token_ttl: 1 must be a whole number"):
         token_of(run, tmp_path / "token", ttl=1)
-    assert asked == []
+    assert requests == []

@@ -29,11 +29,11 @@ exit 255
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return the folder of a gateway that leads to one session."""
-    made = provisioned(tmp_path / "state")
-    make_token_key(made / "token.key")
+    created = provisioned(tmp_path / "state")
+    make_token_key(created / "token.key")
     route: dict[str, Any] = {"id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
-    (made / "routes" / f"{ONE}.json").write_text(json.dumps(route))
-    return made
+    (created / "routes" / f"{ONE}.json").write_text(json.dumps(route))
+    return created
 
 
 def ansible(
@@ -57,8 +57,8 @@ def ansible(
 
 
 def test_token_is_not_in_the_output(folder: Path, tmp_path: Path) -> None:
-    asked = f"name=train-llm path={tmp_path}/my.token state_path={folder}"
-    run = ansible(tmp_path, "-vvvvv", "--diff", "-m", "backendai.cluster.gateway_token", "-a", asked)
+    arguments = f"name=train-llm path={tmp_path}/my.token state_path={folder}"
+    run = ansible(tmp_path, "-vvvvv", "--diff", "-m", "backendai.cluster.gateway_token", "-a", arguments)
     token = (tmp_path / "my.token").read_text().strip()
     assert run.returncode == 0, run.stdout
     assert token.count(".") == 2
@@ -74,8 +74,10 @@ def test_output_of_other_tasks_is_printed(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pipelining", [True, False])
 def test_connection_error_of_the_gateway_is_printed(tmp_path: Path, pipelining: bool) -> None:
-    asked = f"name=train-llm path={tmp_path}/my.token state_path={tmp_path}"
-    run = ansible(tmp_path, "-m", "backendai.cluster.gateway_token", "-a", asked, ssh=NOWHERE, pipelining=pipelining)
+    arguments = f"name=train-llm path={tmp_path}/my.token state_path={tmp_path}"
+    run = ansible(
+        tmp_path, "-m", "backendai.cluster.gateway_token", "-a", arguments, ssh=NOWHERE, pipelining=pipelining
+    )
     assert "UNREACHABLE!" in run.stdout + run.stderr
     assert "No route to host" in run.stdout + run.stderr
     assert not (tmp_path / "my.token").exists()

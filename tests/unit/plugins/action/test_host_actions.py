@@ -18,7 +18,7 @@ FACTS = {"agent": {"warnings": ["nvidia-smi fails"]}, "error": None}
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Return what hosts are asked; each gives facts."""
     calls: Asked = []
 
@@ -41,10 +41,10 @@ def refusal(run: Run, action: Any, **args: Any) -> str:
 # ---- agents
 
 
-def test_agent_info_sends_settings_and_defaults(run: Run, asked: Asked) -> None:
+def test_agent_info_sends_settings_and_defaults(run: Run, requests: Asked) -> None:
     slots = [{"name": "lab.device", "devices": ["/dev/fuse"]}]
     result = run(agent_info.ActionModule, {"cpu_overcommit": "8", "images": [IMAGE], "slots": slots}, {})
-    ((phase, options, seconds),) = asked
+    ((phase, options, seconds),) = requests
     settings = options.pop("settings")
     assert (phase, seconds) == ("survey", agent_info.SECONDS)
     assert options == {
@@ -66,9 +66,9 @@ def test_agent_info_sends_settings_and_defaults(run: Run, asked: Asked) -> None:
         ({"underlay_encryption": "ipsec"}, "value of underlay_encryption must be one of: "),
     ],
 )
-def test_agent_info_rejects_invalid_options(run: Run, asked: Asked, args: dict[str, Any], part: str) -> None:
+def test_agent_info_rejects_invalid_options(run: Run, requests: Asked, args: dict[str, Any], part: str) -> None:
     assert part in refusal(run, agent_info.ActionModule, **args)
-    assert asked == []
+    assert requests == []
 
 
 @pytest.mark.parametrize("changes", [True, False])
@@ -82,18 +82,18 @@ def test_agent_program_changes_when_units_run_another_one(
 # ---- gateways
 
 
-def test_gateway_routes_have_defaults(run: Run, asked: Asked) -> None:
+def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
     app = {"name": "web", "address": "::1", "port": "30001"}
     run(gateway_routes.ActionModule, {"routes": [{"id": ONE, "name": "train-llm", "apps": [app]}]}, {})
-    ((phase, options, seconds),) = asked
+    ((phase, options, seconds),) = requests
     assert (phase, seconds) == ("routes", gateway_routes.SECONDS)
     route = {"id": ONE, "name": "train-llm", "apps": [{**app, "port": 30001, "protocol": "http"}], "ssh": None}
     assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "purge": False}
 
 
-def test_gateway_routes_sends_ended_and_purge(run: Run, asked: Asked) -> None:
+def test_gateway_routes_sends_ended_and_purge(run: Run, requests: Asked) -> None:
     run(gateway_routes.ActionModule, {"ended": [ONE], "purge": "yes", "state_path": "/x"}, {})
-    assert asked[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
+    assert requests[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_gateway_routes_sends_ended_and_purge(run: Run, asked: Asked) -> None:
         ({**ROUTE, "extra": 1}, "routes.extra. Supported parameters include: "),
     ],
 )
-def test_gateway_routes_rejects_invalid_options(run: Run, asked: Asked, route: dict[str, Any], part: str) -> None:
+def test_gateway_routes_rejects_invalid_options(run: Run, requests: Asked, route: dict[str, Any], part: str) -> None:
     assert part in refusal(run, gateway_routes.ActionModule, routes=[route])
-    assert asked == []
+    assert requests == []
 
 
 def test_warnings_of_a_gateway_are_returned(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,16 +29,16 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Have the program reply in this process; return what it is asked."""
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     def exchange(_action: object, _interpreter: str, payload: bytes) -> dict[str, Any]:
         size, _line, text = payload.partition(b"\n")
         _header, _line, request = text[int(size) :].partition(b"\n")
-        asked.append(json.loads(request))
-        return reply_to(asked[-1])
+        requests.append(json.loads(request))
+        return reply_to(requests[-1])
 
     monkeypatch.setattr(ActionModule, "_exchange", exchange)
-    return asked
+    return requests
 
 
 @pytest.fixture
@@ -82,8 +82,13 @@ def test_check_mode_does_not_probe(run: Run, requests: list[dict[str, Any]], mon
 
 def test_probe_defaults_to_all_ports(run: Run, requests: list[dict[str, Any]]) -> None:
     host(run, LOOPBACK, check_mode=True)
-    asked = requests[0]["options"]
-    assert (asked["ports"], asked["udp_ports"], asked["echo"], asked["rate"]) == ("1-65535", [], True, 16000)
+    arguments = requests[0]["options"]
+    assert (arguments["ports"], arguments["udp_ports"], arguments["echo"], arguments["rate"]) == (
+        "1-65535",
+        [],
+        True,
+        16000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,8 +106,8 @@ def test_invalid_probe_options_are_rejected(run: Run, options: dict[str, Any], s
 
 @pytest.mark.parametrize("missing", ["own", "addresses", "phase"])
 def test_probe_requires_addresses(run: Run, requests: list[dict[str, Any]], missing: str) -> None:
-    given = {name: value for name, value in LOOPBACK.items() if name != missing}
-    assert refusal(run, given) == f"missing required arguments: {missing}."
+    arguments = {name: value for name, value in LOOPBACK.items() if name != missing}
+    assert refusal(run, arguments) == f"missing required arguments: {missing}."
     assert requests == []
 
 

@@ -26,8 +26,8 @@ OPTIONS: dict[str, Any] = {
 
 
 def test_valid_options_are_returned(run: Run, tmp_path: Path) -> None:
-    given = {**OPTIONS, "ports": "22", "rate": "500", "path": str(tmp_path / "report.json")}
-    result = run(isolation_verification.ActionModule, given, {})
+    arguments = {**OPTIONS, "ports": "22", "rate": "500", "path": str(tmp_path / "report.json")}
+    result = run(isolation_verification.ActionModule, arguments, {})
     assert (result["changed"], result["ports"], result["rate"]) == (False, "22", 500)
     assert (result["outsiders"], result["agents"], result["gateways"]) == (["user1"], ["agent1"], ["gateway1"])
     assert result["ask"] == ["agent1", "gateway1"]
@@ -79,18 +79,18 @@ DOORS = {"addresses": {"192.0.2.9": "gateway"}, "udp_ports": [], "expected": {"4
 PLAN = {"state": "planned", "agents": ["agent1"], "gateways": ["gateway1"], "ports": "22"}
 
 
-def hostvars(**said: dict[str, Any]) -> dict[str, Any]:
-    known = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
-    return {"hostvars": {**known, **said}}
+def hostvars(**results: dict[str, Any]) -> dict[str, Any]:
+    expected_values = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
+    return {"hostvars": {**expected_values, **results}}
 
 
 def test_reported_addresses_are_probed(run: Run) -> None:
     result = run(isolation_verification.ActionModule, PLAN, hostvars())
-    assert [(one["name"], one["kind"], one["expected"]) for one in result["targets"]] == [
+    assert [(entry["name"], entry["kind"], entry["expected"]) for entry in result["targets"]] == [
         ("agent1", "agent", {}),
         ("gateway1", "gateway", {"443": "HTTPS"}),
     ]
-    assert [(one["target"], one["addresses"], one["ports"]) for one in result["batches"]] == [
+    assert [(entry["target"], entry["addresses"], entry["ports"]) for entry in result["batches"]] == [
         ("agent1", ["192.0.2.1"], "22"),
         ("gateway1", ["192.0.2.9"], "22"),
     ]
@@ -98,25 +98,25 @@ def test_reported_addresses_are_probed(run: Run) -> None:
 
 
 def test_agent_without_docker_is_probed_with_a_warning(run: Run) -> None:
-    said = {"__isolation_targets": {**SAID, "unread": "its containers are not known: no engine"}}
-    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1=said))
+    results = {"__isolation_targets": {**SAID, "unread": "its containers are not known: no engine"}}
+    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1=results))
     assert result["warnings"] == ["agent1: its containers are not known: no engine."]
     assert result["targets"][0]["unread"] == "its containers are not known: no engine"
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("results", "reason"),
     [
         ({"__isolation_targets": {"unreachable": True, "msg": "Failed to\nconnect."}}, "Failed to connect"),
         ({"__isolation_targets": {"failed": True}}, "it returned no result"),
         ({}, "hidden by --limit"),
     ],
 )
-def test_unreachable_host_is_probed_at_its_inventory_addresses(run: Run, said: dict[str, Any], why: str) -> None:
-    known = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
-    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**known, **said}))
+def test_unreachable_host_is_probed_at_its_inventory_addresses(run: Run, results: dict[str, Any], reason: str) -> None:
+    expected_values = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
+    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**expected_values, **results}))
     assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
-    assert result["warnings"] == [f"agent1: its addresses could not be read: {why}."]
+    assert result["warnings"] == [f"agent1: its addresses could not be read: {reason}."]
 
 
 TARGET = ProbedHost("agent1", "agent", {"192.0.2.1": "agent"})
@@ -136,30 +136,30 @@ def reported(run: Run, probed: dict[str, Any], path: str = "", *, check_mode: bo
     return run(isolation_verification.ActionModule, args, {"hostvars": {"user1": probed}}, check_mode=check_mode)
 
 
-def results(**one: Any) -> dict[str, Any]:
-    return {"__isolation_probe": {"results": [{"batch": dataclasses.asdict(BATCH), **one}]}}
+def results(**entry: Any) -> dict[str, Any]:
+    return {"__isolation_probe": {"results": [{"batch": dataclasses.asdict(BATCH), **entry}]}}
 
 
-def test_report_without_findings_is_written(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_report_without_findings_is_written(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = reported(run, results(**QUIET), str(path))
     assert (result["changed"], result["report"]["ok"]) == (False, True)
     assert json.loads(path.read_text()) == result["report"]
-    assert said[-1] == "Only the gateway answers user1, at 1 addresses."
+    assert printed[-1] == "Nothing but the gateway answers user1, at 1 addresses."
 
 
-def test_open_port_is_reported_and_fails(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_open_port_is_reported_and_fails(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, results(**OPEN), str(path))
     assert str(refused.value) == ("isolation check failed: probe hosts get an answer from 1 address of agent1.")
     (finding,) = json.loads(path.read_text())["findings"]
     assert (finding["outsider"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
-    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections." in said
+    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections." in printed
 
 
 @pytest.mark.parametrize(
-    ("probed", "why"),
+    ("probed", "reason"),
     [
         (results(failed=True, msg="ip -batch:\n File exists."), "the probe failed: ip -batch: File exists"),
         (results(failed=True), "the probe failed: it gave no answer"),
@@ -167,15 +167,15 @@ def test_open_port_is_reported_and_fails(run: Run, said: list[str], tmp_path: Pa
         ({}, "the probe failed: hidden by --limit"),
     ],
 )
-def test_failed_probe_is_reported_and_fails(run: Run, said: list[str], probed: dict[str, Any], why: str) -> None:
+def test_failed_probe_is_reported_and_fails(run: Run, printed: list[str], probed: dict[str, Any], reason: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, probed)
-    assert str(refused.value) == "isolation check failed: 1 check was inconclusive."
-    assert said == [f"inconclusive: user1 -> agent1: {why}."]
+    assert str(refused.value) == "the gateway is not shown to be the only way in: 1 thing was not proven."
+    assert printed == [f"not proven: user1 -> agent1: {reason}."]
 
 
-def test_check_mode_shows_the_planned_probes(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_shows_the_planned_probes(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = reported(run, results(**OPEN), str(path), check_mode=True)
     assert (result["changed"], "report" in result, path.exists()) == (False, False, False)
-    assert said == ["agent1: 192.0.2.1: TCP ports 22-23 would be probed."]
+    assert printed == ["agent1: 192.0.2.1: TCP ports 22-23 would be probed."]

@@ -20,19 +20,19 @@ Asked = list[tuple[str, dict[str, Any], int]]
 
 
 @pytest.fixture
-def asked() -> Asked:
+def requests() -> Asked:
     """Return what agents are asked."""
     return []
 
 
 @pytest.fixture
-def ask(run: Run, asked: Asked) -> Any:
+def ask(run: Run, requests: Asked) -> Any:
     """Return what runs the action against this answer of the agent."""
 
     def asking(answer: dict[str, Any] | Exception, variables: dict[str, Any] | None = None, **args: Any) -> Any:
         class Asking(ActionModule):
             def ask(self, phase: str, options: Any, _task_vars: Any, seconds: int) -> dict[str, Any]:
-                asked.append((phase, options, seconds))
+                requests.append((phase, options, seconds))
                 if isinstance(answer, Exception):
                     raise answer
                 return answer
@@ -43,18 +43,18 @@ def ask(run: Run, asked: Asked) -> Any:
 
 
 @pytest.mark.parametrize("phase", sorted(SECONDS))
-def test_every_phase_is_sent_with_its_options(ask: Any, asked: Asked, phase: str) -> None:
+def test_every_phase_is_sent_with_its_options(ask: Any, requests: Asked, phase: str) -> None:
     result = ask({"answer": 7}, phase=phase, name="train-llm", lines=7)
     settings = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
-    about = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
-    assert asked == [(phase, {"name": "train-llm", "lines": 7, **about}, SECONDS[phase])]
+    variables = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
+    assert requests == [(phase, {"name": "train-llm", "lines": 7, **variables}, SECONDS[phase])]
     assert (result["answer"], result["changed"], phase in PHASES) == (7, False, True)
 
 
-def test_agent_options_come_from_its_variables(ask: Any, asked: Asked) -> None:
+def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> None:
     variables = {"agent_docker_host": "unix:///d", "agent_state_path": "/s", "agent_max_containers": "8"}
     ask({}, variables, phase="survey", images=[], paths=[])
-    (_phase, options, _seconds) = asked[0]
+    (_phase, options, _seconds) = requests[0]
     assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/s")
     assert options["settings"]["max_containers"] == 8
 
@@ -88,12 +88,12 @@ def test_unreachable_agent_is_unreachable(ask: Any, phase: str) -> None:
         ask(AnsibleConnectionFailure("no route to host"), phase=phase)
 
 
-def test_invalid_agent_variable_is_a_result_of_the_survey(ask: Any, asked: Asked) -> None:
+def test_invalid_agent_variable_is_a_result_of_the_survey(ask: Any, requests: Asked) -> None:
     result = ask({}, {"agent_max_containers": "many"}, phase="survey")
     assert result["agent"] is None
     assert result["error"].startswith("agent_*: ")
     assert "max_containers" in result["error"]
-    assert asked == []
+    assert requests == []
 
 
 def test_reap_failure_of_one_session_is_a_warning(ask: Any) -> None:

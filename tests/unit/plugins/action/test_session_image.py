@@ -36,7 +36,7 @@ def under_way(progress: str = "") -> dict[str, Any]:
     return {**STARTED, "started": False, "progress": progress}
 
 
-def there(name: str = IMAGE) -> dict[str, Any]:
+def hostvars(name: str = IMAGE) -> dict[str, Any]:
     return {"changed": False, "diff": {"after": ""}, "images": {name: image_data()}, "under_way": [], "progress": ""}
 
 
@@ -58,9 +58,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return the clock of the action."""
-    made = Clock()
-    monkeypatch.setattr(session_image, "time", made)
-    return made
+    created = Clock()
+    monkeypatch.setattr(session_image, "time", created)
+    return created
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
         images: list[str],
         variables: dict[str, Any] | None = None,
         *,
-        found: dict[str, Any] | None = None,
+        found_images: dict[str, Any] | None = None,
         check_mode: bool = False,
         **args: Any,
     ) -> dict[str, Any]:
@@ -94,66 +94,66 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
                     raise AnsibleActionFail(reply["failed"])
                 return reply
 
-        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": found or {}}
-        about = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
-        about["hostvars"] = {agent: {} for agent in START["agents"]}
-        asked = {"starts": [start], "claim_ttl": 600, **args}
-        result = run(Asked, asked, {**about, **(variables or {})}, check_mode=check_mode)
+        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": found_images or {}}
+        defaults = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
+        defaults["hostvars"] = {agent: {} for agent in START["agents"]}
+        arguments = {"starts": [start], "claim_ttl": 600, **args}
+        result = run(Asked, arguments, {**defaults, **(variables or {})}, check_mode=check_mode)
         return {**result, **result["sessions"][SESSION_ID]}
 
     return pull_from
 
 
 def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([{"changed": False, "images": {}, "under_way": []}], [], found={"agent1": {}})
+    result = pull([{"changed": False, "images": {}, "under_way": []}], [], found_images={"agent1": {}})
     assert sent == [{**PLAIN, "name": "", "reference": ""}]
     assert (result["changed"], result["images"], result["again"], result["diff"]) == (False, {}, False, [])
 
 
 def test_agent_without_pulls_is_skipped(run: Run) -> None:
-    about = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
+    variables = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
     start = {**START, "missing_images": {}, "images": {}}
-    assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, about)["skipped"] is True
+    assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
 
 
 def test_pull_is_polled_until_the_image_is_present(pull: Pull, clock: Clock) -> None:
-    result = pull([STARTED, *[under_way()] * 7, there()], [IMAGE])
+    result = pull([STARTED, *[under_way()] * 7, hostvars()], [IMAGE])
     assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
     assert (result["changed"], result["images"]) == (True, {IMAGE: image_data()})
     assert (result["again"], result["diff"]) == (True, [{"after": "pulled"}])
 
 
 def test_present_image_is_no_change(pull: Pull) -> None:
-    result = pull([there()], [IMAGE])
+    result = pull([hostvars()], [IMAGE])
     assert (result["changed"], result["diff"], result["images"]) == (False, [], {IMAGE: image_data()})
 
 
 def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([STARTED, there(), STARTED, there(OTHER)], [IMAGE, OTHER])
-    assert [one["name"] for one in sent] == [IMAGE, IMAGE, OTHER, OTHER]
+    result = pull([STARTED, hostvars(), STARTED, hostvars(OTHER)], [IMAGE, OTHER])
+    assert [entry["name"] for entry in sent] == [IMAGE, IMAGE, OTHER, OTHER]
     assert sorted(result["images"]) == [IMAGE, OTHER]
 
 
 # ---- what people see
 
 
-def test_progress_is_shown_when_it_changes(pull: Pull, said: list[str]) -> None:
+def test_progress_is_shown_when_it_changes(pull: Pull, printed: list[str]) -> None:
     looks = ["", "1.0 of 3.0 MB, 0 of 1 layers", "1.0 of 3.0 MB, 0 of 1 layers", "", "2.0 of 3.0 MB, 0 of 1 layers"]
-    pull([STARTED, *map(under_way, looks), there()], [OTHER])
-    assert said == [
+    pull([STARTED, *map(under_way, looks), hostvars()], [OTHER])
+    assert printed == [
         "agent2: pulling registry:5000/other:1: 1.0 of 3.0 MB, 0 of 1 layers",
         "agent2: pulling registry:5000/other:1: 2.0 of 3.0 MB, 0 of 1 layers",
     ]
 
 
-def test_short_pull_shows_no_progress(pull: Pull, said: list[str]) -> None:
-    pull([STARTED, there()], [IMAGE])
-    assert said == []
+def test_short_pull_shows_no_progress(pull: Pull, printed: list[str]) -> None:
+    pull([STARTED, hostvars()], [IMAGE])
+    assert printed == []
 
 
-def test_progress_of_a_running_pull_is_shown_at_once(pull: Pull, said: list[str]) -> None:
-    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), there()], [IMAGE])
-    assert said == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
+def test_progress_of_a_running_pull_is_shown_at_once(pull: Pull, printed: list[str]) -> None:
+    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), hostvars()], [IMAGE])
+    assert printed == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
 
 
 # ---- turns
@@ -173,22 +173,22 @@ def forever() -> Iterator[dict[str, Any]]:
 def test_round_ends_before_claims_expire(
     pull: Pull, clock: Clock, agents: int, forks: int, seconds: int, turn: float
 ) -> None:
-    about = {"ansible_play_batch": [f"agent{number}" for number in range(agents)], "ansible_forks": forks}
-    result = pull(forever(), [IMAGE, OTHER], about, claim_ttl=seconds)
+    variables = {"ansible_play_batch": [f"agent{number}" for number in range(agents)], "ansible_forks": forks}
+    result = pull(forever(), [IMAGE, OTHER], variables, claim_ttl=seconds)
     assert turn - 5 < clock.now - 1000 <= turn
     assert (result["changed"], result["images"], result.get("failed")) == (True, {}, None)
 
 
 def test_rounds_are_shorter_with_fewer_forks(pull: Pull, clock: Clock) -> None:
-    about = {"ansible_play_batch": ["agent"] * 10, "ansible_forks": 5}
+    variables = {"ansible_play_batch": ["agent"] * 10, "ansible_forks": 5}
     answers = forever()
     next(answers)
-    pull(answers, [IMAGE], about)
+    pull(answers, [IMAGE], variables)
     assert 95 < clock.now - 1000 <= 100
 
 
 def test_pulled_image_is_not_polled_in_the_next_round(pull: Pull) -> None:
-    result = pull(iter([STARTED, there(), *[under_way()] * 50]), [IMAGE, OTHER])
+    result = pull(iter([STARTED, hostvars(), *[under_way()] * 50]), [IMAGE, OTHER])
     assert list(result["images"]) == [IMAGE]
 
 
@@ -207,14 +207,14 @@ def test_failed_pull_fails_with_its_error(pull: Pull, answers: list[dict[str, An
 
 
 def test_image_of_another_agent_is_pulled_by_digest(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    found = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
-    pull([there(), there(OTHER)], [IMAGE, OTHER], found=found)
-    assert [(one["name"], one["reference"]) for one in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
+    result = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
+    pull([hostvars(), hostvars(OTHER)], [IMAGE, OTHER], found_images=result)
+    assert [(entry["name"], entry["reference"]) for entry in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
 
 
 def test_agent_gets_credentials_of_one_registry_only(pull: Pull, sent: list[dict[str, Any]]) -> None:
     registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
-    pull([there(), there(OTHER)], [IMAGE, OTHER], registries=registries)
+    pull([hostvars(), hostvars(OTHER)], [IMAGE, OTHER], registries=registries)
     plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
     assert sent == [plain, {**ASKED, "name": OTHER, "reference": OTHER, **READER}]
 
@@ -227,8 +227,8 @@ def test_invalid_registries_are_named_without_secrets(pull: Pull, sent: list[dic
 
 
 def test_mismatched_images_are_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    found = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
-    assert pull([], [IMAGE], found=found)["failed"] == (
+    result = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
+    assert pull([], [IMAGE], found_images=result)["failed"] == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
         " remove the outdated one (docker rmi) or specify the image by its digest."
     )

@@ -27,19 +27,19 @@ ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env":
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    asked = dataclasses.asdict(spec(**{**ASKED, **changes}))
+    request = dataclasses.asdict(spec(**{**ASKED, **changes}))
     return {
-        "spec": asked,
+        "spec": request,
         "pools": dataclasses.asdict(POOLS),
         "agents": ["agent1", "agent2", "agent3"],
         "record_path": "",
     }
 
 
-def answers(**said: dict[str, Any]) -> dict[str, Any]:
+def answers(**results: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run in which the agents answered like this; who is not named was not asked."""
     names = ("agent1", "agent2", "agent3")
-    return {"hostvars": {name: {"__session_agent": said[name]} if name in said else {} for name in names}}
+    return {"hostvars": {name: {"__session_agent": results[name]} if name in results else {} for name in names}}
 
 
 def fit(name: str, cpu: int = 8, **changes: Any) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> 
 
 
 def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:
-    made = plan({"agent1": 4})
-    there = fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED))])
-    result = run(ActionModule, arguments(), answers(agent1=there), check_mode=True)
+    session_plan = plan({"agent1": 4})
+    hostvars = fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED))])
+    result = run(ActionModule, arguments(), answers(agent1=hostvars), check_mode=True)
     assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
     assert (result["known"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
@@ -105,7 +105,7 @@ def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueFolder) -
 
 
 @pytest.mark.parametrize(
-    ("said", "warning"),
+    ("results", "warning"),
     [
         ({"agent": None, "error": "start docker on this host."}, "agent2 is left out: start docker on this host."),
         (
@@ -116,14 +116,14 @@ def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueFolder) -
     ],
     ids=["error", "unreachable", "silent"],
 )
-def test_unusable_agent_is_skipped_with_a_warning(run: Run, said: dict[str, Any], warning: str) -> None:
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=said))
+def test_unusable_agent_is_skipped_with_a_warning(run: Run, results: dict[str, Any], warning: str) -> None:
+    result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=results))
     assert result["warnings"] == [warning]
     assert result["agents"] == ["agent1"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said", "sentence"),
+    ("changes", "results", "sentence"),
     [
         ({}, {}, "no agent can be used: the inventory has none."),
         ({}, {"agent1": {"agent": None, "error": "start docker."}}, "no agent can be used: agent1: start docker."),
@@ -135,11 +135,11 @@ def test_unusable_agent_is_skipped_with_a_warning(run: Run, said: dict[str, Any]
     ],
 )
 def test_infeasible_request_fails_and_writes_a_record(
-    run: Run, tmp_path: Path, changes: dict[str, Any], said: dict[str, Any], sentence: str
+    run: Run, tmp_path: Path, changes: dict[str, Any], results: dict[str, Any], sentence: str
 ) -> None:
     path = tmp_path / "record.json"
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {**arguments(**changes), "record_path": str(path)}, answers(**said))
+        run(ActionModule, {**arguments(**changes), "record_path": str(path)}, answers(**results))
     assert str(refused.value) == sentence
     record = json.loads(path.read_text())
     assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
@@ -176,8 +176,8 @@ def of_entry(number: int = 1, **changes: Any) -> QueueEntry:
 
 def holding(**state: Any) -> dict[str, Any]:
     """Return the variables of a run in which an agent holds the session."""
-    made = plan({"agent1": 4})
-    return answers(agent1=fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED), **state)]))
+    session_plan = plan({"agent1": 4})
+    return answers(agent1=fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED), **state)]))
 
 
 def test_start_is_saved_before_the_claim_without_its_request(run: Run, queue: QueueFolder) -> None:
@@ -210,16 +210,16 @@ def test_user_defaults_to_the_one_that_runs_ansible(run: Run, user: str | None) 
     assert run(ActionModule, {**arguments(), "user": user}, ROOM)["plan"]["user"] == getpass.getuser()
 
 
-@pytest.mark.parametrize("there", [ROOM, NO_ROOM], ids=["room", "no room"])
-def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueFolder, there: dict[str, Any]) -> None:
+@pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM], ids=["room", "no room"])
+def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueFolder, hostvars: dict[str, Any]) -> None:
     waits = of_entry(skipped=1, attempts=1)
     queue.save(waits)
-    result = run(ActionModule, {**arguments(), "user": "bob"}, there)
+    result = run(ActionModule, {**arguments(), "user": "bob"}, hostvars)
     (entry,) = queue.entries()
     assert result["id"] == entry.id == waits.id
     kept = [entry.enqueued_at, entry.skipped, entry.attempts, entry.user]
     assert kept == [waits.enqueued_at, waits.skipped, waits.attempts, waits.user]
-    assert entry.state == ("CREATING" if there is ROOM else "PENDING")
+    assert entry.state == ("starting" if hostvars is ROOM else "waiting")
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
 
@@ -268,8 +268,8 @@ def test_committed_session_needs_no_entry(run: Run, queue: QueueFolder, history:
 
 
 def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueFolder) -> None:
-    made = plan({"agent1": 4})
-    queue.save(make_terminating_entry(made, session_record(made, "TERMINATED"), NOW))
+    session_plan = plan({"agent1": 4})
+    queue.save(terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
     assert (result["known"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
@@ -285,19 +285,19 @@ def test_skips_are_counted_once(run: Run, queue: QueueFolder) -> None:
 
 def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
-    there = answers(agent1=fit("agent1", allocated={"cpu": 1}))
-    result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, there)
+    hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}))
+    result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, hostvars)
     assert result["pending"] == {
         "reason": "it waits behind session-1, which 2 later sessions have skipped",
         "shortfall": {},
     }
-    assert run(ActionModule, {**arguments(), "patience": 3}, there)["pending"] is None
+    assert run(ActionModule, {**arguments(), "patience": 3}, hostvars)["pending"] is None
 
 
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
 def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueFolder, attempt: int, waits: bool) -> None:
-    said = {"refused": ["agent1 is full", "agent2 is full"]}
-    result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **said}, ROOM)
+    results = {"refused": ["agent1 is full", "agent2 is full"]}
+    result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **results}, ROOM)
     reason = "other runs claimed the resources first, 5 times in a row; last error: agent1 is full; agent2 is full"
     assert result["pending"] == ({"reason": reason, "shortfall": {}} if waits else None)
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
@@ -325,11 +325,11 @@ def test_next_attempt_reuses_the_entry(run: Run, queue: QueueFolder) -> None:
     assert (first["never_completed"], second["never_completed"]) == (False, True)
 
 
-@pytest.mark.parametrize("there", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
-def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, there: dict[str, Any]) -> None:
+@pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
+def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, hostvars: dict[str, Any]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=9)))
     before = queue.entries()
-    run(ActionModule, arguments(), there, check_mode=True)
+    run(ActionModule, arguments(), hostvars, check_mode=True)
     assert queue.entries() == before
 
 
@@ -350,7 +350,7 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
 
 
 @pytest.mark.parametrize(
-    ("there", "entry", "freed"),
+    ("hostvars", "entry", "freed"),
     [
         (NO_ROOM, None, False),
         (answers(agent1=fit("agent1", 3, sessions=[CLAIM])), None, True),
@@ -362,9 +362,9 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
     ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],
 )
 def test_pending_session_knows_whether_capacity_was_released(
-    run: Run, queue: QueueFolder, there: dict[str, Any], entry: QueueEntry | None, freed: bool
+    run: Run, queue: QueueFolder, hostvars: dict[str, Any], entry: QueueEntry | None, freed: bool
 ) -> None:
     if entry:
         queue.save(entry)
-    result = run(ActionModule, {**arguments(), "started_at": NOW}, there)
+    result = run(ActionModule, {**arguments(), "started_at": NOW}, hostvars)
     assert (result["plan"], result["capacity_released"]) == (None, freed)

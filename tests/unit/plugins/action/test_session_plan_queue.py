@@ -40,12 +40,12 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def answers(cpu: int = 2, **held: AgentFacts) -> dict[str, Any]:
+def answers(cpu: int = 2, **facts: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run with a small agent and one that is away, unless they said otherwise."""
-    said = {"agent1": result(held.get("agent1", agent_facts("agent1", cpu))), "agent2": {"error": "start docker."}}
-    if "agent2" in held:
-        said["agent2"] = result(held["agent2"])
-    return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
+    results = {"agent1": result(facts.get("agent1", agent_facts("agent1", cpu))), "agent2": {"error": "start docker."}}
+    if "agent2" in facts:
+        results["agent2"] = result(facts["agent2"])
+    return {"hostvars": {name: {"__session_agent": entry} for name, entry in results.items()}}
 
 
 def test_an_empty_queue_starts_nothing(run: Run) -> None:
@@ -61,9 +61,11 @@ def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueFolder) -
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1", "session-2"]
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
-    assert [(one.state, one.owner) for one in (first, second)] == [("CREATING", current_owner())] * 2
-    assert [one.plan for one in (first, second)] == [SessionPlan.from_dict(start["plan"]) for start in result["starts"]]
-    assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
+    assert [(entry.state, entry.owner) for entry in (first, second)] == [("starting", me())] * 2
+    assert [entry.plan for entry in (first, second)] == [
+        SessionPlan.from_dict(start["plan"]) for start in result["starts"]
+    ]
+    assert (third.state, third.owner, third.updated_at) == ("waiting", None, NOW + 3)
     assert third.record["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; it fits when these end: session-1",
         "shortfall": {"cpu": 1},
@@ -71,14 +73,14 @@ def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueFolder) -
 
 
 def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueFolder) -> None:
-    asked = spec(name="session-1", env={"TOKEN": "hunter2"})
-    queue.save(requested(1, asked))
+    request = spec(name="session-1", env={"TOKEN": "hunter2"})
+    queue.save(requested(1, request))
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
     result = run(ActionModule, ARGUMENTS, answers())
     (start,) = result["starts"]
     assert (start["id"], start["known"], start["never_completed"]) == (requested(1).id, False, True)
     assert "hunter2" not in json.dumps(start)
-    assert {name: spec_from_dict(request) for name, request in result["specs"].items()} == {"session-1": asked}
+    assert {name: spec_from_dict(data) for name, data in result["specs"].items()} == {"session-1": request}
     assert result["_ansible_no_log"] is True
     assert queue.entries()[0].spec == result["specs"]["session-1"]
 
@@ -94,8 +96,8 @@ def test_skipped_sessions_are_counted(run: Run, queue: QueueFolder) -> None:
 def test_starving_session_is_not_skipped(run: Run, queue: QueueFolder, patience: int, started: list[str]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
     queue.save(requested(2))
-    there = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
-    result = run(ActionModule, {**ARGUMENTS, "patience": patience}, there)
+    hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
+    result = run(ActionModule, {**ARGUMENTS, "patience": patience}, hostvars)
     assert [start["plan"]["name"] for start in result["starts"]] == started
 
 
@@ -116,25 +118,27 @@ def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueFolder) 
 
 
 def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueFolder) -> None:
-    made = plan({"agent1": 1})
-    queue.save(make_terminating_entry(made, session_record(made, "TERMINATED"), NOW))
+    session_plan = plan({"agent1": 1})
+    queue.save(terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
     for number in (1, 2):
         queue.save(requested(number))
-    there = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=holders(made)["agent1"].sessions))
-    result = run(ActionModule, ARGUMENTS, there)
+    hostvars = answers(
+        agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=holders(session_plan)["agent1"].sessions)
+    )
+    result = run(ActionModule, ARGUMENTS, hostvars)
     assert [(start["plan"]["name"], start["stale_sessions"]) for start in result["starts"]] == [
         ("session-1", [SESSION_ID])
     ]
 
 
 def test_claimed_session_is_resumed(run: Run, queue: QueueFolder) -> None:
-    asked = spec(name="session-1")
-    entry = requested(1, asked)
+    request = spec(name="session-1")
+    entry = requested(1, request)
     queue.save(entry)
-    made = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=entry.id)
-    held = holders(made, asked, committed=False)
-    (start,) = run(ActionModule, ARGUMENTS, answers(agent1=held["agent1"]))["starts"]
-    assert (start["known"], start["plan"]) == (True, made.to_dict())
+    session_plan = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=entry.id)
+    facts = holders(session_plan, request, committed=False)
+    (start,) = run(ActionModule, ARGUMENTS, answers(agent1=facts["agent1"]))["starts"]
+    assert (start["known"], start["plan"]) == (True, session_plan.to_dict())
 
 
 def test_entries_changed_by_other_runs_are_skipped(
@@ -145,10 +149,10 @@ def test_entries_changed_by_other_runs_are_skipped(
     taken = requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), host="manager2 - boot pid:[1]"))
     taken = dataclasses.replace(taken, updated_at=time.time())
 
-    def meanwhile(*given: Any) -> Any:
+    def meanwhile(*arguments: Any) -> Any:
         queue.save(taken)
         queue.remove(requested(3).id)
-        return schedule(*given)
+        return schedule(*arguments)
 
     monkeypatch.setattr(session_plan, "schedule", meanwhile)
     result = run(ActionModule, ARGUMENTS, answers())

@@ -22,11 +22,11 @@ DEAD = dataclasses.replace(current_owner(), started="0")
 SIZE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node"}
 
 
-def planned_by(owner: Owner, made: SessionPlan = OTHER, **changes: Any) -> QueueEntry:
+def planned_by(owner: Owner, session_plan: SessionPlan = OTHER, **changes: Any) -> QueueEntry:
     """Return the entry of a session of four containers that another run has planned."""
-    asked = spec(name="other", cluster_size=4)
-    entry = requested(9, asked, id=OTHER_ID, state="CREATING", owner=owner, updated_at=time.time(), **changes)
-    return dataclasses.replace(entry, plan=made)
+    request = spec(name="other", cluster_size=4)
+    entry = requested(9, request, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
+    return dataclasses.replace(entry, plan=session_plan)
 
 
 def surveyed(cpu: int = 8, *others: str, **changes: Any) -> dict[str, Any]:
@@ -35,17 +35,17 @@ def surveyed(cpu: int = 8, *others: str, **changes: Any) -> dict[str, Any]:
     return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in agents.items()}}
 
 
-def planned(run: Run, there: dict[str, Any], **args: Any) -> dict[str, Any]:
+def planned(run: Run, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
     """Return the plan of a session of four containers that is asked for."""
-    asked = dataclasses.asdict(spec(**SIZE))
-    given = {"spec": asked, "pools": dataclasses.asdict(POOLS), "agents": list(there["hostvars"])}
-    return run(ActionModule, {**given, **args}, there)
+    request = dataclasses.asdict(spec(**SIZE))
+    arguments = {"spec": request, "pools": dataclasses.asdict(POOLS), "agents": list(hostvars["hostvars"])}
+    return run(ActionModule, {**arguments, **args}, hostvars)
 
 
-def started(run: Run, there: dict[str, Any]) -> list[str]:
+def started(run: Run, hostvars: dict[str, Any]) -> list[str]:
     """Return the names of the waiting sessions that start."""
-    args = {"queue": True, "pools": dataclasses.asdict(POOLS), "agents": list(there["hostvars"])}
-    return [start["plan"]["name"] for start in run(ActionModule, args, there)["starts"]]
+    args = {"queue": True, "pools": dataclasses.asdict(POOLS), "agents": list(hostvars["hostvars"])}
+    return [start["plan"]["name"] for start in run(ActionModule, args, hostvars)["starts"]]
 
 
 # ---- for a session that is asked for
@@ -75,8 +75,8 @@ def test_capacity_may_be_released_by_a_live_run(run: Run, queue: QueueFolder, ow
 def test_claimed_plan_is_counted_once(run: Run, queue: QueueFolder) -> None:
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)
-    there = surveyed(8, allocated={"cpu": 4}, containers=4, sessions=[claimed])
-    assert len(planned(run, there)["starts"]) == 1
+    hostvars = surveyed(8, allocated={"cpu": 4}, containers=4, sessions=[claimed])
+    assert len(planned(run, hostvars)["starts"]) == 1
 
 
 def test_planned_network_is_not_allocated_twice(run: Run, queue: QueueFolder) -> None:

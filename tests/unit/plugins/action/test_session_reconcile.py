@@ -27,14 +27,14 @@ DAY = 86400.0
 ENDED_LINE = "Session train-llm is TERMINATED: the command ended with exit code 3."
 
 
-def answers(*away: str, **held: AgentFacts) -> dict[str, Any]:
+def answers(*unreachable: str, **facts: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run in which agents hold this; those that are away were not reached."""
-    said: dict[str, Any] = {name: result(held.get(name, agent_facts(name))) for name in AGENTS}
-    said |= {name: {"unreachable": True, "msg": "no route to host"} for name in away}
-    return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()} | {"localhost": {}}}
+    results: dict[str, Any] = {name: result(facts.get(name, agent_facts(name))) for name in AGENTS}
+    results |= {name: {"unreachable": True, "msg": "no route to host"} for name in unreachable}
+    return {"hostvars": {name: {"__session_agent": entry} for name, entry in results.items()} | {"localhost": {}}}
 
 
-def over() -> dict[str, AgentFacts]:
+def finished() -> dict[str, AgentFacts]:
     """Return what agents hold of a batch session whose command has failed."""
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
@@ -47,82 +47,82 @@ def own_start(queue: QueueStore) -> QueueEntry:
     return entry
 
 
-def test_empty_cluster_needs_no_action(run: Run, said: list[str]) -> None:
+def test_empty_cluster_needs_no_action(run: Run, printed: list[str]) -> None:
     result = run(ActionModule, ARGUMENTS, answers())
     due = {key: result[key] for key in ("changed", "end", "restart", "agents")}
     assert due == {"changed": False, "end": {}, "restart": {}, "agents": []}
-    assert said == []
+    assert printed == []
 
 
-def test_finished_command_is_saved_and_shown(run: Run, queue: QueueFolder, said: list[str]) -> None:
-    result = run(ActionModule, ARGUMENTS, answers(**over()))
+def test_finished_command_is_saved_and_shown(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+    result = run(ActionModule, ARGUMENTS, answers(**finished()))
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "TERMINATING", 3)
-    assert said == [ENDED_LINE]
+    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "ending", 3)
+    assert printed == [ENDED_LINE]
 
 
-def test_removed_session_moves_to_the_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
-    run(ActionModule, ARGUMENTS, answers(**over()))
+def test_removed_session_moves_to_the_history(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+    run(ActionModule, ARGUMENTS, answers(**finished()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
     (entry,) = queue.entries()
-    assert (entry.state, entry.record["exit_code"], said) == ("TERMINATED", 3, [ENDED_LINE])
+    assert (entry.state, entry.record["exit_code"], printed) == ("ended", 3, [ENDED_LINE])
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueFolder) -> None:
-    held = over()
-    run(ActionModule, ARGUMENTS, answers("agent2", **held))
+    facts = finished()
+    run(ActionModule, ARGUMENTS, answers("agent2", **facts))
     run(ActionModule, ARGUMENTS, answers("agent2"))
-    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
-    assert run(ActionModule, ARGUMENTS, answers(agent2=held["agent2"]))["end"] == {"agent2": [SESSION_ID]}
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent2",))]
+    assert run(ActionModule, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
     run(ActionModule, ARGUMENTS, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: QueueFolder) -> None:
-    held = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
-    left = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
-    held |= holders(left, committed=False, expired=True)
-    result = run(ActionModule, ARGUMENTS, answers(**held))
+    facts = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
+    remaining = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    facts |= holders(remaining, committed=False, expired=True)
+    result = run(ActionModule, ARGUMENTS, answers(**facts))
     assert (result["restart"], result["end"]) == ({"agent2": [SESSION_ID]}, {})
     assert (result["agents"], queue.entries()) == (["agent2", "agent3"], [])
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_session_of_a_killed_run_is_removed_only_if_abandoned(run: Run, queue: QueueFolder) -> None:
     entry = own_start(queue)
-    held = holders(plan(), committed=False)
-    assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == []
+    facts = holders(plan(), committed=False)
+    assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == []
     assert queue.entries() == [entry]
-    assert run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**held))["agents"] == ["agent1", "agent2"]
-    assert [one.state for one in queue.entries()] == ["TERMINATING"]
+    assert run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**facts))["agents"] == ["agent1", "agent2"]
+    assert [entry.state for entry in queue.entries()] == ["ending"]
 
 
-def test_entry_of_a_running_session_is_removed(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_entry_of_a_running_session_is_removed(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     own_start(queue)
     result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
-    assert (result["agents"], queue.entries(), said) == ([], [], [])
+    assert (result["agents"], queue.entries(), printed) == ([], [], [])
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueFolder) -> None:
     own_start(queue)
-    held = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
-    assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == ["agent1", "agent2"]
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
+    facts = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
+    assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == ["agent1", "agent2"]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "ending")]
 
 
-def test_pending_timeout_is_shown(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_pending_timeout_is_shown(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
     run(ActionModule, ARGUMENTS, answers())
-    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "CANCELLED")]
-    assert said == ["Session session-1 is CANCELLED: it waited longer than session_pending_timeout, 60 seconds."]
+    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("ended", "CANCELLED")]
+    assert printed == ["Session session-1 is CANCELLED: it waited longer than session_pending_timeout, 60 seconds."]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("days", "age", "kept"), [(30, 29.9, True), (30, 30.1, False), (0, 0.1, False), (None, 29.9, True)]
 )
@@ -135,11 +135,11 @@ def test_history_is_kept_for_history_days(
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * kept + ["PENDING"]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("max_age", [0, 60])
 def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueFolder, max_age: int) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
-    run(ActionModule, args, answers("agent2", agent1=over()["agent1"]))
+    run(ActionModule, args, answers("agent2", agent1=finished()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
 
@@ -162,14 +162,14 @@ def test_cached_facts_are_not_renewed(run: Run, queue: QueueFolder) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_check_mode_reconciles_without_writing(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
     keep(queue, "agent1")
     before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
     args = {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}
-    result = run(ActionModule, args, answers(**over()), check_mode=True)
+    result = run(ActionModule, args, answers(**finished()), check_mode=True)
     assert result["agents"] == ["agent1", "agent2"]
     assert {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")} == before
 
@@ -191,7 +191,7 @@ def routed() -> dict[str, AgentFacts]:
     return holders(dataclasses.replace(plan(), published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)))
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
@@ -201,62 +201,62 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueFo
     }
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
     assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "changed": False}
-    ending = run(ActionModule, args, answers(**over()))["routes"]
+    ending = run(ActionModule, args, answers(**finished()))["routes"]
     assert ending == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_running_sessions_are_sent_only_with_all_routes(run: Run, check_mode: bool) -> None:
-    there, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
-    assert run(ActionModule, args, there, check_mode=check_mode)["routes"]["routes"] == []
-    told = run(ActionModule, {**args, "all_routes": True}, there, check_mode=check_mode)["routes"]
-    assert ([route["id"] for route in told["routes"]], told["ended"], told["changed"]) == ([SESSION_ID], [], True)
+    hostvars, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
+    assert run(ActionModule, args, hostvars, check_mode=check_mode)["routes"]["routes"] == []
+    routes = run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]
+    assert ([route["id"] for route in routes["routes"]], routes["ended"], routes["changed"]) == ([SESSION_ID], [], True)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
     before = {"routes": {"ended": [requested(1).id]}}
-    there = answers()
-    there["hostvars"]["localhost"] = {"__session_result": before}
+    hostvars = answers()
+    hostvars["hostvars"]["localhost"] = {"__session_result": before}
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
-    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [], "changed": False}
-    everything = run(ActionModule, {**args, "all_routes": True}, there)["routes"]
+    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [], "changed": False}
+    everything = run(ActionModule, {**args, "all_routes": True}, hostvars)["routes"]
     assert everything == {"routes": [], "ended": [requested(1).id], "changed": True}
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="ending", spec=None, agents=("agent1",)))
-    told = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
-    assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
+    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_sent_routes_are_not_sent_again(run: Run) -> None:
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result", "__session_queue_result"]}
-    first = run(ActionModule, args, answers(**over()))
-    there = answers()
-    there["hostvars"]["localhost"] = {"__session_queue_result": first}
-    again = run(ActionModule, args, there)["routes"]
+    first = run(ActionModule, args, answers(**finished()))
+    hostvars = answers()
+    hostvars["hostvars"]["localhost"] = {"__session_queue_result": first}
+    again = run(ActionModule, args, hostvars)["routes"]
     assert (first["routes"]["changed"], again) == (True, {"routes": [], "ended": [SESSION_ID], "changed": False})
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_ended_sessions_are_sent_after_the_second_reconciliation(run: Run) -> None:
-    registered, told = told_by_the_playbooks()
-    args = {**ARGUMENTS, "started_at": time.time(), "previous": told}
-    first = run(ActionModule, args, answers(**over()))
-    there = answers()
-    there["hostvars"]["localhost"] = {registered: first}
-    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    registered, routes = told_by_the_playbooks()
+    args = {**ARGUMENTS, "started_at": time.time(), "previous": routes}
+    first = run(ActionModule, args, answers(**finished()))
+    hostvars = answers()
+    hostvars["hostvars"]["localhost"] = {registered: first}
+    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])
@@ -275,8 +275,12 @@ def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | No
     assert templar.template(trust_as_template(routes)) == ({"changed": True} if news else {})
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_check_mode_sends_no_ended_sessions(run: Run) -> None:
     args = {**ARGUMENTS, "started_at": time.time()}
-    found = run(ActionModule, args, answers(**over()), check_mode=True)
-    assert (found["agents"], found["routes"]["ended"], found["routes"]["changed"]) == (["agent1", "agent2"], [], False)
+    result = run(ActionModule, args, answers(**finished()), check_mode=True)
+    assert (result["agents"], result["routes"]["ended"], result["routes"]["changed"]) == (
+        ["agent1", "agent2"],
+        [],
+        False,
+    )

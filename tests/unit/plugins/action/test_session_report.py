@@ -28,15 +28,15 @@ THERE: dict[str, Any] = {
 AGENTS = ["agent1", "agent2", "agent3"]
 LIST = {"kind": "sessions", "agents": AGENTS}
 ACTION_NEEDED = (
-    "sessions on agent1, agent2 need action: run backendai.cluster.schedule_sessions to remove ended sessions and restart"
-    " failed containers."
+    "sessions on agent1, agent2 need action: run backendai.cluster.schedule_sessions to remove ended sessions and"
+    " restart failed containers."
 )
 
 
-def holding(made: SessionPlan, **state: Any) -> dict[str, Any]:
+def holding(session_plan: SessionPlan, **state: Any) -> dict[str, Any]:
     """Return the variables of a run whose agents hold this session in this state."""
-    there = {name: agent_facts(name) for name in AGENTS} | holders(made, **state)
-    return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in there.items()}}
+    hostvars = {name: agent_facts(name) for name in AGENTS} | holders(session_plan, **state)
+    return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in hostvars.items()}}
 
 
 def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
@@ -45,20 +45,20 @@ def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def test_table_of_sessions_is_shown(run: Run, said: list[str]) -> None:
+def test_table_of_sessions_is_shown(run: Run, printed: list[str]) -> None:
     run(ActionModule, LIST, THERE)
-    assert [line.split()[:5] for line in said] == [
+    assert [line.split()[:5] for line in printed] == [
         ["NAME", "MODE", "SIZE", "STATUS", "AGENTS"],
         ["train-llm", "Multi-node", "4", "RUNNING", "agent1,agent2"],
     ]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_records_are_written_without_a_change(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     first = run(ActionModule, {**LIST, "path": str(path)}, THERE)
     assert json.loads(path.read_text()) == first["sessions"]
-    assert [(one["name"], one["status"], len(one["kernels"])) for one in first["sessions"]] == [
+    assert [(entry["name"], entry["status"], len(entry["kernels"])) for entry in first["sessions"]] == [
         ("train-llm", "RUNNING", 4)
     ]
     assert first["warnings"] == ["agent3 is left out: no route to host."]
@@ -82,28 +82,28 @@ def test_records_are_written_without_a_change(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_pending_and_starting_sessions_are_listed_ended_ones_on_demand(
-    run: Run, queue: QueueFolder, said: list[str], history: bool, listed: dict[str, str]
+    run: Run, queue: QueueFolder, printed: list[str], history: bool, listed: dict[str, str]
 ) -> None:
     queue.save(requested(1))
-    queue.save(requested(2, state="CREATING", owner=current_owner()))
-    over = requested(3, state="TERMINATED", spec=None)
-    queue.save(dataclasses.replace(over, record={**over.record, "status": "CANCELLED"}))
-    away = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
-    queue.save(make_terminating_entry(away, session_record(away, "TERMINATED"), NOW))
+    queue.save(requested(2, state="starting", owner=me()))
+    finished = requested(3, state="ended", spec=None)
+    queue.save(dataclasses.replace(finished, record={**finished.record, "status": "CANCELLED"}))
+    unreachable = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    queue.save(terminating_entry(unreachable, session_record(unreachable, "TERMINATED"), NOW))
     result = run(ActionModule, {**LIST, "history": history}, THERE)
-    assert {one["name"]: one["status"] for one in result["sessions"]} == listed
-    assert len(said) == 1 + len(listed)
+    assert {entry["name"]: entry["status"] for entry in result["sessions"]} == listed
+    assert len(printed) == 1 + len(listed)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("state", [{"state": "starting", "owner": me()}, {"state": "waiting"}])
 def test_running_sessions_are_listed_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", **state))
     result = run(ActionModule, LIST, THERE)
-    assert [(one["name"], one["status"]) for one in result["sessions"]] == [("train-llm", "RUNNING")]
+    assert [(entry["name"], entry["status"]) for entry in result["sessions"]] == [("train-llm", "RUNNING")]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueFolder) -> None:
     queue.save(terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
     result = run(ActionModule, LIST, THERE)
@@ -114,7 +114,7 @@ def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueFo
     ]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueFolder) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
@@ -124,14 +124,14 @@ def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueFolder) -> Non
     ]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_check_mode_writes_no_list(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     run(ActionModule, {**LIST, "path": str(path)}, THERE, check_mode=True)
     assert not path.exists()
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_unwritable_list_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
@@ -146,33 +146,33 @@ def test_unwritable_list_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path
 
 @pytest.mark.parametrize("exit_code", [0, 3])
 def test_finished_session_is_listed_before_it_is_saved(
-    run: Run, queue: QueueFolder, said: list[str], exit_code: int
+    run: Run, queue: QueueFolder, printed: list[str], exit_code: int
 ) -> None:
-    there = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
-    listed = run(ActionModule, LIST, there)
+    hostvars = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
+    listed = run(ActionModule, LIST, hostvars)
     (record,) = listed["sessions"]
     reason = f"the command ended with exit code {exit_code}"
     assert (record["status"], record["exit_code"], record["reason"]) == ("TERMINATED", exit_code, reason)
-    assert said[1].split()[:4] == ["train-llm", "Multi-node", "4", "TERMINATED"]
-    assert said[1].endswith(reason)
+    assert printed[1].split()[:4] == ["train-llm", "Multi-node", "4", "TERMINATED"]
+    assert printed[1].endswith(reason)
     assert listed["warnings"] == [ACTION_NEEDED]
     assert queue.entries() == []
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_degraded_session_is_listed_with_a_warning(run: Run) -> None:
-    there = holding(plan(failure_policy="restart"), stopped={"sub2": ("exited", 1)})
-    listed = run(ActionModule, LIST, there)
+    hostvars = holding(plan(failure_policy="restart"), stopped={"sub2": ("exited", 1)})
+    listed = run(ActionModule, LIST, hostvars)
     assert [record["status"] for record in listed["sessions"]] == ["DEGRADED"]
     assert [warning.partition(":")[0] for warning in listed["warnings"]] == ["sessions on agent2 need action"]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_healthy_sessions_have_no_warnings(run: Run) -> None:
     assert run(ActionModule, LIST, holding(MADE))["warnings"] == []
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("history", [True, False])
 def test_list_does_not_change_the_queue(run: Run, queue: QueueFolder, history: bool, check_mode: bool) -> None:
@@ -184,19 +184,19 @@ def test_list_does_not_change_the_queue(run: Run, queue: QueueFolder, history: b
     queue.save(requested(5, state="TERMINATING", spec=None, agents=("agent1",)))
     cache = keep(queue, *AGENTS)
     before = content(queue)
-    there = holding(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
-    run(ActionModule, {**LIST, "history": history}, there, check_mode=check_mode)
+    hostvars = holding(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
+    run(ActionModule, {**LIST, "history": history}, hostvars, check_mode=check_mode)
     assert content(queue) == before
     assert all(cache.load(name, 60) for name in AGENTS)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_list_does_not_create_the_queue_folder(run: Run, queue: QueueFolder) -> None:
     run(ActionModule, LIST, THERE)
     assert not queue.path.exists()
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("changes", "status"),
     [({"committed": False}, "CREATING"), ({"committed": False, "expired": True}, "ERROR"), ({}, "RUNNING")],

@@ -23,32 +23,32 @@ NOTHING: dict[str, Any] = {"parts": [], "error": None}
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run whose agents gave all logs, but for changes of what they said."""
-    said: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "error": None} for agent in MADE.agents}
-    said = {**said, "agent3": NOTHING, **changes}
-    return {"hostvars": {agent: {"__session_logs": result} for agent, result in said.items()}}
+    results: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "error": None} for agent in MADE.agents}
+    results = {**results, "agent3": NOTHING, **changes}
+    return {"hostvars": {agent: {"__session_logs": result} for agent, result in results.items()}}
 
 
-def test_logs_are_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_logs_are_shown_and_written(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "logs.json"
     result = run(ActionModule, {**LOGS, "name": "train-llm", "path": str(path)}, answers())
     assert (result["changed"], result["logs"]["error"]) == (False, None)
     assert json.loads(path.read_text()) == result["logs"]
-    assert said == ["== main1 on agent1: running ==", "I am main1", "== sub1 on agent2: running ==", "I am sub1"]
+    assert printed == ["== main1 on agent1: running ==", "I am main1", "== sub1 on agent2: running ==", "I am sub1"]
 
 
-def test_logs_of_one_container_are_shown(run: Run, said: list[str]) -> None:
+def test_logs_of_one_container_are_shown(run: Run, printed: list[str]) -> None:
     run(ActionModule, {**LOGS, "id": SESSION_ID, "kernel": "sub1"}, answers())
-    assert said == ["== sub1 on agent2: running ==", "I am sub1"]
+    assert printed == ["== sub1 on agent2: running ==", "I am sub1"]
 
 
-def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_shows_and_writes_nothing(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "logs.json"
     run(ActionModule, {**LOGS, "name": "train-llm", "path": str(path)}, answers(), check_mode=True)
-    assert (said[-1], path.exists()) == ("I am sub1", False)
+    assert (printed[-1], path.exists()) == ("I am sub1", False)
 
 
 @pytest.mark.parametrize(
-    ("result", "why"),
+    ("result", "reason"),
     [
         ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
         ({"failed": True}, "it returned no result"),
@@ -58,22 +58,22 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     ids=["unreachable", "silent", "error", "hidden"],
 )
 def test_available_logs_are_shown_before_an_unreachable_agent_fails(
-    run: Run, said: list[str], tmp_path: Path, result: dict[str, Any], why: str
+    run: Run, printed: list[str], tmp_path: Path, result: dict[str, Any], reason: str
 ) -> None:
     path = tmp_path / "logs.json"
     args = {**LOGS, "name": "train-llm", "path": str(path)}
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, args, answers(agent2=result))
     assert str(refused.value) == (
-        f"not all logs of the session 'train-llm' could be read: agent2 is unavailable: {why}."
+        f"not all logs of the session 'train-llm' could be read: agent2 cannot be asked: {reason}."
     )
-    assert said == [
+    assert printed == [
         "== main1 on agent1: running ==",
         "I am main1",
         "== sub1 on agent2: unknown ==",
-        f"== sub1: agent2 is unavailable: {why} ==",
+        f"== sub1: agent2 cannot be asked: {reason} ==",
     ]
-    assert json.loads(path.read_text())["agents"] == {"agent2": why}
+    assert json.loads(path.read_text())["agents"] == {"agent2": reason}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_available_logs_are_shown_before_an_unreachable_agent_fails(
     ids=["unknown", "waiting", "over"],
 )
 def test_unknown_session_fails(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
+    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path, args: dict[str, str], sentence: str
 ) -> None:
     queue.save(queued(1))
     queue.save(
@@ -104,12 +104,12 @@ def test_unknown_session_fails(
             {**LOGS, **args, "path": str(path), "queue_path": str(queue.path)},
             answers(agent1=NOTHING, agent2=NOTHING),
         )
-    assert (str(refused.value), said) == (sentence, [])
+    assert (str(refused.value), printed) == (sentence, [])
     assert json.loads(path.read_text())["error"] == sentence
 
 
-def test_unknown_container_is_rejected(run: Run, said: list[str]) -> None:
+def test_unknown_container_is_rejected(run: Run, printed: list[str]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**LOGS, "name": "train-llm", "kernel": "sub9"}, answers())
     assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1."
-    assert said == []
+    assert printed == []

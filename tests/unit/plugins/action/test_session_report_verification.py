@@ -27,22 +27,22 @@ def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run whose agents found all well, but for changes of their variables."""
     marked = {"__session_marker_written": {"marked": ["/data"]}, "__session_marker_removed": {"leftover": []}}
     skipped = {"__session_marker_written": {"skipped": True}, "__session_marker_removed": {"skipped": True}}
-    said: dict[str, dict[str, Any]] = {
+    results: dict[str, dict[str, Any]] = {
         "agent1": {**marked, "__session_marker_observed": {"observed": {"main1": SIGHT}}},
         "agent2": {**skipped, "__session_marker_observed": {"observed": {"sub1": SIGHT}}},
         "agent3": {"__session_verify": {"parts": [], "error": None}},
     }
     for agent in MADE.agents:
-        said[agent]["__session_verify"] = {"parts": [part(MADE, agent)], "error": None}
-    return {"hostvars": {agent: {**variables, **changes.get(agent, {})} for agent, variables in said.items()}}
+        results[agent]["__session_verify"] = {"parts": [part(MADE, agent)], "error": None}
+    return {"hostvars": {agent: {**variables, **changes.get(agent, {})} for agent, variables in results.items()}}
 
 
-def test_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_healthy_session_is_shown_and_written(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, answers())
     assert (result["changed"], result["report"]["healthy"]) == (False, True)
     assert json.loads(path.read_text()) == result["report"]
-    assert said == [
+    assert printed == [
         "ms     main1  sub1",
         "main1  -      0.07",
         "sub1   0.07   -",
@@ -51,14 +51,14 @@ def test_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_pat
     ]
 
 
-def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_shows_and_writes_nothing(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     run(ActionModule, {**VERIFY, "id": SESSION_ID, "path": str(path)}, answers(), check_mode=True)
-    assert (said[-1], path.exists()) == ("Session train-llm is healthy.", False)
+    assert (printed[-1], path.exists()) == ("Session train-llm is healthy.", False)
 
 
 @pytest.mark.parametrize(
-    ("verified", "why"),
+    ("verified", "reason"),
     [
         ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
         ({"failed": True, "msg": "boom"}, "boom"),
@@ -68,31 +68,33 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     ],
     ids=["unreachable", "failed", "silent", "error", "hidden"],
 )
-def test_unreachable_agent_is_shown_and_fails(run: Run, said: list[str], verified: dict[str, Any], why: str) -> None:
+def test_unreachable_agent_is_shown_and_fails(
+    run: Run, printed: list[str], verified: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm"}, answers(agent2={"__session_verify": verified}))
-    assert f"agent2 is unavailable: {why}." in said
-    assert "1 unavailable agent, 2 unchecked pairs;" in str(refused.value)
+    assert f"agent2 cannot be asked: {reason}." in printed
+    assert "1 agent that cannot be asked, 2 pairs that could not be asked;" in str(refused.value)
 
 
-def test_differing_mounts_fail(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_differing_mounts_fail(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     other = answers(agent2={"__session_marker_observed": {"observed": {"sub1": MISSED}}})
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, other)
     assert str(refused.value) == (f"the session 'train-llm' is not healthy: 1 mount with differing contents; {REPAIR}")
     assert json.loads(path.read_text())["mounts"][0]["differing"] == ["sub1"]
-    assert said[-1] == "Session train-llm is not healthy."
+    assert printed[-1] == "Session train-llm is not healthy."
 
 
-def test_marker_with_failed_removal_is_reported(run: Run, said: list[str]) -> None:
+def test_marker_with_failed_removal_is_reported(run: Run, printed: list[str]) -> None:
     lost = answers(agent1={"__session_marker_removed": {"unreachable": True, "msg": "stale_sessions"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
-    assert "mount /data: the marker file could not be removed (compared by a marker file of main1)" in said
+    assert "mount /data: the mark could not be removed (a mark that main1 left there was looked for)" in printed
 
 
-def test_missing_session_fails(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:
+def test_missing_session_fails(run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path) -> None:
     queue.save(queued(1))
     path = tmp_path / "report.json"
     for name, sentence in (
@@ -110,4 +112,4 @@ def test_missing_session_fails(run: Run, queue: QueueFolder, said: list[str], tm
             )
         assert str(refused.value) == sentence
         assert json.loads(path.read_text())["error"] == sentence
-    assert said == []
+    assert printed == []

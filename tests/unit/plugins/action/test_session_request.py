@@ -20,9 +20,9 @@ from tests.unit.builders import IMAGE, POOLS, SESSION_ID, requested, spec, varia
 from tests.unit.plugins.action.conftest import Run, keep
 
 
-def refusal(run: Run, asked: dict[str, Any], purpose: str | None = None) -> str:
+def refusal(run: Run, arguments: dict[str, Any], purpose: str | None = None) -> str:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"purpose": purpose} if purpose else {}, asked)
+        run(ActionModule, {"purpose": purpose} if purpose else {}, arguments)
     return str(refused.value)
 
 
@@ -77,17 +77,17 @@ def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: Queu
 
 @pytest.mark.parametrize("mode", ["strict", "preferred"])
 def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> None:
-    asked = variables(designated_agents=["agent1", "agent9"], designated_agents_mode=mode)
+    arguments = variables(designated_agents=["agent1", "agent9"], designated_agents_mode=mode)
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"agents": ["agent2", "agent1"]}, asked)
+        run(ActionModule, {"agents": ["agent2", "agent1"]}, arguments)
     assert str(refused.value) == (
         "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
     )
-    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, asked)["ask"] == ["agent1", "agent9"]
+    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, arguments)["ask"] == ["agent1", "agent9"]
 
 
 @pytest.mark.parametrize(
-    ("purpose", "age", "asked"),
+    ("purpose", "age", "requests"),
     [
         ("create", 0, ["agent1", "agent2", "agent3"]),
         ("create", 60, ["agent2", "agent3"]),
@@ -97,12 +97,12 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
     ],
 )
 def test_only_a_new_session_uses_cached_facts(
-    run: Run, queue: QueueFolder, purpose: str, age: int, asked: list[str]
+    run: Run, queue: QueueFolder, purpose: str, age: int, requests: list[str]
 ) -> None:
     keep(queue, "agent1", "agent2")
     os.utime(queue.path / "facts" / "agent2.json", (0, 0))
     args = {"purpose": purpose, "agents": ["agent1", "agent2", "agent3"]}
-    assert run(ActionModule, args, variables(facts_max_age=age))["ask"] == asked
+    assert run(ActionModule, args, variables(facts_max_age=age))["ask"] == requests
 
 
 def test_run_options_are_returned_with_started_at(run: Run) -> None:
@@ -114,10 +114,10 @@ def test_run_options_are_returned_with_started_at(run: Run) -> None:
 
 
 def test_missing_options_have_the_default_of_the_role(run: Run) -> None:
-    given = {"session_name": "train-llm", "session_image": IMAGE}
-    result, full = run(ActionModule, {}, given), run(ActionModule, {}, variables())
+    arguments = {"session_name": "train-llm", "session_image": IMAGE}
+    result, full = run(ActionModule, {}, arguments), run(ActionModule, {}, variables())
     assert {**result, "started_at": 0} == {**full, "started_at": 0}
-    assert run(ActionModule, {}, {**given, "session_priority": 11})["spec"]["priority"] == 11
+    assert run(ActionModule, {}, {**arguments, "session_priority": 11})["spec"]["priority"] == 11
 
 
 def test_result_has_no_password(run: Run) -> None:
@@ -139,8 +139,8 @@ def test_queue_path_option_is_used(run: Run, tmp_path: Path) -> None:
 def test_variables_may_be_templates(run: Run) -> None:
     from ansible.template import trust_as_template
 
-    asked = variables(cluster_size=trust_as_template("{{ workers + 1 }}"))
-    assert run(ActionModule, {}, {**asked, "workers": 3})["spec"]["cluster_size"] == 4
+    arguments = variables(cluster_size=trust_as_template("{{ workers + 1 }}"))
+    assert run(ActionModule, {}, {**arguments, "workers": 3})["spec"]["cluster_size"] == 4
 
 
 HOSTS = {
@@ -263,5 +263,5 @@ def test_other_purposes_are_validated(run: Run, purpose: str, changes: dict[str,
     [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {}), ("verify", {}), ("logs", {})],
 )
 def test_other_purposes_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
-    asked = variables(**changes, image=None)
-    assert run(ActionModule, {"purpose": purpose}, asked)["changed"] is False
+    arguments = variables(**changes, image=None)
+    assert run(ActionModule, {"purpose": purpose}, arguments)["changed"] is False

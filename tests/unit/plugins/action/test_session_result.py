@@ -29,17 +29,17 @@ from tests.unit.plugins.action.settled_starts import (
 # ---- the record, and what people are told
 
 
-def test_running_session_is_shown_with_its_containers(run: Run, said: list[str]) -> None:
+def test_running_session_is_shown_with_its_containers(run: Run, printed: list[str]) -> None:
     (session,) = settle(run, PROVEN)["sessions"]
     assert [kernel["image_digest"] for kernel in session["record"]["kernels"]] == ["sha256:1", "sha256:2"]
-    assert said == [
+    assert printed == [
         "Session train-llm is RUNNING.",
         f"  main1    agent1           {MADE.kernels[0].address}",
         f"  sub1     agent2           {MADE.kernels[1].address}",
     ]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_record_is_world_readable_and_no_change(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settled = settle(run, PROVEN, path=str(path))
@@ -49,10 +49,10 @@ def test_record_is_world_readable_and_no_change(run: Run, tmp_path: Path) -> Non
     assert (settled["changed"], session["error"]) == (False, None)
 
 
-def test_pending_session_is_shown_with_its_reason(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_pending_session_is_shown_with_its_reason(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settle(run, None, path=str(path))
-    assert said == ["Session train-llm is PENDING.", "  no room for 1 of 4 containers"]
+    assert printed == ["Session train-llm is PENDING.", "  no room for 1 of 4 containers"]
     record = json.loads(path.read_text())
     assert (record["id"], record["status"], record["pending"], record["kernels"]) == (
         SESSION_ID,
@@ -62,7 +62,7 @@ def test_pending_session_is_shown_with_its_reason(run: Run, said: list[str], tmp
     )
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_failed_start_is_recorded_without_failing_the_task(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settled = settle(run, FAILED, path=str(path))
@@ -72,45 +72,45 @@ def test_failed_start_is_recorded_without_failing_the_task(run: Run, tmp_path: P
     assert (record["status"], record["error"]) == ("ERROR", WHY)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_failed_repair_leaves_the_session_running(run: Run) -> None:
-    (session,) = settle(run, FAILED, starts=[decided(known=True)])["sessions"]
+    (session,) = settle(run, FAILED, starts=[decided(expected_values=True)])["sessions"]
     assert session["error"].startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
 
 
-def test_result_is_not_shown_twice(run: Run, said: list[str]) -> None:
+def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
     settle(run, PROVEN, say=False)
-    assert said == []
+    assert printed == []
 
 
 # ---- the queue
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_running_session_leaves_the_queue(run: Run, queue: QueueFolder) -> None:
     starts(queue)
     settle(run, PROVEN)
     assert queue.entries() == []
 
 
-def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     starts(queue)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
     assert (entry.state, entry.attempts, entry.record) == ("PENDING", 1, session["record"])
     assert (session["record"]["status"], session["record"]["kernels"], session["error"]) == ("PENDING", [], WHY)
-    assert said == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
+    assert printed == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
 
 
-def test_refused_start_is_requeued(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_refused_start_is_requeued(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     starts(queue)
     (session,) = settle(run, REFUSED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("PENDING", 0, None, session["record"])
-    assert said == ["Session train-llm is PENDING.", "  it will be retried: no room"]
+    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("waiting", 0, None, session["record"])
+    assert printed == ["Session train-llm is PENDING.", "  it is tried again: no room"]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("changes", [{"spec": None}, {"attempts": 2}], ids=["a user's own run", "the third start"])
 def test_failed_session_moves_to_the_history(run: Run, queue: QueueFolder, changes: dict[str, Any]) -> None:
     starts(queue, **changes)
@@ -120,7 +120,7 @@ def test_failed_session_moves_to_the_history(run: Run, queue: QueueFolder, chang
     assert (session["record"]["status"], session["error"]) == ("ERROR", WHY)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -136,7 +136,7 @@ def test_session_of_another_owner_is_not_changed(
 ) -> None:
     entry = starts(queue, **changes)
     settle(run, outcome)
-    assert [(one.state, one.owner, one.updated_at) for one in queue.entries()] == [
+    assert [(entry.state, entry.owner, entry.updated_at) for entry in queue.entries()] == [
         (entry.state, entry.owner, entry.updated_at)
     ]
 
@@ -151,22 +151,22 @@ def test_session_of_another_owner_is_not_changed(
     ids=["runs", "refused", "failed"],
 )
 def test_check_mode_writes_nothing(
-    run: Run, queue: QueueStore, said: list[str], tmp_path: Path, outcome: Steps, line: str
+    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path, outcome: Steps, line: str
 ) -> None:
     starts(queue)
     before = queue.entries()
     settle(run, outcome, path=str(tmp_path / "record.json"), wait=True, check_mode=True)
     assert queue.entries() == before
     assert not (tmp_path / "record.json").exists()
-    assert said == [line]
+    assert printed == [line]
 
 
 # ---- what the run does next
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
-    ("asked", "outcome", "check_mode", "wait"),
+    ("arguments", "outcome", "check_mode", "wait"),
     [
         (True, PROVEN, False, True),
         (False, PROVEN, False, False),
@@ -177,13 +177,13 @@ def test_check_mode_writes_nothing(
     ids=["runs", "unasked", "check mode", "failed", "waits for room"],
 )
 def test_only_running_sessions_are_waited_for(
-    run: Run, asked: bool, outcome: Steps | None, check_mode: bool, wait: bool
+    run: Run, arguments: bool, outcome: Steps | None, check_mode: bool, wait: bool
 ) -> None:
-    result = settle(run, outcome, wait=asked, check_mode=check_mode)
+    result = settle(run, outcome, wait=arguments, check_mode=check_mode)
     assert (result["wait"], result["waiting"]) == (wait, wait)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("freed", "outcome", "looks"),
     [(False, PROVEN, False), (False, FAILED, True), (True, PROVEN, True), (True, None, True), (False, None, False)],
@@ -199,7 +199,7 @@ def test_queue_is_processed_after_capacity_is_released(
     assert settle(run, outcome, capacity_released=freed)["waiting"] is (looks and queued)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_failed_start_releases_capacity(run: Run, queue: QueueFolder) -> None:
     starts(queue)
     settled = settle(run, FAILED)

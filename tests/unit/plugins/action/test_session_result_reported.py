@@ -33,7 +33,7 @@ Later = Sequence[dict[str, Any]]
 LINE = f"  main1    agent1           {MADE.kernels[0].address or '-'}"
 
 
-def over(exit_code: int | None) -> dict[str, Any]:
+def finished(exit_code: int | None) -> dict[str, Any]:
     return ended_record(RUNS, "TERMINATED", f"the command ended with exit code {exit_code}", exit_code, NOW, NOW)
 
 
@@ -65,41 +65,41 @@ def report(
     return run(ActionModule, args, {"hostvars": hostvars}, check_mode=check_mode)
 
 
-def test_running_session_is_shown_without_writing_its_record(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_running_session_is_shown_without_writing_its_record(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     result = report(run, RUNS, path=str(path))
-    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert printed == ["Session train-llm is RUNNING.", LINE]
     assert (result["record"], result["changed"], path.exists()) == (RUNS, False, False)
 
 
 @pytest.mark.parametrize("error", ["", None])
-def test_pending_session_does_not_fail(run: Run, said: list[str], error: str | None) -> None:
+def test_pending_session_does_not_fail(run: Run, printed: list[str], error: str | None) -> None:
     report(run, WAITS, error=error)
-    assert said == ["Session train-llm is PENDING.", "  no room"]
+    assert printed == ["Session train-llm is PENDING.", "  no room"]
 
 
-def test_session_started_from_the_queue_is_shown_as_running(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_session_started_from_the_queue_is_shown_as_running(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     other = {**RUNS, "id": "other", "name": "other"}
     result = report(run, WAITS, [other, RUNS], path=str(path))
-    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert printed == ["Session train-llm is RUNNING.", LINE]
     assert (json.loads(path.read_text()), result["record"]) == (RUNS, RUNS)
 
 
-def test_session_started_by_a_retry_does_not_fail(run: Run, said: list[str]) -> None:
+def test_session_started_by_a_retry_does_not_fail(run: Run, printed: list[str]) -> None:
     assert report(run, WAITS, [RUNS], error="agent1: no image.")["record"] == RUNS
-    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert printed == ["Session train-llm is RUNNING.", LINE]
 
 
-def test_failed_start_of_a_pending_session_fails(run: Run, said: list[str]) -> None:
+def test_failed_start_of_a_pending_session_fails(run: Run, printed: list[str]) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
         report(run, WAITS, error="agent1: no image.")
-    assert said == ["Session train-llm is PENDING.", "  no room"]
+    assert printed == ["Session train-llm is PENDING.", "  no room"]
 
 
-def test_starts_of_others_do_not_change_the_record(run: Run, said: list[str]) -> None:
+def test_starts_of_others_do_not_change_the_record(run: Run, printed: list[str]) -> None:
     report(run, WAITS, [{**RUNS, "id": "other", "name": "other"}])
-    assert said == ["Session train-llm is PENDING.", "  no room"]
+    assert printed == ["Session train-llm is PENDING.", "  no room"]
 
 
 @pytest.mark.parametrize(
@@ -108,52 +108,52 @@ def test_starts_of_others_do_not_change_the_record(run: Run, said: list[str]) ->
     ids=["previous", "recorded", "started meanwhile"],
 )
 def test_failed_session_is_shown_and_fails(
-    run: Run, said: list[str], record: dict[str, Any], later: Later, error: str | None
+    run: Run, printed: list[str], record: dict[str, Any], later: Later, error: str | None
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, record, later, error=error)
-    assert (str(refused.value), said) == ("agent1: no image.", ["Session train-llm is ERROR."])
+    assert (str(refused.value), printed) == ("agent1: no image.", ["Session train-llm is ERROR."])
 
 
 @pytest.mark.parametrize("state", ["ending", "ended"])
 def test_successful_command_is_shown_and_recorded(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, state: str
+    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path, state: str
 ) -> None:
-    history(queue, over(0), state)
+    history(queue, finished(0), state)
     path = tmp_path / "record.json"
     result = report(run, RUNS, waited=True, path=str(path))
-    assert said == ["Session train-llm is TERMINATED."]
-    assert json.loads(path.read_text()) == result["record"] == over(0)
+    assert printed == ["Session train-llm is TERMINATED."]
+    assert json.loads(path.read_text()) == result["record"] == finished(0)
 
 
 @pytest.mark.parametrize("exit_code", [3, 137, None])
-def test_failed_command_fails(run: Run, queue: QueueFolder, said: list[str], exit_code: int | None) -> None:
-    history(queue, over(exit_code))
+def test_failed_command_fails(run: Run, queue: QueueFolder, printed: list[str], exit_code: int | None) -> None:
+    history(queue, finished(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
     assert str(refused.value) == f"the session 'train-llm' has ended: the command ended with exit code {exit_code}."
-    assert said == ["Session train-llm is TERMINATED."]
+    assert printed == ["Session train-llm is TERMINATED."]
 
 
 @pytest.mark.parametrize("waited", [True, False])
-def test_end_is_looked_up_only_with_wait(run: Run, queue: QueueFolder, said: list[str], waited: bool) -> None:
-    history(queue, over(0))
+def test_end_is_looked_up_only_with_wait(run: Run, queue: QueueFolder, printed: list[str], waited: bool) -> None:
+    history(queue, finished(0))
     report(run, RUNS, waited=waited)
-    assert said[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
+    assert printed[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
 
 
-def test_unknown_end_fails_with_wait(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_unknown_end_fails_with_wait(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
     assert str(refused.value) == "the session 'train-llm' is still running: its agent became unreachable."
-    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert printed == ["Session train-llm is RUNNING.", LINE]
 
 
-def test_check_mode_claims_nothing_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_claims_nothing_and_writes_nothing(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     report(run, WAITS, [RUNS], check_mode=True, path=str(path))
-    assert (said, path.exists()) == (["Session train-llm was not touched: this is check mode."], False)
+    assert (printed, path.exists()) == (["Session train-llm was not touched: this is check mode."], False)
 
 
 APP = {"name": "jupyter", "url": "https://gateway1/s/train-llm/jupyter/"}
@@ -176,11 +176,11 @@ PRINTED = [
 
 @pytest.mark.parametrize(("record", "later"), [(RUNS, []), (WAITS, [RUNS])], ids=["at once", "started meanwhile"])
 def test_access_to_a_running_session_is_shown_and_written(
-    run: Run, said: list[str], tmp_path: Path, record: dict[str, Any], later: Later
+    run: Run, printed: list[str], tmp_path: Path, record: dict[str, Any], later: Later
 ) -> None:
     path = tmp_path / "access.json"
     result = report(run, record, later, links={"gateway1": [LINK], "gateway2": []}, access_path=str(path))
-    assert said == ["Session train-llm is RUNNING.", LINE, *PRINTED]
+    assert printed == ["Session train-llm is RUNNING.", LINE, *PRINTED]
     assert json.loads(path.read_text()) == result["access"] == ACCESS
     assert result["record"] == RUNS
 
@@ -189,7 +189,7 @@ KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-ma
 
 
 @pytest.mark.parametrize(
-    ("session_id", "known_before", "made", "shown"),
+    ("session_id", "known_before", "created", "shown"),
     [
         (SESSION_ID, {}, {}, False),
         (SESSION_ID, KEYS, {}, True),
@@ -199,35 +199,37 @@ KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-ma
     ids=["unknown", "known before", "made by this run", "of another session"],
 )
 def test_host_key_of_main1_is_shown_if_known(
-    run: Run, said: list[str], session_id: str, known_before: dict[str, Any], made: dict[str, Any], shown: bool
+    run: Run, printed: list[str], session_id: str, known_before: dict[str, Any], created: dict[str, Any], shown: bool
 ) -> None:
     start = {"id": session_id, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
-    claimed = {"sessions": {session_id: {"nonce": "nonce", "public_keys": made}}}
+    claimed = {"sessions": {session_id: {"nonce": "nonce", "public_keys": created}}}
     report(run, RUNS, links={"gateway1": [LINK]}, starts=[start], claimed=claimed)
-    known = ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
-    assert said[2:] == [*PRINTED[:5], *known, *PRINTED[5:]]
+    expected_values = (
+        ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
+    )
+    assert printed[2:] == [*PRINTED[:5], *expected_values, *PRINTED[5:]]
 
 
-def test_gateway_without_a_result_has_no_access(run: Run, said: list[str]) -> None:
+def test_gateway_without_a_result_has_no_access(run: Run, printed: list[str]) -> None:
     report(run, RUNS, links={"gateway1": None})
-    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert printed == ["Session train-llm is RUNNING.", LINE]
 
 
 @pytest.mark.parametrize("links", [None, {}, {"gateway1": []}, {"gateway1": [{**LINK, "id": "other"}]}])
-def test_no_access_is_not_shown(run: Run, said: list[str], tmp_path: Path, links: dict[str, Any] | None) -> None:
+def test_no_access_is_not_shown(run: Run, printed: list[str], tmp_path: Path, links: dict[str, Any] | None) -> None:
     path = tmp_path / "access.json"
     result = report(run, RUNS, links=links, access_path=str(path))
-    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert printed == ["Session train-llm is RUNNING.", LINE]
     assert json.loads(path.read_text()) == result["access"] == []
 
 
-def test_ended_session_has_no_access(run: Run, queue: QueueFolder, said: list[str]) -> None:
-    history(queue, over(0))
+def test_ended_session_has_no_access(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+    history(queue, finished(0))
     result = report(run, RUNS, waited=True, links={"gateway1": [LINK]})
-    assert (said, result["record"]) == (["Session train-llm is TERMINATED."], over(0))
+    assert (printed, result["record"]) == (["Session train-llm is TERMINATED."], finished(0))
 
 
-def test_failed_session_has_no_access(run: Run, said: list[str]) -> None:
+def test_failed_session_has_no_access(run: Run, printed: list[str]) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
         report(run, FAILED, links={"gateway1": [LINK]})
-    assert said == ["Session train-llm is ERROR."]
+    assert printed == ["Session train-llm is ERROR."]

@@ -47,8 +47,8 @@ from tests.unit.plugins.action.settled_starts import (
 )
 def test_each_start_is_reported_and_saved(
     run: Run,
-    queue: QueueStore,
-    said: list[str],
+    queue: QueueFolder,
+    printed: list[str],
     steps: Steps,
     statuses: list[str],
     errors: list[str | None],
@@ -56,21 +56,21 @@ def test_each_start_is_reported_and_saved(
     starts(queue)
     starts(queue, id=OTHER_ID, name="other")
     alone: Steps = {"claim": {"agent1": {"steps": ["claim", "apply", "prove"], "containers": {"main1": RUNS}}}}
-    there = replies((OTHER, alone), (MADE, steps))
+    hostvars = replies((OTHER, alone), (MADE, steps))
     args = {"state": "settled", "started_at": 0.0, "starts": [decided(), decided(OTHER)]}
-    settled = run(ActionModule, args, there)
+    settled = run(ActionModule, args, hostvars)
     records = [session["record"] for session in settled["sessions"]]
     assert [record["name"] for record in records] == ["train-llm", "other"]
     assert [record["status"] for record in records] == statuses
     assert [session["error"] for session in settled["sessions"]] == errors
     waits = [SESSION_ID] if "PENDING" in statuses else []
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "PENDING") for session_id in waits]
-    lines = [line for line in said if line.startswith("Session")]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "waiting") for session_id in waits]
+    lines = [line for line in printed if line.startswith("Session")]
     names = zip(("train-llm", "other"), statuses, strict=True)
     assert lines == [f"Session {name} is {status}." for name, status in names]
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_no_starts_have_no_results(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     args = {"state": "settled", "started_at": time.time(), "starts": [], "path": str(path)}
@@ -79,14 +79,14 @@ def test_no_starts_have_no_results(run: Run, tmp_path: Path) -> None:
     assert json.loads(path.read_text()) is None
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_replies_to_earlier_attempts_are_ignored(run: Run) -> None:
     start = {**decided(), "nonce": "nonce of a later attempt"}
     (session,) = settle(run, PROVEN, starts=[start])["sessions"]
     assert session["record"]["status"] == "ERROR"
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     "steps",
     [
@@ -103,7 +103,7 @@ def test_missing_reply_fails_the_session(run: Run, steps: Steps) -> None:
     assert "agent2: it returned no result" in session["error"]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("step", ["pull", "overlay"])
 def test_step_results_of_other_starts_are_ignored(run: Run, step: str) -> None:
     (session,) = settle(run, {**PROVEN, step: {"agent1": GONE}})["sessions"]
@@ -114,7 +114,7 @@ def test_step_results_of_other_starts_are_ignored(run: Run, step: str) -> None:
 
 
 def test_refused_session_is_planned_again_and_keeps_its_entry(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
+    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path
 ) -> None:
     starts(queue)
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
@@ -123,10 +123,10 @@ def test_refused_session_is_planned_again_and_keeps_its_entry(
     assert (settled["again"], settled["refused"], settled["sessions"]) == (True, ["no room"], [])
     assert (settled["changed"], settled["wait"], settled["waiting"]) == (False, False, False)
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()} == before
-    assert (said, path.exists()) == ([], False)
+    assert (printed, path.exists()) == ([], False)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("steps", "retry"),
     [(REFUSED, False), (FAILED, True), (PROVEN, True), (None, True)],
@@ -142,7 +142,7 @@ def test_only_refused_sessions_are_planned_again(
     assert (queue.entries() == before) is (steps is None)
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_refused_session_with_a_failure_is_not_planned_again(run: Run) -> None:
     steps: Steps = {"claim": {"agent1": {"failed": "no image."}, "agent2": {"refused": "no room"}}}
     settled = settle(run, steps, retry=True)
@@ -155,22 +155,22 @@ def test_refused_session_with_a_failure_is_not_planned_again(run: Run) -> None:
 PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),))
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 @pytest.mark.parametrize(
     ("steps", "routed"), [(PROVEN, True), (REFUSED, False), (FAILED, False)], ids=["runs", "refused", "failed"]
 )
 def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed: bool) -> None:
-    told = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
-    assert told == {"routes": [build_gateway_route(PUBLISHED)] if routed else [], "ended": [], "changed": routed}
+    routes = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
+    assert routes == {"routes": [build_gateway_route(PUBLISHED)] if routed else [], "ended": [], "changed": routed}
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (PROVEN, None):
         assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_gateways_get_ended_sessions_once(run: Run, queue: QueueFolder) -> None:
     began = time.time() - 60
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=began + 1))
@@ -190,15 +190,15 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueFolder) -> None:
     assert run(ActionModule, args, later)["routes"]["changed"] is True
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
     starts(queue, spec=None)
-    told = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
+    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_ended_session_has_no_route(run: Run, queue: QueueFolder) -> None:
     starts(queue, state="ending", spec=None, owner=None, agents=("agent1",))
-    told = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
-    assert (told["routes"], told["ended"]) == ([], [SESSION_ID])
+    routes = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
+    assert (routes["routes"], routes["ended"]) == ([], [SESSION_ID])

@@ -36,7 +36,7 @@ class Host:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.asked: list[tuple[str, dict[str, Any], int]] = []
-        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda one: {"steps": one["steps"]}
+        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {"steps": entry["steps"]}
         self.variables: dict[str, dict[str, Any]] = {
             "agent1": {},
             "agent2": {},
@@ -53,12 +53,12 @@ class Host:
             def ask(self, phase: str, options: Any, task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
                 assert task_vars["inventory_hostname"] == agent
                 host.asked.append((phase, options, seconds))
-                return {"changed": True, "sessions": {one["id"]: host.answer(one) for one in options["sessions"]}}
+                return {"changed": True, "sessions": {entry["id"]: host.answer(entry) for entry in options["sessions"]}}
 
-        about = how.pop("about", {})
+        variables = how.pop("about", {})
         args = {"step": step, "starts": [*starts]}
-        given = {"inventory_hostname": agent, "hostvars": self.variables, **about}
-        result = self._run(Asking, args, given, **how)
+        arguments = {"inventory_hostname": agent, "hostvars": self.variables, **variables}
+        result = self._run(Asking, args, arguments, **how)
         self.variables[agent][f"__session_{step}"] = result
         return result
 
@@ -78,8 +78,8 @@ def host(run: Run) -> Host:
 
 
 def test_claim_request_has_no_secrets(host: Host) -> None:
-    one = start()
-    result = host.take("claim", one)
+    entry = start()
+    result = host.take("claim", entry)
     assert host.sessions == [
         {
             "id": MADE.id,
@@ -87,7 +87,7 @@ def test_claim_request_has_no_secrets(host: Host) -> None:
             "steps": ["claim"],
             "agent": "agent1",
             "plan": MADE.to_dict(),
-            "request": one["request"],
+            "request": entry["request"],
             "stale_sessions": [OTHER_ID],
             "never_completed": True,
             "seconds": 600,
@@ -103,19 +103,19 @@ def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     for agent in ("agent1", "agent2"):
         host.take("claim", start(), agent=agent)
     host.take("apply", start())
-    (one,) = host.sessions
-    assert {"steps", "plan", "public_keys", "images", "contents"} <= one.keys()
-    assert not {"request", "stale_sessions", "seconds"} & one.keys()
-    assert (one["public_keys"], one["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
-    assert one["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
+    (entry,) = host.sessions
+    assert {"steps", "plan", "public_keys", "images", "contents"} <= entry.keys()
+    assert not {"request", "stale_sessions", "seconds"} & entry.keys()
+    assert (entry["public_keys"], entry["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
+    assert entry["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
 
 def test_prove_step_is_sent_along_with_apply(host: Host) -> None:
     for step in ("claim", "apply"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
-    (one,) = host.sessions
-    assert (one["steps"], one["may_prove_later"]) == (["apply", "prove"], True)
+    (entry,) = host.sessions
+    assert (entry["steps"], entry["may_prove_later"]) == (["apply", "prove"], True)
     assert host.take("prove", start())["skipped"]
 
 
@@ -133,7 +133,7 @@ def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
 @pytest.mark.parametrize("step", ["prove", "command"])
 def test_later_steps_need_no_plan(host: Host, step: str) -> None:
     # The proof was tried with the start, too early.
-    host.answer = lambda one: {"steps": one["steps"][:1]}
+    host.answer = lambda entry: {"steps": entry["steps"][:1]}
     with_command = start(plan({"agent1": 2, "agent2": 1}, command="train"))
     for earlier in ("claim", "apply", *(["prove"] if step == "command" else [])):
         for agent in ("agent1", "agent2"):
@@ -155,9 +155,9 @@ def test_overlay_step_runs_on_the_overlay_agent(host: Host) -> None:
 
 def test_session_on_one_agent_runs_all_steps_in_one_request(host: Host) -> None:
     host.take("claim", start(ALONE))
-    (one,) = host.sessions
-    assert one["steps"] == ["claim", "apply", "prove", "command"]
-    assert {"request", "contents", "images"} <= one.keys()
+    (entry,) = host.sessions
+    assert entry["steps"] == ["claim", "apply", "prove", "command"]
+    assert {"request", "contents", "images"} <= entry.keys()
     assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "prove", "command")] == [True] * 3
 
 
@@ -165,8 +165,8 @@ def test_one_request_has_the_sessions_of_a_run(host: Host) -> None:
     elsewhere = start(plan({"agent2": 1}))
     other = start(dataclasses.replace(MADE, id=OTHER_ID), nonce="m")
     result = host.take("claim", start(), elsewhere, other)
-    assert [one["id"] for one in host.sessions] == [MADE.id, OTHER_ID]
-    assert {name: one["nonce"] for name, one in result["sessions"].items()} == {MADE.id: "n", OTHER_ID: "m"}
+    assert [entry["id"] for entry in host.sessions] == [MADE.id, OTHER_ID]
+    assert {name: entry["nonce"] for name, entry in result["sessions"].items()} == {MADE.id: "n", OTHER_ID: "m"}
 
 
 def test_idle_agent_is_skipped(host: Host) -> None:
@@ -187,7 +187,7 @@ def test_failed_session_is_removed_on_all_agents(host: Host, fault: dict[str, st
     for agent in ("agent1", "agent2"):
         assert host.take("remove", start(), agent=agent, check_mode=check_mode).get("skipped", False) is check_mode
     removals = [options["sessions"] for phase, options, _seconds in host.asked if phase == "remove"]
-    assert [(one["id"], one["nonce"]) for (one,) in removals] == ([] if check_mode else [(MADE.id, "n")] * 2)
+    assert [(entry["id"], entry["nonce"]) for (entry,) in removals] == ([] if check_mode else [(MADE.id, "n")] * 2)
 
 
 def test_successful_session_is_not_removed(host: Host) -> None:

@@ -35,26 +35,26 @@ class Sent(Rendering, ActionModule):
 
 def contents(
     run: Run,
-    made: SessionPlan = MADE,
-    asked: SessionSpec = ASKED,
+    session_plan: SessionPlan = MADE,
+    request: SessionSpec = ASKED,
     waited: SessionSpec | None = None,
     templates: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the contents that reach agent1 for a session that is asked for, or was ``waited`` for."""
-    start = start_arguments(
-        Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], never_completed=False
+    start = start_of(
+        Decision(session_plan, True, {}, {"main1": {"user": "U", "host": "H"}}), request, [], unproven=False
     )
-    proven = {"sessions": {made.id: {"nonce": start["nonce"], "steps": []}}}
-    specs = {made.name: dataclasses.asdict(waited)} if waited else {}
-    request = {"specs": {made.name: dataclasses.asdict(asked)}, "run": OPTIONS_OF_RUN}
-    control = {"__session_request": request, "__session_queue_plan": {"specs": specs}}
-    hostvars = {"localhost": control, **{agent: {"__session_claim": proven} for agent in made.agents}}
-    step = "apply" if len(made.agents) > 1 else "claim"
+    proven = {"sessions": {session_plan.id: {"nonce": start["nonce"], "steps": []}}}
+    specs = {session_plan.name: dataclasses.asdict(waited)} if waited else {}
+    request_result = {"specs": {session_plan.name: dataclasses.asdict(request)}, "run": OPTIONS_OF_RUN}
+    control = {"__session_request": request_result, "__session_queue_plan": {"specs": specs}}
+    hostvars = {"localhost": control, **{agent: {"__session_claim": proven} for agent in session_plan.agents}}
+    step = "apply" if len(session_plan.agents) > 1 else "claim"
     args = {"step": step, "starts": [start]}
-    own = {f"session_{kind}_template": path for kind, path in (templates or {}).items()}
-    result = run(Sent, args, {"inventory_hostname": "agent1", "hostvars": hostvars, **own})
-    found: dict[str, Any] = result["sent"]["sessions"][0]["contents"]
-    return found
+    own_variables = {f"session_{kind}_template": path for kind, path in (templates or {}).items()}
+    result = run(Sent, args, {"inventory_hostname": "agent1", "hostvars": hostvars, **own_variables})
+    sent_contents: dict[str, Any] = result["sent"]["sessions"][0]["contents"]
+    return sent_contents
 
 
 def test_hosts_file_has_all_containers(run: Run) -> None:
@@ -77,18 +77,18 @@ def test_environments_are_rendered_per_container(run: Run) -> None:
 
 def test_role_environment_is_limited_to_its_containers(run: Run) -> None:
     roles = {"main": {}, "worker": {"replicas": 2, "env": {"TOKEN": "hunter3", "SHARD": "1"}}}
-    made = plan({"agent1": 2, "agent2": 1}, cluster_size=1, roles=roles)
-    environments = contents(run, made, spec(env=ENV, roles=roles))["environments"]
-    assert {name: (one["TOKEN"], one.get("SHARD")) for name, one in environments.items()} == {
+    session_plan = plan({"agent1": 2, "agent2": 1}, cluster_size=1, roles=roles)
+    environments = contents(run, session_plan, spec(env=ENV, roles=roles))["environments"]
+    assert {name: (entry["TOKEN"], entry.get("SHARD")) for name, entry in environments.items()} == {
         "main1": ("hunter2", None),
         "worker1": ("hunter3", "1"),
     }
 
 
 def test_agent_gets_user_keys_and_bootstrap_but_not_the_request(run: Run) -> None:
-    found = contents(run)
-    assert set(found) == {"hosts", "ssh_config", "environments", "user_keys", "bootstrap"}
-    assert (found["user_keys"], found["bootstrap"]) == (["ssh-ed25519 ALICE"], ASKED.bootstrap_script)
+    result = contents(run)
+    assert set(result) == {"hosts", "ssh_config", "environments", "user_keys", "bootstrap"}
+    assert (result["user_keys"], result["bootstrap"]) == (["ssh-ed25519 ALICE"], ASKED.bootstrap_script)
 
 
 def test_pending_session_has_its_own_request(run: Run) -> None:
@@ -113,13 +113,13 @@ def test_ssh_config_is_strict_and_non_interactive(run: Run) -> None:
 
 def test_ssh_config_has_the_ports_of_host_network_containers(run: Run) -> None:
     shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
-    found = contents(run, shared)
-    lines = [line.strip() for line in found["ssh_config"].splitlines()]
+    result = contents(run, shared)
+    lines = [line.strip() for line in result["ssh_config"].splitlines()]
     assert lines[0] == "Host main1 sub1 sub2"
     assert lines[-6:] == [
         line for kernel in shared.kernels for line in (f"Host {kernel.hostname}", f"Port {kernel.ssh_port}")
     ]
-    assert found["hosts"].splitlines()[1:] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
+    assert result["hosts"].splitlines()[1:] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
 
 
 def test_user_template_overrides_the_default(run: Run, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ class Sent(ActionModule):
     """The action, short of its way to an agent and of its templates."""
 
     def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
-        asked = options["sessions"]
-        return {"phase": phase, "asked": asked, "sessions": {session["id"]: {} for session in asked}}
+        arguments = options["sessions"]
+        return {"phase": phase, "asked": arguments, "sessions": {session["id"]: {} for session in arguments}}
 
     def _render(self, kind: str, template_variables: Any, _variables: Any) -> str:
         return environment_text(template_variables["environment"]) if kind == "environment" else kind
@@ -50,5 +50,5 @@ def test_request_of_a_session_is_found(
     localhost = {"__session_request": {**request_result, "run": OPTIONS_OF_RUN}, "__session_queue_plan": queue_plan}
     variables = {"inventory_hostname": "agent1", "hostvars": {"localhost": localhost, "agent1": {}}}
     sent = run(Sent, {"step": "claim", "starts": [start]}, variables)
-    (asked,) = sent["asked"]
-    assert (asked["id"], asked["contents"]["environments"]["main1"]["TOKEN"]) == (SESSION_ID, token)
+    (arguments,) = sent["asked"]
+    assert (arguments["id"], arguments["contents"]["environments"]["main1"]["TOKEN"]) == (SESSION_ID, token)

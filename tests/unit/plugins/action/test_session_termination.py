@@ -33,22 +33,24 @@ NOTE = make_terminating_entry(MADE, RECORD, NOW)
 NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
 
 
-def answers(**said: dict[str, Any]) -> dict[str, Any]:
+def answers(**results: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run in which agents hold the session, unless they said this."""
-    there = {**holders(MADE), "agent3": agent_facts("agent3")}
-    return {"hostvars": {name: {"__session_agent": said.get(name, result(facts))} for name, facts in there.items()}}
+    hostvars = {**holders(MADE), "agent3": agent_facts("agent3")}
+    return {
+        "hostvars": {name: {"__session_agent": results.get(name, result(facts))} for name, facts in hostvars.items()}
+    }
 
 
 AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [{"name": "train-llm"}, {"name": "train-llm", "id": ""}, {"id": SESSION_ID}, {"name": "", "id": SESSION_ID}],
     ids=["name", "name, empty id", "id", "id, empty name"],
 )
-def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
-    result = run(ActionModule, {**BEGUN, **wanted}, answers())
+def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueFolder, expected: dict[str, str]) -> None:
+    result = run(ActionModule, {**BEGUN, **expected}, answers())
     assert (result["plan"]["id"], result["agents"], result["unreachable_agents"]) == (
         SESSION_ID,
         ["agent1", "agent2"],
@@ -59,9 +61,9 @@ def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueFolder,
     assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"))
 
 
-@pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
-def test_unknown_session_needs_no_termination(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
-    result = run(ActionModule, {**BEGUN, **wanted}, answers())
+@pytest.mark.parametrize("expected", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
+def test_unknown_session_needs_no_termination(run: Run, queue: QueueFolder, expected: dict[str, str]) -> None:
+    result = run(ActionModule, {**BEGUN, **expected}, answers())
     assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
     assert queue.entries() == []
 
@@ -133,27 +135,27 @@ def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, name: str, chang
 # ---- when it has gone
 
 
-def test_session_removed_from_all_agents_moves_to_the_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_session_removed_from_all_agents_moves_to_the_history(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": []}, {})
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "TERMINATED", RECORD, ())
-    assert said == ["Session train-llm is TERMINATED."]
+    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "ended", RECORD, ())
+    assert printed == ["Session train-llm is TERMINATED."]
     assert (result["record"], result["changed"], result["waiting"]) == (RECORD, False, False)
 
 
-def test_unreachable_agents_are_kept_and_shown(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_unreachable_agents_are_kept_and_shown(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"]}, {})
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents, result["waiting"]) == ("TERMINATING", ("agent2",), True)
-    assert said == [
+    assert (entry.state, entry.agents, result["waiting"]) == ("ending", ("agent2",), True)
+    assert printed == [
         "Session train-llm is TERMINATED.",
         "  agent2: the next run that reaches it removes the session there.",
     ]
 
 
-def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: QueueFolder, said: list[str]) -> None:
+def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: QueueFolder, printed: list[str]) -> None:
     queue.save(NOTE)
     removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
     assert (
@@ -164,10 +166,10 @@ def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: Queue
     )
     (entry,) = queue.entries()
     assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
-    assert said[1] == "  agent4, agent2, agent3: the next run that reaches it removes the session there."
+    assert printed[1] == "  agent4, agent2, agent3: the next run that reaches it removes the session there."
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_record_is_written(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {})
@@ -177,12 +179,12 @@ def test_record_is_written(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record", [NEVER_THERE, {**NEVER_THERE, "id": "other"}, {**NEVER_THERE, "id": MADE.id}], ids=["none", "no", "an id"]
 )
-def test_unknown_session_is_not_saved(run: Run, queue: QueueFolder, said: list[str], record: dict[str, Any]) -> None:
+def test_unknown_session_is_not_saved(run: Run, queue: QueueFolder, printed: list[str], record: dict[str, Any]) -> None:
     run(ActionModule, {**ENDED, "record": record}, {})
-    assert (queue.entries(), said) == ([], ["Session ghost is TERMINATED."])
+    assert (queue.entries(), printed) == ([], ["Session ghost is TERMINATED."])
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     "entry",
     [
@@ -199,7 +201,7 @@ def test_entry_that_is_not_terminating_is_kept(run: Run, queue: QueueFolder, ent
     assert queue.entries() == before
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("changes", "waiting"), [({}, True), ({"state": "TERMINATED", "spec": None}, False)], ids=["waits", "history"]
 )
@@ -211,7 +213,7 @@ def test_pending_sessions_are_processed_after_a_termination(
     assert run(ActionModule, {**ENDED, "record": RECORD}, {})["waiting"] is waiting
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_gateways_get_the_ended_session(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
@@ -220,7 +222,7 @@ def test_gateways_get_the_ended_session(run: Run, queue: QueueFolder) -> None:
     assert ended == {"routes": [], "ended": [MADE.id], "changed": True}
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("printed")
 def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
@@ -234,15 +236,17 @@ def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: Qu
     )
 
 
-@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.usefixtures("printed", "queue")
 def test_no_ended_session_sends_no_update(run: Run) -> None:
     ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "started_at": time.time()}, {})
     assert ended["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
-def test_check_mode_writes_nothing_and_shows_it(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:
+def test_check_mode_writes_nothing_and_shows_it(
+    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path
+) -> None:
     queue.save(NOTE)
     path = tmp_path / "record.json"
     run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {}, check_mode=True)
     assert (queue.entries(), path.exists()) == ([NOTE], False)
-    assert said == ["Session train-llm was not touched: this is check mode."]
+    assert printed == ["Session train-llm was not touched: this is check mode."]

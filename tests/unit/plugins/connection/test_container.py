@@ -28,7 +28,7 @@ exec /bin/sh "$@"
 
 
 @pytest.fixture(autouse=True)
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a client in place, and return the file of what it was asked, a line for each word."""
     client(tmp_path, RUNS)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -49,55 +49,55 @@ def connect(**variables: Any) -> Connection:
     return connection
 
 
-def test_command_runs_as_work_in_a_login_shell(asked: Path) -> None:
+def test_command_runs_as_work_in_a_login_shell(requests: Path) -> None:
     assert connect().exec_command("echo 'two words'; echo oops >&2; exit 3") == (3, b"two words\n", b"oops\n")
-    words = asked.read_text().splitlines()
+    words = requests.read_text().splitlines()
     engine = ["--host", "unix:///var/run/docker.sock", "exec", "--user", "work", "--workdir", "/home/work"]
     assert words[:-3] == [*engine, "backendai-train-llm-main1"]
     assert words[-3:] == ["/opt/backendai/shell/sh", "-c", "echo 'two words'; echo oops >&2; exit 3"]
 
 
-def test_command_has_stdin_only_with_data(asked: Path) -> None:
+def test_command_has_stdin_only_with_data(requests: Path) -> None:
     connection = connect()
     assert connection.exec_command("cat", in_data=b"\x00\xff") == (0, b"\x00\xff", b"")
-    assert "--interactive" in asked.read_text().splitlines()
+    assert "--interactive" in requests.read_text().splitlines()
     connection.exec_command("true")
-    assert "--interactive" not in asked.read_text().splitlines()
+    assert "--interactive" not in requests.read_text().splitlines()
 
 
-def test_user_and_docker_host_are_options(asked: Path) -> None:
+def test_user_and_docker_host_are_options(requests: Path) -> None:
     connect(ansible_user="one", ansible_container_user="other", backendai_docker_host="unix:///its.sock").exec_command(
         "id"
     )
-    words = asked.read_text().splitlines()
+    words = requests.read_text().splitlines()
     assert words[:2] == ["--host", "unix:///its.sock"]
     assert words[words.index("--user") + 1] == "other"
 
 
-def test_remote_user_keyword_sets_the_user(asked: Path) -> None:
+def test_remote_user_keyword_sets_the_user(requests: Path) -> None:
     connection = connect()
     connection.set_options(var_options=OPTIONS, task_keys={"remote_user": "root"})
     connection.exec_command("id")
-    words = asked.read_text().splitlines()
+    words = requests.read_text().splitlines()
     assert words[words.index("--user") + 1] == "root"
 
 
 @pytest.mark.parametrize("content", [b"", bytes(range(256))], ids=["empty", "binary"])
-def test_files_are_transferred_unchanged(asked: Path, tmp_path: Path, content: bytes) -> None:
-    here, there, back = tmp_path / "here", tmp_path / "the other's", tmp_path / "back"
-    here.write_bytes(content)
+def test_files_are_transferred_unchanged(requests: Path, tmp_path: Path, content: bytes) -> None:
+    source, hostvars, back = tmp_path / "here", tmp_path / "the other's", tmp_path / "back"
+    source.write_bytes(content)
     connection = connect()
-    connection.put_file(str(here), str(there))
-    assert there.read_bytes() == content
-    assert "/opt/backendai/bin/sh" in asked.read_text().splitlines()
-    connection.fetch_file(str(there), str(back))
+    connection.put_file(str(source), str(hostvars))
+    assert hostvars.read_bytes() == content
+    assert "/opt/backendai/bin/sh" in requests.read_text().splitlines()
+    connection.fetch_file(str(hostvars), str(back))
     assert back.read_bytes() == content
 
 
-def test_missing_local_file_cannot_be_sent(asked: Path, tmp_path: Path) -> None:
+def test_missing_local_file_cannot_be_sent(requests: Path, tmp_path: Path) -> None:
     with pytest.raises(AnsibleFileNotFound, match="does not exist: it cannot be sent to container backendai-train-llm"):
         connect().put_file(str(tmp_path / "nothing"), "/there")
-    assert not asked.exists()
+    assert not requests.exists()
 
 
 def test_transfer_error_names_file_and_container(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_transfer_error_names_file_and_container(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         "Error: No such container: backendai-train-llm-main1",
         "Error response from daemon: No such container: backendai-train-llm-main1",
@@ -120,8 +120,8 @@ def test_transfer_error_names_file_and_container(tmp_path: Path) -> None:
         "Error response from daemon: Container backendai-train-llm-main1 is paused, unpause the container before exec",
     ],
 )
-def test_stopped_container_is_unreachable(tmp_path: Path, said: str) -> None:
-    client(tmp_path, f"echo '{said}' >&2; exit 1")
+def test_stopped_container_is_unreachable(tmp_path: Path, error: str) -> None:
+    client(tmp_path, f"echo '{error}' >&2; exit 1")
     with pytest.raises(AnsibleConnectionFailure) as failed:
         connect().exec_command("true")
     assert str(failed.value) == (
@@ -130,22 +130,26 @@ def test_stopped_container_is_unreachable(tmp_path: Path, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
         "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
     ],
 )
-def test_unavailable_docker_is_unreachable(tmp_path: Path, said: str) -> None:
-    client(tmp_path, f"echo '{said}' >&2; exit 1")
-    with pytest.raises(AnsibleConnectionFailure, match=f"on agent1 cannot be reached: {said[:30]}"):
+def test_unavailable_docker_is_unreachable(tmp_path: Path, error: str) -> None:
+    client(tmp_path, f"echo '{error}' >&2; exit 1")
+    with pytest.raises(AnsibleConnectionFailure, match=f"on agent1 cannot be reached: {error[:30]}"):
         connect().exec_command("true")
 
 
 def test_failed_command_is_no_connection_error() -> None:
-    said = "Error: No such container: mine"
-    assert connect().exec_command(f"echo first >&2; echo '{said}' >&2; exit 1") == (1, b"", f"first\n{said}\n".encode())
-    assert connect().exec_command(f"echo '{said}' >&2; exit 2") == (2, b"", f"{said}\n".encode())
+    error = "Error: No such container: mine"
+    assert connect().exec_command(f"echo first >&2; echo '{error}' >&2; exit 1") == (
+        1,
+        b"",
+        f"first\n{error}\n".encode(),
+    )
+    assert connect().exec_command(f"echo '{error}' >&2; exit 2") == (2, b"", f"{error}\n".encode())
 
 
 def test_closed_connection_reopens() -> None:

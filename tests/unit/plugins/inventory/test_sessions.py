@@ -77,7 +77,7 @@ class Place:
 
     def read(self, text: str = SOURCE, *earlier: Path) -> InventoryManager:
         """Read the agents, or other sources, and then a source of this plugin."""
-        inventory = InventoryManager(DataLoader(), sources=[str(one) for one in earlier or (self.agents,)])
+        inventory = InventoryManager(DataLoader(), sources=[str(entry) for entry in earlier or (self.agents,)])
         self.parse(inventory, text)
         inventory.reconcile_inventory()
         return inventory
@@ -99,9 +99,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what people are warned of."""
-    seen: list[str] = []
-    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text, *_args, **_more: seen.append(text))
-    return seen
+    observed: list[str] = []
+    monkeypatch.setattr(
+        "ansible.utils.display.Display.warning", lambda _self, text, *_args, **_more: observed.append(text)
+    )
+    return observed
 
 
 def members(inventory: InventoryManager, group: str) -> set[str]:
@@ -112,10 +114,14 @@ def variables(inventory: InventoryManager, name: str) -> dict[str, Any]:
     """Return the variables that the container's connection would see, templated."""
     manager = VariableManager(loader=inventory._loader, inventory=inventory)
     HostVars(inventory, manager, inventory._loader)
-    known = manager.get_vars(host=inventory.hosts[name])
-    templar = Templar(loader=inventory._loader, variables=known)
-    wanted = {one for one in known if one.startswith(("backendai_", "ansible_remote", "ansible_conn", "ansible_user"))}
-    return {one: templar.template(known[one]) for one in wanted | {"ansible_shell_executable"}}
+    expected_values = manager.get_vars(host=inventory.hosts[name])
+    templar = Templar(loader=inventory._loader, variables=expected_values)
+    expected = {
+        entry
+        for entry in expected_values
+        if entry.startswith(("backendai_", "ansible_remote", "ansible_conn", "ansible_user"))
+    }
+    return {entry: templar.template(expected_values[entry]) for entry in expected | {"ansible_shell_executable"}}
 
 
 # ---- hosts and groups
@@ -167,7 +173,7 @@ def test_secrets_of_agents_are_not_copied_to_containers(place: Place) -> None:
 
 def test_values_from_agents_are_not_templated(place: Place) -> None:
     of = plan()
-    kernels = tuple(replace(one, address="{{ 40 + 2 }}") for one in of.kernels)
+    kernels = tuple(replace(entry, address="{{ 40 + 2 }}") for entry in of.kernels)
     place.hold(replace(of, kernels=kernels), "agent1")
     assert variables(place.read(), "main1.train-llm")["backendai_address"] == "{{ 40 + 2 }}"
 
@@ -251,7 +257,7 @@ def test_agent_with_invalid_settings_is_omitted_with_a_warning(
 ) -> None:
     place.add(line)
     assert members(place.read(), "sessions") == {"sub2.train-llm"}
-    (warning,) = [one for one in warned if one.startswith("agent1")]
+    (warning,) = [entry for entry in warned if entry.startswith("agent1")]
     assert warning.startswith("agent1 is left out: ")
     assert reason in warning
 

@@ -58,7 +58,7 @@ def kernel() -> Iterator[FakeNetwork]:
 def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """Return the ways back that are prepared."""
     started: list[tuple[object, ...]] = []
-    monkeypatch.setattr(agent_firewall, "schedule_rollback", lambda *what: started.append(what))
+    monkeypatch.setattr(agent_firewall, "schedule_rollback", lambda *args: started.append(args))
     return started
 
 
@@ -93,8 +93,8 @@ def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
 
     def run(*, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         firewall = {name: options.pop(name) for name in OPTIONS if name in options}
-        asked = {"state_path": _path(store), "firewall": firewall, **options}
-        return result_of("agent_firewall", asked, capsys, check_mode=check_mode)
+        arguments = {"state_path": _path(store), "firewall": firewall, **options}
+        return result_of("agent_firewall", arguments, capsys, check_mode=check_mode)
 
     return run
 

@@ -16,29 +16,29 @@ USERS = {"user1": "192.0.2.31", "user2": "users.example", "192.0.2.32": ""}
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the agent be in a network of users; return the underlay's addresses that are asked for."""
-    seen: list[str] = []
+    observed: list[str] = []
 
     def look(address: str) -> NetworkExposure:
-        seen.append(address)
+        observed.append(address)
         return NetworkExposure(("192.0.2.1",), ("192.0.2.0/24",), (), (), True)
 
     monkeypatch.setattr(importlib.import_module(NAME), "read_exposure", look)
-    return seen
+    return observed
 
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the warnings of a module: beside the control node's own Ansible, they are not in its result."""
-    said: list[str] = []
-    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: said.append(sentence))
-    return said
+    printed: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: printed.append(sentence))
+    return printed
 
 
 @pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "run"])
 def test_each_finding_is_a_warning(
-    asked: list[str], warned: list[str], capsys: pytest.CaptureFixture[str], check_mode: bool
+    requests: list[str], warned: list[str], capsys: pytest.CaptureFixture[str], check_mode: bool
 ) -> None:
     options = {"underlay_address": "192.0.2.1", "users": USERS, "managers": {"manager1": "192.0.2.2"}}
     result = result_of("agent_segmentation", options, capsys, check_mode=check_mode)
@@ -48,14 +48,14 @@ def test_each_finding_is_a_warning(
         "managers manager1 (192.0.2.2) and users user1 (192.0.2.31), 192.0.2.32 (192.0.2.32) share the agents' own"
     )
     assert warned == [f"{finding['message']}."]
-    assert (result["changed"], asked) == (False, ["192.0.2.1"])
+    assert (result["changed"], requests) == (False, ["192.0.2.1"])
 
 
 def test_agent_in_its_own_network_has_no_warnings(
-    asked: list[str], warned: list[str], capsys: pytest.CaptureFixture[str]
+    requests: list[str], warned: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = result_of("agent_segmentation", {}, capsys)
-    assert (result["findings"], warned, asked) == ([], [], [""])
+    assert (result["findings"], warned, requests) == ([], [], [""])
 
 
 def test_failed_netlink_request_is_an_error(

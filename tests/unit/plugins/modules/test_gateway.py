@@ -30,9 +30,9 @@ def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A gateway, its HAProxy and its table faked, that has the routes of two sessions."""
     Table(partial(monkeypatch.setattr, routing))
     admin = haproxy_of(folder)
-    asked = {"state_path": str(folder), "routes": [OTHER, ROUTE], "ended": [], "purge": False}
+    arguments = {"state_path": str(folder), "routes": [OTHER, ROUTE], "ended": [], "purge": False}
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "socket")))
-    gateway.routes(asked, False)
+    gateway.routes(arguments, False)
     yield
     admin.close()
 
@@ -51,33 +51,33 @@ def test_key_is_created_once_and_its_public_key_returned(folder: Path, capsys: C
     args = {"state": "ready", "state_path": str(folder)}
     would = result_of("gateway_token", args, capsys, check_mode=True)
     assert (would["changed"], would["public_key"], (folder / "token.key").exists()) == (True, None, False)
-    made = result_of("gateway_token", args, capsys)
+    created = result_of("gateway_token", args, capsys)
     again = result_of("gateway_token", args, capsys)
-    assert (made["changed"], again["changed"]) == (True, False)
-    assert made["diff"] == {"before": "", "after": f"key {folder}/token.key: made\n"}
-    assert made["public_key"] == again["public_key"]
-    assert made["public_key"].startswith("-----BEGIN PUBLIC KEY-----\n")
+    assert (created["changed"], again["changed"]) == (True, False)
+    assert created["diff"] == {"before": "", "after": f"key {folder}/token.key: made\n"}
+    assert created["public_key"] == again["public_key"]
+    assert created["public_key"].startswith("-----BEGIN PUBLIC KEY-----\n")
 
 
 @pytest.mark.usefixtures("routed")
 def test_token_is_signed_except_in_check_mode(folder: Path, capsys: Captured) -> None:
     public = result_of("gateway_token", {"state": "ready", "state_path": str(folder)}, capsys)["public_key"]
-    asked = {"state_path": str(folder), "name": "train-llm", "session_id": ONE, "ttl": 60, "path": "x"}
-    result = result_of("gateway_token", asked, capsys)
+    arguments = {"state_path": str(folder), "name": "train-llm", "session_id": ONE, "ttl": 60, "path": "x"}
+    result = result_of("gateway_token", arguments, capsys)
     claims = verify(result["token"], public)
     assert (claims["sub"], claims["exp"], claims["exp"] - claims["iat"]) == (ONE, result["expires_at"], 60)
     assert abs(claims["iat"] - time.time()) < 60
     assert result["session"] == {"id": ONE, "name": "train-llm"}
     assert result["links"]["apps"][0]["url"] == "https://train-llm--web.apps.example.org/"
-    dry = result_of("gateway_token", asked, capsys, check_mode=True)
+    dry = result_of("gateway_token", arguments, capsys, check_mode=True)
     assert (dry["changed"], "token" in dry) == (True, False)
-    by_id = result_of("gateway_token", {**asked, "name": ""}, capsys)
+    by_id = result_of("gateway_token", {**arguments, "name": ""}, capsys)
     assert by_id["session"]["name"] == "train-llm"
 
 
 @pytest.mark.usefixtures("routed")
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("requests", "sentence"),
     [
         ({"name": "nobody"}, "there is no session with the name 'nobody' behind this gateway."),
         (
@@ -88,9 +88,9 @@ def test_token_is_signed_except_in_check_mode(folder: Path, capsys: Captured) ->
         ({"name": "train-llm", "ttl": 2592001}, "ttl: 2592001 must be a whole number from 60 to 2592000."),
     ],
 )
-def test_invalid_token_request_fails(folder: Path, capsys: Captured, asked: dict[str, Any], sentence: str) -> None:
+def test_invalid_token_request_fails(folder: Path, capsys: Captured, requests: dict[str, Any], sentence: str) -> None:
     result_of("gateway_token", {"state": "ready", "state_path": str(folder)}, capsys)
-    result = result_of("gateway_token", {"state_path": str(folder), "path": "x", **asked}, capsys)
+    result = result_of("gateway_token", {"state_path": str(folder), "path": "x", **requests}, capsys)
     assert result["failed"] is True
     assert result["msg"].startswith(sentence)
 
@@ -99,8 +99,8 @@ def test_certificate_is_created_or_given(tmp_path: Path, capsys: Captured) -> No
     args = {"path": str(tmp_path / "certificate.pem"), "names": ["door.example.org"]}
     would = result_of("gateway_certificate", args, capsys, check_mode=True)
     assert (would["changed"], would["certificate"]["fingerprint"]) == (True, None)
-    made = result_of("gateway_certificate", args, capsys)
-    assert (made["changed"], made["certificate"]["self_signed"]) == (True, True)
+    created = result_of("gateway_certificate", args, capsys)
+    assert (created["changed"], created["certificate"]["self_signed"]) == (True, True)
     assert result_of("gateway_certificate", args, capsys)["changed"] is False
     pem = make_self_signed(["given.example.org"], time.time())
     place = pem.index("-----BEGIN PRIVATE")
