@@ -1,4 +1,4 @@
-"""References in plays exist: Ansible reports a missing one only when its task runs."""
+"""References of playbooks exist; otherwise templates would fail only at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of the control node, run with real Ansible around them and no host."""
+"""Fixtures for control-node actions, which run in Ansible without a host."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueStore:
 
 
 @pytest.fixture
-def run(queue: QueueStore) -> Run:
-    """Return what runs an action with arguments and variables, and returns its result."""
+def run(queue: QueueFolder) -> Run:
+    """Return a function that runs an action with arguments and variables."""
     assert queue.entries() == []
 
     def run_action(
@@ -48,8 +48,8 @@ def run(queue: QueueStore) -> Run:
     return run_action
 
 
-def keep(queue: QueueStore, *names: str) -> FactsCache:
-    """Keep the facts of ordinary agents beside the queue, as if they had just been read."""
+def keep(queue: QueueFolder, *names: str) -> FactsCache:
+    """Cache fresh facts of ordinary agents."""
     queue.path.mkdir(mode=0o700, exist_ok=True)
     cache = FactsCache(queue.path / "facts")
     cache.save([agent_facts(name) for name in names], time.time())
@@ -58,7 +58,7 @@ def keep(queue: QueueStore, *names: str) -> FactsCache:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the lines that actions show to people."""
+    """Return the lines that actions display."""
     from ansible.plugins import action
 
     lines: list[str] = []

@@ -17,7 +17,7 @@ from tests.unit.builders import SESSION_ID, plan, public_keys, requested, spec
 from tests.unit.plugins.action.conftest import Run
 
 Steps = Mapping[str, Mapping[str, Any]]
-"""What each agent replied to each step that it was asked to take: by step, then by agent."""
+"""The replies of agents, by step, then by agent."""
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 MADE = plan({"agent1": 1, "agent2": 1})
@@ -47,7 +47,7 @@ PENDING = {**unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID), "pend
 
 
 def decided(of: SessionPlan = MADE, *, expected_values: bool = False) -> dict[str, Any]:
-    """Return a start of a session as it is planned; ``known`` is one that had proven itself before."""
+    """Return a start of a session as it is planned; ``known`` is one that was committed before."""
     keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if expected_values else {}
     return {
         **start_of(Decision(of, expected_values, {}, keys), spec(), [], unproven=False),
@@ -56,7 +56,7 @@ def decided(of: SessionPlan = MADE, *, expected_values: bool = False) -> dict[st
 
 
 def replies(*of: tuple[SessionPlan, Steps], **localhost: Any) -> dict[str, Any]:
-    """Return the variables of a run in which agents replied this about these sessions."""
+    """Return the variables of a run with these replies about these sessions."""
     hostvars: dict[str, dict[str, Any]] = {"localhost": localhost, "agent1": {}, "agent2": {}}
     for created, steps in of:
         for step, by_agent in steps.items():
@@ -70,7 +70,7 @@ def replies(*of: tuple[SessionPlan, Steps], **localhost: Any) -> dict[str, Any]:
 
 
 def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: Any) -> dict[str, Any]:
-    """Return the result for a session whose agents replied this; without steps, for one that was not started."""
+    """Return the result for a session with these replies; without steps, for one that was not started."""
     arguments = {"starts": [decided()] if steps else [], "pending": None if steps else PENDING}
     hostvars = replies((MADE, steps or {}))
     return run(
@@ -78,8 +78,8 @@ def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: A
     )
 
 
-def starts(queue: QueueStore, **changes: Any) -> QueueEntry:
-    """Save that this run is starting the session, which has waited."""
-    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "CREATING", "owner": current_owner(), **changes})
+def starts(queue: QueueFolder, **changes: Any) -> QueueEntry:
+    """Save that this run is starting the session, which was pending."""
+    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "starting", "owner": me(), **changes})
     queue.save(entry)
     return entry

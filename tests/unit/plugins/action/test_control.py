@@ -1,4 +1,4 @@
-"""What the actions on the control node share: the queue, the facts that are kept, and what agents said."""
+"""Shared parts of control-node actions: queue, cached facts and results of agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = dataclasses.replace(current_owner(), host="manager2 boot")
 
 
 class Probe(ControlAction):
-    """An action that returns what the others begin with."""
+    """An action that returns the inputs of the others."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
@@ -51,7 +51,7 @@ class Probe(ControlAction):
 
 
 def answers(**results: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the variables of a run in which agents said this; ``None`` for those that were not asked."""
+    """Return the variables of a run with these results of agents; ``None`` for agents that were not read."""
     return {"hostvars": {name: {"__session_agent": entry} if entry else {} for name, entry in results.items()}}
 
 

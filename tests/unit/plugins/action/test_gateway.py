@@ -1,4 +1,4 @@
-"""Actions around a gateway: what is checked before it is touched, and what comes of its answer."""
+"""Gateway actions: validation before the gateway is contacted, and use of its result."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_invalid_certificate_is_rejected(run: Run, pair: tuple[Path, Path], tmp_
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, action: Any, answer: Any) -> list[dict[str, Any]]:
-    """Have the module of an action answer; return what it is asked."""
+    """Fake the module of an action; return its requests."""
     requests: list[dict[str, Any]] = []
 
     def execute(_self: Any, *, module_args: dict[str, Any], **_more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A token is nowhere in the output of Ansible, however much that says: asked by way of the real SSH plugin."""
+"""Tokens are not in the output of Ansible at any verbosity, with the real SSH plugin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ exit 255
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return the folder of a gateway that leads to one session."""
+    """Return the folder of a gateway with the route of one session."""
     created = provisioned(tmp_path / "state")
     make_token_key(created / "token.key")
     route: dict[str, Any] = {"id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def ansible(
     tmp_path: Path, *arguments: str, ssh: str = HERE, pipelining: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module of the collection on a host that is reached by the SSH plugin."""
+    """Run a module of the collection with the SSH plugin."""
     shim = tmp_path / "ssh"
     shim.write_text(ssh)
     shim.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Actions that people may call themselves: their options are checked, and the host's answer is their result."""
+"""Public actions: validation of options, and the host's reply as result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FACTS = {"agent": {"warnings": ["nvidia-smi fails"]}, "error": None}
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Return what hosts are asked; each gives facts."""
+    """Return the requests to hosts; each returns facts."""
     calls: Asked = []
 
     def ask(_action: HostAction, phase: str, options: Any, _variables: Any, seconds: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The action that asks hosts about isolation, with the program of this host, which it runs in this process."""
+"""The action isolation_host, with the host program in this process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NO_ENGINE = {"agent_docker_host": "unix:///nowhere/docker.sock"}
 
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody else's run be waited for, and no route of this host be touched."""
+    """Do not wait for other runs, and do not change routes of this host."""
     monkeypatch.setattr(probe_routes, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(probe_routes, "show", lambda *_words: [{"dev": "lo"}] if "get" in _words else [])
 
 
 @pytest.fixture(autouse=True)
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Have the program reply in this process; return what it is asked."""
+    """Run the program in this process; return its requests."""
     requests: list[dict[str, Any]] = []
 
     def exchange(_action: object, _interpreter: str, payload: bytes) -> dict[str, Any]:

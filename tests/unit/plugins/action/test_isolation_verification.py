@@ -1,4 +1,4 @@
-"""The actions that verify isolation: what is asked is checked, parts are planned, the report is made."""
+"""The action isolation_verification: validation, planning of batches, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents are asked about the sessions that they hold: what each phase gets, and what a failure is to the playbook."""
+"""The action session_agent: options of each phase, and handling of failures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Asked = list[tuple[str, dict[str, Any], int]]
 
 @pytest.fixture
 def requests() -> Asked:
-    """Return what agents are asked."""
+    """Return the requests to agents."""
     return []
 
 
 @pytest.fixture
 def ask(run: Run, requests: Asked) -> Any:
-    """Return what runs the action against this answer of the agent."""
+    """Return a function that runs the action with this reply of the agent."""
 
     def asking(answer: dict[str, Any] | Exception, variables: dict[str, Any] | None = None, **args: Any) -> Any:
         class Asking(ActionModule):

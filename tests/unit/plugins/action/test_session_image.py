@@ -1,4 +1,4 @@
-"""The action asks an agent until images are there, shows how far they are, and gives each agent its turn."""
+"""The action session_image: polling, progress, and rounds of agents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def hostvars(name: str = IMAGE) -> dict[str, Any]:
 
 
 class Clock:
-    """Time that passes by sleeping alone."""
+    """A clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -65,13 +65,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def sent() -> list[dict[str, Any]]:
-    """Return the requests that reach the agent, look by look, without where its engine and its state are."""
+    """Return the requests to the agent, one for each poll, without connection options."""
     return []
 
 
 @pytest.fixture
 def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
-    """Return what runs the action against these replies, and returns its result with that of the session."""
+    """Return a function that runs the action with these replies, and returns its result and that of the session."""
     assert clock.slept == []
 
     def pull_from(

@@ -1,4 +1,4 @@
-"""A session is planned on the control node, from what the agents said."""
+"""The action session_plan: a session is planned from the facts of agents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
 
 
 def answers(**results: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a run in which the agents answered like this; who is not named was not asked."""
+    """Return the variables of a run with these results of agents; others were not read."""
     names = ("agent1", "agent2", "agent3")
     return {"hostvars": {name: {"__session_agent": results[name]} if name in results else {} for name in names}}
 
@@ -170,12 +170,12 @@ NO_ROOM = answers(agent1=fit("agent1", 3))
 
 
 def of_entry(number: int = 1, **changes: Any) -> QueueEntry:
-    """Return the queue's entry of the session that is asked for here."""
+    """Return the queue's entry of the requested session."""
     return requested(number, spec(**ASKED), **changes)
 
 
 def holding(**state: Any) -> dict[str, Any]:
-    """Return the variables of a run in which an agent holds the session."""
+    """Return the variables of a run in which an agent runs the session."""
     session_plan = plan({"agent1": 4})
     return answers(agent1=fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED), **state)]))
 

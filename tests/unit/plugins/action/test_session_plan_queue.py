@@ -1,4 +1,4 @@
-"""Which waiting sessions start now is noted in the queue before anything is claimed."""
+"""The action session_plan with the queue: starts are saved before anything is claimed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def answers(cpu: int = 2, **facts: AgentFacts) -> dict[str, Any]:
-    """Return the variables of a run with a small agent and one that is away, unless they said otherwise."""
+    """Return the variables of a run with a small agent and an unreachable one, unless given otherwise."""
     results = {"agent1": result(facts.get("agent1", agent_facts("agent1", cpu))), "agent2": {"error": "start docker."}}
     if "agent2" in facts:
         results["agent2"] = result(facts["agent2"])

@@ -1,4 +1,4 @@
-"""What another run has planned takes room before agents say so, as long as that run lives."""
+"""Plans of other live runs are reserved before they are claimed on agents."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def planned_by(owner: Owner, session_plan: SessionPlan = OTHER, **changes: Any) 
 
 
 def surveyed(cpu: int = 8, *others: str, **changes: Any) -> dict[str, Any]:
-    """Return the variables of a run that has read agents with that many cores each; agent1 is changed."""
+    """Return the variables of a run with agents of that many cores each, with changes of agent1."""
     agents = {"agent1": agent_facts("agent1", cpu, **changes), **{name: agent_facts(name, cpu) for name in others}}
     return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in agents.items()}}
 
 
 def planned(run: Run, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
-    """Return the plan of a session of four containers that is asked for."""
+    """Return the plan of a requested session of four containers."""
     request = dataclasses.asdict(spec(**SIZE))
     arguments = {"spec": request, "pools": dataclasses.asdict(POOLS), "agents": list(hostvars["hostvars"])}
     return run(ActionModule, {**arguments, **args}, hostvars)
 
 
 def started(run: Run, hostvars: dict[str, Any]) -> list[str]:
-    """Return the names of the waiting sessions that start."""
+    """Return the names of the pending sessions that start."""
     args = {"queue": True, "pools": dataclasses.asdict(POOLS), "agents": list(hostvars["hostvars"])}
     return [start["plan"]["name"] for start in run(ActionModule, args, hostvars)["starts"]]
 

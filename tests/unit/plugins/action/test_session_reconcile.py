@@ -1,4 +1,4 @@
-"""What is due is noted in the queue before anything is touched, and people and gateways are told once."""
+"""The action session_reconcile: the queue is saved before anything is changed; changes are shown and sent once."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ ENDED_LINE = "Session train-llm is TERMINATED: the command ended with exit code 
 
 
 def answers(*unreachable: str, **facts: AgentFacts) -> dict[str, Any]:
-    """Return the variables of a run in which agents hold this; those that are away were not reached."""
+    """Return the variables of a run with these facts and unreachable agents."""
     results: dict[str, Any] = {name: result(facts.get(name, agent_facts(name))) for name in AGENTS}
     results |= {name: {"unreachable": True, "msg": "no route to host"} for name in unreachable}
     return {"hostvars": {name: {"__session_agent": entry} for name, entry in results.items()} | {"localhost": {}}}
 
 
 def finished() -> dict[str, AgentFacts]:
-    """Return what agents hold of a batch session whose command has failed."""
+    """Return the facts of agents with a batch session whose command has failed."""
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
-def own_start(queue: QueueStore) -> QueueEntry:
-    """Save the entry of a session that a user's own run was making when it was killed."""
+def own_start(queue: QueueFolder) -> QueueEntry:
+    """Save the entry of a session whose run was killed."""
     record = session_record(plan(), "CREATING")
     entry = requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None, owner=KILLED, record=record)
     queue.save(entry)
@@ -181,13 +181,13 @@ IMPORT_PLAYBOOK = "ansible.builtin.import_playbook"
 
 
 def told_by_the_playbooks() -> tuple[str, list[str]]:
-    """Return the variable that playbooks register the result in, and those that they say have told gateways."""
+    """Return the registered variable of the playbook's task, and its ``previous`` variables."""
     (task,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/reconcile.yml").read_text())
     return task["register"], task["backendai.cluster.session_reconcile"]["previous"]
 
 
 def routed() -> dict[str, AgentFacts]:
-    """Return what agents hold of a session that publishes its SSH port."""
+    """Return the facts of agents with a session that publishes its SSH port."""
     return holders(dataclasses.replace(plan(), published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)))
 
 

@@ -1,4 +1,4 @@
-"""Sessions are shown as a table and written as a list of records; what is due is said, and not done."""
+"""The action session_report: a table, a list of records, and warnings about sessions that need action."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ ACTION_NEEDED = (
 
 
 def holding(session_plan: SessionPlan, **state: Any) -> dict[str, Any]:
-    """Return the variables of a run whose agents hold this session in this state."""
+    """Return the variables of a run whose agents run this session in this state."""
     hostvars = {name: agent_facts(name) for name in AGENTS} | holders(session_plan, **state)
     return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in hostvars.items()}}
 
 
-def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
-    """Return what is in the folder of the queue, and when each file was written."""
+def content(queue: QueueFolder) -> dict[str, tuple[int, bytes]]:
+    """Return the files of the queue with their modification times."""
     files = [path for path in queue.path.rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 

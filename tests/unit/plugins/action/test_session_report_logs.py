@@ -1,4 +1,4 @@
-"""What agents said of a session's logs becomes lines, a file and an exit code."""
+"""The action session_report with logs: lines, a file and an exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING: dict[str, Any] = {"parts": [], "error": None}
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a run whose agents gave all logs, but for changes of what they said."""
+    """Return the variables of a run whose agents returned all logs, with changes."""
     results: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "error": None} for agent in MADE.agents}
     results = {**results, "agent3": NOTHING, **changes}
     return {"hostvars": {agent: {"__session_logs": result} for agent, result in results.items()}}

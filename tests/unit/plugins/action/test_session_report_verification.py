@@ -1,4 +1,4 @@
-"""What agents said of a session becomes a table, a file and an exit code."""
+"""The action session_report with verification: a table, a file and an exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REPAIR = "create_session with the same variables repairs what differs from the p
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a run whose agents found all well, but for changes of their variables."""
+    """Return the variables of a run with a healthy session, with changes."""
     marked = {"__session_marker_written": {"marked": ["/data"]}, "__session_marker_removed": {"leftover": []}}
     skipped = {"__session_marker_written": {"skipped": True}, "__session_marker_removed": {"skipped": True}}
     results: dict[str, dict[str, Any]] = {

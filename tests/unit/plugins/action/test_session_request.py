@@ -1,4 +1,4 @@
-"""What is asked is checked on the control node, before any host is touched."""
+"""The action session_request: options are validated before any host is contacted."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_gateway_without_address_fails_with_a_record(run: Run, tmp_path: Path) -
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the warnings that actions give."""
+    """Return the warnings of actions."""
     sentences: list[str] = []
     monkeypatch.setattr(action.display, "warning", sentences.append)
     return sentences

@@ -1,4 +1,4 @@
-"""What came of a start goes into the record and the queue, and people are told."""
+"""The action session_result: results of starts in the record, the queue and the output."""
 
 from __future__ import annotations
 

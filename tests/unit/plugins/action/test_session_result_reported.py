@@ -1,4 +1,4 @@
-"""How a creation ended is said in the end, and it fails where it failed."""
+"""The action session_result with state=reported: output and failure at the end of a run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def report(
     claimed: Mapping[str, Any] | None = None,
     **args: Any,
 ) -> dict[str, Any]:
-    """Return the report on a session whose start was settled like this, and on those that were started later."""
+    """Return the report on a session with this result, and with sessions that were started later."""
     settled = {"sessions": [{"record": record, "error": error}], "wait": waited}
     started = [{"record": other, "error": other["error"]} for other in later]
     hostvars: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Several starts are settled at once, refused ones are planned anew, and gateways are told of the others."""
+"""The action session_result with several starts, refused starts and routes."""
 
 from __future__ import annotations
 

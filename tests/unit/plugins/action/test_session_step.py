@@ -1,4 +1,4 @@
-"""What an agent is asked in a step of a start, and what of its answer is kept."""
+"""The action session_step: requests to agents, and the kept parts of replies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
 
 
 class Host:
-    """Agents that answer; ``asked`` is what they were asked, with how many seconds."""
+    """Agents that reply; ``asked`` has their requests with the timeouts."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -64,7 +64,7 @@ class Host:
 
     @property
     def sessions(self) -> list[dict[str, Any]]:
-        """What the agents were asked about sessions at last."""
+        """The sessions of the last request."""
         listed: list[dict[str, Any]] = self.asked[-1][1]["sessions"]
         return listed
 

@@ -1,4 +1,4 @@
-"""The files of containers are rendered on the control node, from the role's templates or from the user's."""
+"""The action session_step: files of containers are rendered from the templates of the role or of the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED = spec(cluster_size=3, env=ENV, authorized_keys=["ssh-ed25519 ALICE"], boo
 
 
 class Sent(Rendering, ActionModule):
-    """The action, short of its way to an agent."""
+    """The action without its connection to an agent."""
 
     def ask(self, _phase: str, options: Any, _task_vars: dict[str, Any], _seconds: int) -> dict[str, Any]:
         return {"sent": options, "sessions": {}}
@@ -40,7 +40,7 @@ def contents(
     waited: SessionSpec | None = None,
     templates: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the contents that reach agent1 for a session that is asked for, or was ``waited`` for."""
+    """Return the contents sent to agent1 for a requested session, or a pending one in ``waited``."""
     start = start_of(
         Decision(session_plan, True, {}, {"main1": {"user": "U", "host": "H"}}), request, [], unproven=False
     )

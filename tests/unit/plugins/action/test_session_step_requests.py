@@ -1,4 +1,4 @@
-"""A step finds the request of each session with what this run has checked, or with what it has planned of the queue."""
+"""The action session_step: requests of sessions come from session_request or from the plan of the queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.rendering import OPTIONS_OF_RUN
 
 
 class Sent(ActionModule):
-    """The action, short of its way to an agent and of its templates."""
+    """The action without its connection to an agent and its templates."""
 
     def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
         arguments = options["sessions"]

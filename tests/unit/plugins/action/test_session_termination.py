@@ -1,4 +1,4 @@
-"""The session that has to go is found and noted before anything is touched, and is history when it has gone."""
+"""The action session_termination: the session is marked before anything is changed, and then moved to the history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
 
 
 def answers(**results: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a run in which agents hold the session, unless they said this."""
+    """Return the variables of a run in which agents run the session, with other results for some."""
     hostvars = {**holders(MADE), "agent3": agent_facts("agent3")}
     return {
         "hostvars": {name: {"__session_agent": results.get(name, result(facts))} for name, facts in hostvars.items()}

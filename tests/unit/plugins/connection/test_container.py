@@ -1,4 +1,4 @@
-"""Commands and files in a container, by a client of the engine that runs them on this machine instead."""
+"""The connection plugin, with a fake Docker client that runs commands on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ exec /bin/sh "$@"
 
 @pytest.fixture(autouse=True)
 def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a client in place, and return the file of what it was asked, a line for each word."""
+    """Install a fake client; return the file with its arguments, one per line."""
     client(tmp_path, RUNS)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path / "docker.asked"

@@ -1,4 +1,4 @@
-"""The addresses of hosts, as templates ask for them."""
+"""The filter addresses."""
 
 from __future__ import annotations
 

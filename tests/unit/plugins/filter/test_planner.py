@@ -1,4 +1,4 @@
-"""The host that plans, and the limits that hide it."""
+"""The filter planner."""
 
 from __future__ import annotations
 

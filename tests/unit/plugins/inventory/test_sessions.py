@@ -1,4 +1,4 @@
-"""Containers of running sessions as hosts, with agents that are folders of this machine."""
+"""The inventory plugin, with folders of this machine as agents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ echo backendai-train-llm-$here
 
 
 class Place:
-    """A folder with two agents, each of which holds its part of a session and runs one container of it."""
+    """A folder with two agents, each with one running container of a session."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Place:
         return path
 
     def add(self, line: str, agent: str = "agent1") -> None:
-        """Give an agent one more variable."""
+        """Add a variable of an agent."""
         text = self.agents.read_text()
         self.agents.write_text(text.replace(f"        {agent}:\n", f"        {agent}:\n          {line}\n"))
 
@@ -98,7 +98,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what people are warned of."""
+    """Return the warnings of the plugin."""
     observed: list[str] = []
     monkeypatch.setattr(
         "ansible.utils.display.Display.warning", lambda _self, text, *_args, **_more: observed.append(text)
@@ -111,7 +111,7 @@ def members(inventory: InventoryManager, group: str) -> set[str]:
 
 
 def variables(inventory: InventoryManager, name: str) -> dict[str, Any]:
-    """Return the variables that the container's connection would see, templated."""
+    """Return the templated variables of a container's connection."""
     manager = VariableManager(loader=inventory._loader, inventory=inventory)
     HostVars(inventory, manager, inventory._loader)
     expected_values = manager.get_vars(host=inventory.hosts[name])

@@ -1,4 +1,4 @@
-"""What the module makes of its options: a firewall that is applied, and one that is confirmed."""
+"""The module agent_firewall: apply and confirm."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def kernel() -> Iterator[FakeNetwork]:
 
 @pytest.fixture
 def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
-    """Return the ways back that are prepared."""
+    """Return the scheduled rollbacks."""
     started: list[tuple[object, ...]] = []
     monkeypatch.setattr(agent_firewall, "schedule_rollback", lambda *args: started.append(args))
     return started
@@ -77,7 +77,7 @@ def store(
     uptime: Uptime,
     timers: list[tuple[object, ...]],
 ) -> Store:
-    """Return the store of a host that has never had rules, and that Ansible has come in to over SSH."""
+    """Return the store of a host without rules, with an SSH connection."""
     assert (kernel.table, uptime.up, timers) == ("", 1000, [])
     (tmp_path / "sessions").mkdir()
     monkeypatch.setattr(processes, "PROC", tmp_path / "proc")
@@ -89,7 +89,7 @@ def store(
 
 @pytest.fixture
 def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Return what applies a firewall, which is on trial then."""
+    """Return a function that applies a firewall on trial."""
 
     def run(*, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         firewall = {name: options.pop(name) for name in OPTIONS if name in options}
@@ -101,7 +101,7 @@ def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.fixture
 def confirmed(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Return what confirms a firewall."""
+    """Return a function that confirms a firewall."""
 
     def run(nonce: str, *, check_mode: bool = False, **more: object) -> dict[str, Any]:
         options = {"state": "confirmed", "state_path": _path(store), "nonce": nonce, **more}

@@ -1,4 +1,4 @@
-"""What the module says of itself."""
+"""The documentation of agent_info."""
 
 from __future__ import annotations
 

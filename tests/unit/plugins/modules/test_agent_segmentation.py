@@ -1,4 +1,4 @@
-"""What leaves an agent open becomes warnings."""
+"""The module agent_segmentation: findings become warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USERS = {"user1": "192.0.2.31", "user2": "users.example", "192.0.2.32": ""}
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let the agent be in a network of users; return the underlay's addresses that are asked for."""
+    """Put the agent into a network of users; return the requested underlay addresses."""
     observed: list[str] = []
 
     def look(address: str) -> NetworkExposure:
@@ -30,7 +30,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the warnings of a module: beside the control node's own Ansible, they are not in its result."""
+    """Return the warnings of a module, which are not in its result in this process."""
     printed: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: printed.append(sentence))
     return printed

@@ -1,4 +1,4 @@
-"""What the module says of the encrypted underlay beside what changed."""
+"""The result of agent_underlay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modules of a gateway, run whole: their options, their results, and the one sentence when they fail."""
+"""The modules of a gateway: options, results and error messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A gateway, its HAProxy and its table faked, that has the routes of two sessions."""
+    """A gateway with fake HAProxy and firewall table, and the routes of two sessions."""
     Table(partial(monkeypatch.setattr, routing))
     admin = haproxy_of(folder)
     arguments = {"state_path": str(folder), "routes": [OTHER, ROUTE], "ended": [], "purge": False}
