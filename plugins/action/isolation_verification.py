@@ -125,7 +125,7 @@ def _probed_host(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHo
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
         return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"the addresses of {name}")
     addresses = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
-    unread = f"its addresses could not be read: {why_silent(reply)}"
+    unread = f"its addresses could not be read: {describe_missing_result(reply)}"
     return ProbedHost(name, kind, dict.fromkeys(addresses, kind), unread=unread)
 
 
@@ -139,7 +139,7 @@ def _probe_results(outsider: str, variables: Mapping[str, Any], batches: list[Pr
 
 def _batch_result(outsider: str, batch: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
     if "next_hops" not in result:
-        return ProbeResult(outsider, batch, failed=f"the probe failed: {why_silent(result)}")
+        return ProbeResult(outsider, batch, failed=f"the probe failed: {describe_missing_result(result)}")
     return ProbeResult(
         outsider, batch, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
     )

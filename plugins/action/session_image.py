@@ -35,9 +35,9 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         variables, args = task_vars or {}, self._task.args
         agent = variables["inventory_hostname"]
-        all_starts = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
+        all_starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
         starts, sessions = (
-            [start for start in all_starts if start.pulls_on(agent)],
+            [start for start in all_starts if start.needs_pull(agent)],
             _previous_replies(all_starts, agent),
         )
         if not starts and not sessions:

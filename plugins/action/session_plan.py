@@ -50,9 +50,11 @@ class ActionModule(ControlAction):
         """Decide which pending sessions start now, and save in the queue why the others do not."""
         args, now = self._task.args, time.time()
         queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
-        cluster, starts, specs = self.readings(args["agents"], variables), [], {}
+        cluster, starts, specs = self.cluster_state(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
-        stale_ids = [session_id for _entry, ids in terminating(before.values(), cluster.sessions) for session_id in ids]
+        stale_ids = [
+            session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
+        ]
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
         decisions = schedule(before.values(), free, NetworkPools(**args["pools"]), rules, now)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
@@ -63,8 +65,10 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
-                    starts.append(start_of(decision, spec_from_dict(specs[entry.name]), stale_ids, unproven=True))
-                    changed = starting(entry, me(), now, decision.plan)
+                    starts.append(
+                        start_arguments(decision, spec_from_dict(specs[entry.name]), stale_ids, never_completed=True)
+                    )
+                    changed = mark_creating(entry, current_owner(), now, decision.plan)
                 else:
                     changed = mark_pending(
                         entry, {**entry.record, "pending": describe_pending(decision)}, entry.updated_at
@@ -79,7 +83,7 @@ class ActionModule(ControlAction):
     def _plan_request(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
-        spec, cluster = spec_from_dict(args["spec"]), self.readings(args["agents"], variables)
+        spec, cluster = spec_from_dict(args["spec"]), self.cluster_state(args["agents"], variables)
         queue = self.queue(variables)
         try:
             with self.transaction(queue):
@@ -87,13 +91,17 @@ class ActionModule(ControlAction):
                 entry = _find_or_make_entry(
                     spec, entries, cluster.sessions, args.get("user") or getpass.getuser(), time.time()
                 )
-                stale_ids = [session_id for _entry, ids in terminating(entries, cluster.sessions) for session_id in ids]
+                stale_ids = [
+                    session_id for _entry, ids in find_terminating(entries, cluster.sessions) for session_id in ids
+                ]
                 planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
                 decision = self._decide_request(spec, planned, entries, entry)
                 self._save_decision(queue, spec, entries, entry, decision)
         except (ValidationError, PlanningError) as error:
             sentence = as_sentence(str(error))
-            self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
+            self.write_report(
+                args.get("record_path", ""), to_json(unplanned_record(spec, spec.name, "ERROR", error=sentence))
+            )
             # Warnings of agents may explain the failure, and Ansible shows no warnings of a failed task.
             for warning in self.warnings(cluster):
                 self._display.warning(warning)
@@ -117,10 +125,16 @@ class ActionModule(ControlAction):
             }
             pending_result["starts"] = []
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
-            return {**result, **pending_result, "record": record, "pending": pending(decision), "no_room": details}
-        self.forget(decision.plan.agents, variables)
-        new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
-        start = start_of(decision, spec, stale_ids, unproven=decision.plan.id in _unfinished_ids(entries))
+            return {
+                **result,
+                **pending_result,
+                "record": record,
+                "pending": describe_pending(decision),
+                "no_room": details,
+            }
+        self.invalidate_facts(decision.plan.agents, variables)
+        new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
+        start = start_arguments(decision, spec, stale_ids, never_completed=decision.plan.id in _unfinished_ids(entries))
         return {
             **result,
             **start,
@@ -188,12 +202,12 @@ class ActionModule(ControlAction):
 
 def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
     """Return the ids of the sessions in the queue that have not ended."""
-    return {entry.id for entry in entries if entry.state != ENDED}
+    return {entry.id for entry in entries if entry.state != TERMINATED}
 
 
 def _releases_capacity(entry: QueueEntry, since: float) -> bool:
     """Return whether a session is terminating, or has ended since the agents were read."""
-    return entry.state == ENDING or (entry.state == ENDED and entry.updated_at >= since)
+    return entry.state == TERMINATING or (entry.state == TERMINATED and entry.updated_at >= since)
 
 
 def _find_or_make_entry(
@@ -209,7 +223,7 @@ def _find_or_make_entry(
             if entry.spec is not None:
                 before = fingerprint(spec_from_dict(entry.spec), entry.id)
                 check_same_request(spec, before, entry.id, "PENDING")
-            if entry.owner is not None and entry.owner != me() and entry.id not in held_ids:
+            if entry.owner is not None and entry.owner != current_owner() and entry.id not in held_ids:
                 other = f"another run, process {entry.owner.pid}"
                 raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
             return dataclasses.replace(entry, updated_at=now)

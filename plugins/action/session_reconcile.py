@@ -21,7 +21,7 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()
-        cluster, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
+        cluster, queue = self.cluster_state(args["agents"], task_vars or {}), self.queue(task_vars or {})
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
@@ -36,8 +36,8 @@ class ActionModule(ControlAction):
             hostvars = (task_vars or {})["hostvars"]
             surveyed = [facts for name, facts in cluster.facts.items() if hostvars[name].get(AGENT_RESULT)]
             self.cache(task_vars or {}).save(surveyed, float(args.get("started_at") or 0))
-        self.forget(actions.agents, task_vars or {})
-        ending_ids = {entry.id for entry in entries if entry.state == ENDING}
+        self.invalidate_facts(actions.agents, task_vars or {})
+        ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
         for entry in (saved for saved in actions.entries_to_save if saved.id not in ending_ids):
             self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
         return {
@@ -53,6 +53,6 @@ class ActionModule(ControlAction):
         """Return the update of gateways: the sessions that ended in this run, or all routes."""
         args, entries = self._task.args, self.entries(self.queue(variables))
         if args.get("all_routes"):
-            return routes_of(reachable(cluster), entries, 0.0)
-        previous = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
-        return routes_of([], entries, float(args.get("started_at") or 0), previous)
+            return build_gateway_update(reachable_plans(cluster), entries, 0.0)
+        previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
+        return build_gateway_update([], entries, float(args.get("started_at") or 0), previous)

@@ -41,13 +41,13 @@ class ActionModule(ControlAction):
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the sessions of the agents and of the queue, and warn about those that need action."""
         args, now = self._task.args, time.time()
-        cluster, entries = self.readings(args["agents"], variables), self.entries(self.queue(variables))
-        terminating_sessions = terminating(entries, cluster.sessions)
+        cluster, entries = self.cluster_state(args["agents"], variables), self.entries(self.queue(variables))
+        terminating_sessions = find_terminating(entries, cluster.sessions)
         terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
         actions = reconcile(entries, cluster.sessions, unreachable, False, now)
         # Finished sessions that are not saved in the queue yet.
-        finished = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == ENDING}
+        finished = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == TERMINATING}
         running = {
             session_id: parts for session_id, parts in cluster.sessions.items() if session_id not in terminating_ids
         }
@@ -91,7 +91,7 @@ class ActionModule(ControlAction):
         """Show the logs of the containers of a session, and fail if one of their agents is unreachable."""
         name, session_id = self._session_arguments()
         hostvars = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
-        answers = AgentReports(*parts_said(hostvars, LOGGED))
+        answers = AgentReports(*collect_parts(hostvars, LOGGED))
         try:
             parts = logs.select_logs(name, session_id, answers, self.entries(self.queue(variables)))
             report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
@@ -104,7 +104,7 @@ class ActionModule(ControlAction):
 
     def _publish(self, report: dict[str, Any], lines: Iterable[str]) -> dict[str, Any]:
         """Write and show a report. Raises :class:`AnsibleActionFail` with its error, if any."""
-        self.write(str(self._task.args.get("path") or ""), as_json(report))
+        self.write_report(str(self._task.args.get("path") or ""), to_json(report))
         for line in lines:
             self._display.display(line)
         if report["error"]:
@@ -119,7 +119,7 @@ def _record(parts: Parts) -> dict[str, Any]:
 
 def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:
     """Return the results of agents from their variables."""
-    parts, unfit = parts_said(hostvars, VERIFIED)
+    parts, unfit = collect_parts(hostvars, VERIFIED)
     marked = [target for result in _results(hostvars, WRITTEN) for target in result.get("marked", [])]
     # Without a result of the removal, all marker files are considered left.
     leftover = [target for result in _results(hostvars, REMOVED) for target in result.get("leftover", marked)]

@@ -54,13 +54,13 @@ class ActionModule(ControlAction):
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
         # A failed start releases capacity, and its session may be pending again.
         capacity_released = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
-        previous = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
+        previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return {
             "again": False,
             "sessions": sessions,
             "wait": wait,
-            "waiting": wait or (capacity_released and any(entry.state != ENDED for entry in entries)),
-            "routes": routes_of(plans, entries, float(args["started_at"]), previous),
+            "waiting": wait or (capacity_released and any(entry.state != TERMINATED for entry in entries)),
+            "routes": build_gateway_update(plans, entries, float(args["started_at"]), previous),
         }
 
     def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class ActionModule(ControlAction):
         # A pending session may have been started since, and one that was waited for has ended.
         later = [other["record"] for other in args.get("later") or [] if other["record"]["id"] == record["id"]]
         entry = self.queue(variables).entry(record["id"]) if was_waited_for else None
-        later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
+        later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) else []
         if later:
             record = later[-1]
             self.write_report(args.get("path") or "", to_json(record))

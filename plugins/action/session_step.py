@@ -47,7 +47,7 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         variables, step = task_vars or {}, str(self._task.args["step"])
         agent, hostvars = variables["inventory_hostname"], variables["hostvars"]
-        all_starts = [start_from(decided, hostvars) for decided in self._task.args["starts"]]
+        all_starts = [read_start(decided, hostvars) for decided in self._task.args["starts"]]
         starts = [start for start in all_starts if agent in start.agents and self._steps(start, step, agent)]
         if not starts:
             return {**result, "skipped": True}

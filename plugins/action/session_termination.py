@@ -32,8 +32,8 @@ class ActionModule(ControlAction):
     def _begin(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Find the session, and mark it as terminating in the queue before anything is changed."""
         args = self._task.args
-        cluster, queue = self.readings(args["agents"], variables), self.queue(variables)
-        excluded = {name: "hidden by --limit" for name in args["agents"] if not cluster.told(name)}
+        cluster, queue = self.cluster_state(args["agents"], variables), self.queue(variables)
+        excluded = {name: "hidden by --limit" for name in args["agents"] if not cluster.was_read(name)}
         cluster = dataclasses.replace(cluster, unavailable={**excluded, **cluster.unavailable})
         name_and_id = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
@@ -64,11 +64,11 @@ class ActionModule(ControlAction):
         queue = self.queue(variables)
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None
-            if entry and entry.state == ENDING and not self._task.check_mode:
+            if entry and entry.state == TERMINATING and not self._task.check_mode:
                 remaining = dataclasses.replace(entry, agents=tuple(unreachable))
-                queue.save(remaining if unreachable else ended(entry, record, time.time()))
-        self.write(args.get("path") or "", as_json(record))
-        for line in summary(record, check_mode=self._task.check_mode):
+                queue.save(remaining if unreachable else mark_terminated(entry, record, time.time()))
+        self.write_report(args.get("path") or "", to_json(record))
+        for line in summarize_record(record, check_mode=self._task.check_mode):
             self._display.display(line)
         if unreachable:
             self._display.display(

@@ -153,7 +153,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         agents = self._agents()
         with ThreadPoolExecutor(MAX_PARALLEL_QUERIES) as pool:
             hosts = [host for agent_hosts in pool.map(self._query, agents) for host in agent_hosts]
-        named_hosts, warnings = session_hosts.named(hosts, inventory.hosts)
+        named_hosts, warnings = session_hosts.assign_host_names(hosts, inventory.hosts)
         self._warn(warnings)
         inventory.add_group(session_hosts.ALL)
         agents_by_name = {agent.name: agent for agent in agents}
@@ -226,12 +226,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self.templar.available_variables = variables
         try:
             chosen = {name: self.templar.template(variables[name]) for name in variables.keys() & _PLUGIN_VARIABLES}
-            names = sorted(variables.keys() & settings(transport_of(chosen), become_method_of(chosen)))
+            names = sorted(variables.keys() & connection_variables(connection_plugin(chosen), become_method_of(chosen)))
             how = {name: self.templar.template(variables[name]) for name in names}
             state_path, docker_host = (
                 str(self.templar.template(variables.get(name, place))) for name, place in _DEFAULT_PATHS
             )
-            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, seconds_of(how))
+            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, timeout_of(how))
         except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None

@@ -65,7 +65,7 @@ def main() -> None:
         network = DefaultNetwork(module.params["name"], module.params["bridge"], module.params["subnet"])
         changes = plan_default_network(client, network)
         if changes and not module.check_mode:
-            make_default_network(client, network)
+            create_default_network(client, network)
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)

@@ -113,8 +113,8 @@ def running_apps() -> Iterator[dict[str, Any]]:
     run_on(GATEWAY, f"mkdir -p {FOLDER}; printf %s {text} > {FOLDER}/web_app.py")
     units = " ".join(start_apps())
     try:
-        yield routes(routes=known_routes(), purge=True)
+        yield change_routes(routes=example_routes(), purge=True)
     finally:
-        everywhere(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
-        routes(purge=True)
-    assert on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""
+        run_on_all(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
+        change_routes(purge=True)
+    assert run_on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""

@@ -241,8 +241,10 @@ def test_wrong_ssh_sources_are_rolled_back(
     assert wrong_ssh_sources.returncode != 0
     output = unwrapped(wrong_ssh_sources.stdout)
     for agent in AGENTS:
-        assert f"firewall_ssh_sources: with {NOBODY}/32, {agent} accepts no new SSH connection from here" in said
-    eventually(lambda: everywhere(STATE, ("agent1", "agent3"), check=False) == [states[0], states[2]])
+        assert (
+            f"firewall_ssh_sources: with {UNUSED_ADDRESS}/32, {agent} accepts no new SSH connection from here" in output
+        )
+    wait_until(lambda: run_on_all(STATE, ("agent1", "agent3"), check=False) == [firewall_states[0], firewall_states[2]])
 
 
 @pytest.mark.usefixtures("wrong_ssh_sources")

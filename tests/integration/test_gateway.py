@@ -146,7 +146,7 @@ def test_token_is_only_in_its_file(issued: Issued) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert token.count(".") == 2
     assert not [part for part in (token, *token.split(".")[1:]) if part in run.output]
-    assert f"is in {path}. It is valid until" in run.said
+    assert f"is in {path}. It is valid until" in run.text
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert (claims["sub"], claims["session"], claims["exp"] - claims["iat"]) == (SESSION, NAME, 3600)
     assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200
@@ -341,4 +341,4 @@ def test_token_without_gateways_is_refused(tmp_path: Path) -> None:
     extra_vars = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
     refused = run_playbook("session_token", tmp_path, extra_vars)
     assert refused.code != 0
-    assert "gateway_group: 'nobody' has no hosts; a token is signed by a gateway." in refused.said
+    assert "gateway_group: 'nobody' has no hosts; a token is signed by a gateway." in refused.text

@@ -53,11 +53,11 @@ def routes_result() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-def changing(known: dict[str, Any]) -> Iterator[list[Route]]:
-    """Let a test change the routes; afterwards they are what they were."""
-    assert known["links"]
-    yield known_routes()
-    routes(routes=known_routes(), purge=True)
+def changed_routes(routes_result: dict[str, Any]) -> Iterator[list[Route]]:
+    """Let a test change the routes; afterwards they are restored."""
+    assert routes_result["links"]
+    yield example_routes()
+    change_routes(routes=example_routes(), purge=True)
 
 
 @pytest.fixture(scope="module")

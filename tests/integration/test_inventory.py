@@ -139,13 +139,27 @@ def test_agents_inventory_option_replaces_a_second_source(three: ThreeContainers
 def test_missing_container_is_an_unreachable_host(three: ThreeContainers) -> None:
     name = three.host_name("worker2")
     kernel = three.hosts[name]
-    gone = f"{kernel['container']}-gone"
-    asked = ("-i", INVENTORY, "-i", SOURCE, name, "-m", "raw", "-a", "hostname", "-e", f"backendai_container={gone}")
-    done = ansible("ansible", *asked)
-    assert done.returncode == 4, done.stdout + done.stderr
-    said = unwrapped(f"{done.stdout} {done.stderr}")
-    assert "UNREACHABLE!" in said
-    assert f"container {gone} on {kernel['agent']} is not running: its session has ended, or needs a repair." in said
+    missing = f"{kernel['container']}-gone"
+    arguments = (
+        "-i",
+        INVENTORY,
+        "-i",
+        SOURCE,
+        name,
+        "-m",
+        "raw",
+        "-a",
+        "hostname",
+        "-e",
+        f"backendai_container={missing}",
+    )
+    process = ansible("ansible", *arguments)
+    assert process.returncode == 4, process.stdout + process.stderr
+    output = unwrapped(f"{process.stdout} {process.stderr}")
+    assert "UNREACHABLE!" in output
+    assert (
+        f"container {missing} on {kernel['agent']} is not running: its session has ended, or needs a repair." in output
+    )
 
 
 def test_stopped_containers_and_terminated_sessions_are_no_hosts(three: ThreeContainers) -> None:

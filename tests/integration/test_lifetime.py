@@ -18,9 +18,9 @@ def assert_ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
     record = run.record
     assert (record["status"], record["exit_code"]) == ("TERMINATED", code)
     assert record["reason"] == f"the command ended with exit code {code}"
-    assert (f"the session '{sessions.name}' has ended: {record['reason']}." in run.said) == (code != 0)
-    assert remains() == sessions.before
-    assert queue()[record["id"]]["record"] == record
+    assert (f"the session '{sessions.name}' has ended: {record['reason']}." in run.text) == (code != 0)
+    assert agent_state() == sessions.initial_state
+    assert queue_entries()[record["id"]]["record"] == record
 
 
 def test_session_wait_with_a_successful_command_leaves_nothing(agent1_sessions: Sessions) -> None:
@@ -87,9 +87,9 @@ def test_session_on_an_unreachable_agent_needs_force_to_terminate(
     assert agent_state() == during
     ended = sessions.terminate(*unreachable_agent2, force=True, **variables)
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
-    assert "agent2: the next run that reaches it removes the session there." in ended.said
-    after = remains()
-    assert [agent for agent in after if after[agent] != sessions.before[agent]] == ["agent2"]
-    assert sessions.listed() == {}
+    assert "agent2: the next run that reaches it removes the session there." in ended.text
+    after = agent_state()
+    assert [agent for agent in after if after[agent] != sessions.initial_state[agent]] == ["agent2"]
+    assert sessions.list_by_name() == {}
     assert sessions.run("schedule_sessions").code == 0
     assert agent_state() == sessions.initial_state

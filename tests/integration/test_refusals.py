@@ -48,7 +48,7 @@ def test_invalid_request_is_refused(sessions: Sessions, variables: dict[str, Any
 def test_limit_without_localhost_is_refused(sessions: Sessions, playbook: str, limit: str) -> None:
     run = sessions.run(playbook, "--limit", limit, name=sessions.name, image=PYTHON)
     assert run.code != 0
-    assert f"--limit '{limit}' excludes localhost, which plans sessions" in run.said
+    assert f"--limit '{limit}' excludes localhost, which plans sessions" in run.text
 
 
 def test_terminate_without_a_session_is_refused(sessions: Sessions) -> None:

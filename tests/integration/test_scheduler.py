@@ -124,7 +124,7 @@ def test_failed_runs_are_repeated_and_absent_removes_everything(provision: Provi
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
-def test_all_that_cannot_be_is_refused_at_once(provision: Provision) -> None:
+def test_all_invalid_options_are_reported_together(provision: Provision) -> None:
     span = "a systemd time span, such as 30s or 1h 30min, longer than 0"
     cases = {
         "inventory": ("hosts.yml", "an absolute path without .."),
@@ -147,7 +147,7 @@ def test_time_span_that_systemd_rejects_is_refused(provision: Provision) -> None
     refused = provision("--check", interval="1min\n30s", timeout="0")
     assert refused.code != 0
     for option in ("interval", "timeout"):
-        assert re.search(rf"scheduler_{option}: .{{1,20}} must be a systemd time span", refused.said), refused.output
+        assert re.search(rf"scheduler_{option}: .{{1,20}} must be a systemd time span", refused.text), refused.output
 
 
 def test_unknown_state_is_refused(provision: Provision) -> None:

@@ -146,13 +146,15 @@ def unused_address() -> str:
     return address("agent3").rpartition(".")[0] + ".250"
 
 
-def test_a_host_that_cannot_be_asked_is_tried_where_the_inventory_has_it_and_is_not_proven(away: Run) -> None:
-    (doubt,) = [one for one in away.record["inconclusive"] if one["target"] == "agent2"]
-    assert away.code != 0
-    assert doubt["address"] is None
-    assert doubt["why"].startswith("its addresses could not be read: ")
-    assert [one["address"] for one in away.record["tried"] if one["target"] == "agent2"] == [address("agent2")]
-    assert "agent2: its addresses could not be read: " in away.said
+def test_unreachable_host_is_probed_by_inventory_and_inconclusive(unreachable_run: Run) -> None:
+    (inconclusive,) = [entry for entry in unreachable_run.record["inconclusive"] if entry["target"] == "agent2"]
+    assert unreachable_run.code != 0
+    assert inconclusive["address"] is None
+    assert inconclusive["why"].startswith("its addresses could not be read: ")
+    assert [entry["address"] for entry in unreachable_run.record["tried"] if entry["target"] == "agent2"] == [
+        address("agent2")
+    ]
+    assert "agent2: its addresses could not be read: " in unreachable_run.text
 
 
 def test_silence_of_an_unused_address_is_inconclusive(unreachable_run: Run) -> None:
@@ -174,7 +176,7 @@ def test_check_mode_probes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
     run = verify(tmp_path, "--check", ports="22")
     assert (run.code, run.record) == (0, None), run.output
     assert address("agent1") in run.output
-    assert "TCP ports 22 would be probed." in run.said
+    assert "TCP ports 22 would be probed." in run.text
 
 
 def test_invalid_options_are_refused_before_any_host_is_contacted(tmp_path: Path) -> None:
@@ -182,6 +184,6 @@ def test_invalid_options_are_refused_before_any_host_is_contacted(tmp_path: Path
     assert run.code != 0
     assert (
         "firewall_probe_hosts: 'nobody' matches no host of the inventory; set it to untrusted hosts to probe from"
-        in run.said
+        in run.text
     )
     assert run.hosts == {"localhost"}

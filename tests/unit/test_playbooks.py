@@ -1,4 +1,4 @@
-"""References of playbooks exist; otherwise templates would fail only at run time."""
+"""References in plays exist: Ansible reports a missing one only when its task runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FILE = re.compile(r"(?:import_tasks|include_tasks|import_playbook): (\S+)")
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_references_of_plays_exist(path: Path) -> None:
+def test_everything_a_play_references_exists(path: Path) -> None:
     text = path.read_text()
     assert {*OF_THE_RUN.findall(text)} <= {field.name for field in dataclasses.fields(RunOptions)}
     assert {*VARIABLE.findall(text)} <= {*specification()}
     assert [name for name in FILE.findall(text) if not (path.parent / name).is_file()] == []
 
 
-def test_references_of_plays_are_recognized() -> None:
+def test_references_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
     assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
     assert {"session_registries"} <= {*VARIABLE.findall(text)}

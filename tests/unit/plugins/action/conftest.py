@@ -29,7 +29,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueStore:
 
 
 @pytest.fixture
-def run(queue: QueueFolder) -> Run:
+def run(queue: QueueStore) -> Run:
     """Return a function that runs an action with arguments and variables."""
     assert queue.entries() == []
 
@@ -48,7 +48,7 @@ def run(queue: QueueFolder) -> Run:
     return run_action
 
 
-def keep(queue: QueueFolder, *names: str) -> FactsCache:
+def keep(queue: QueueStore, *names: str) -> FactsCache:
     """Cache fresh facts of ordinary agents."""
     queue.path.mkdir(mode=0o700, exist_ok=True)
     cache = FactsCache(queue.path / "facts")

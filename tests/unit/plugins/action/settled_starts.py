@@ -50,7 +50,7 @@ def decided(of: SessionPlan = MADE, *, expected_values: bool = False) -> dict[st
     """Return a start of a session as it is planned; ``known`` is one that was committed before."""
     keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if expected_values else {}
     return {
-        **start_of(Decision(of, expected_values, {}, keys), spec(), [], unproven=False),
+        **start_arguments(Decision(of, expected_values, {}, keys), spec(), [], never_completed=False),
         "nonce": f"nonce of {of.name}",
     }
 
@@ -78,8 +78,8 @@ def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: A
     )
 
 
-def starts(queue: QueueFolder, **changes: Any) -> QueueEntry:
+def starts(queue: QueueStore, **changes: Any) -> QueueEntry:
     """Save that this run is starting the session, which was pending."""
-    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "starting", "owner": me(), **changes})
+    entry = requested(1, spec(), **{"id": SESSION_ID, "state": "CREATING", "owner": current_owner(), **changes})
     queue.save(entry)
     return entry

@@ -69,37 +69,37 @@ def test_queue_path_defaults_to_a_folder_beside_the_inventory(run: Run, tmp_path
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_check_mode_does_not_create_the_queue_folder(run: Run, queue: QueueFolder, check_mode: bool) -> None:
+def test_check_mode_does_not_create_the_queue_folder(run: Run, queue: QueueStore, check_mode: bool) -> None:
     assert run(Probe, {}, {}, check_mode=check_mode)["entries"] == []
     assert queue.path.exists() is not check_mode
 
 
-def test_session_of_a_dead_run_is_pending_again_if_its_request_was_kept(run: Run, queue: QueueFolder) -> None:
-    kept = requested(1, state="starting", owner=DEAD, agents=("agent1",), attempts=1)
-    own_variables = requested(2, state="starting", owner=DEAD, spec=None)
+def test_session_of_a_dead_run_is_pending_again_if_its_request_was_kept(run: Run, queue: QueueStore) -> None:
+    kept = requested(1, state="CREATING", owner=DEAD, agents=("agent1",), attempts=1)
+    own_variables = requested(2, state="CREATING", owner=DEAD, spec=None)
     queue.save(kept)
     queue.save(own_variables)
     waits, stale = run(Probe, {}, {})["entries"]
-    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("waiting", None, queue.entries()[0].spec, 1)
+    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("PENDING", None, queue.entries()[0].spec, 1)
     assert waits.updated_at == kept.updated_at
     assert stale == dataclasses.replace(own_variables, owner=None)
     assert [entry.owner for entry in queue.entries()] == [DEAD, DEAD]
 
 
 @pytest.mark.parametrize(("age", "alive"), [(OWNER_TIMEOUT - 10, True), (OWNER_TIMEOUT + 10, False)])
-def test_owner_on_another_host_expires(run: Run, queue: QueueFolder, age: float, alive: bool) -> None:
-    queue.save(requested(1, state="starting", owner=ELSEWHERE, updated_at=time.time() - age))
+def test_owner_on_another_host_expires(run: Run, queue: QueueStore, age: float, alive: bool) -> None:
+    queue.save(requested(1, state="CREATING", owner=ELSEWHERE, updated_at=time.time() - age))
     (entry,) = run(Probe, {}, {})["entries"]
     assert entry.state == ("CREATING" if alive else "PENDING")
 
 
-@pytest.mark.parametrize("entry", [requested(1), requested(1, state="ending", spec=None, agents=("agent1",))])
-def test_entry_without_owner_is_kept(run: Run, queue: QueueFolder, entry: Any) -> None:
-    running = requested(2, state="starting", owner=me())
+@pytest.mark.parametrize("entry", [requested(1), requested(1, state="TERMINATING", spec=None, agents=("agent1",))])
+def test_entry_without_owner_is_kept(run: Run, queue: QueueStore, entry: Any) -> None:
+    running = requested(2, state="CREATING", owner=current_owner())
     queue.save(entry)
     queue.save(running)
     result = run(Probe, {}, {})["entries"]
-    assert [kept.state for kept in result] == [entry.state, "starting"]
+    assert [kept.state for kept in result] == [entry.state, "CREATING"]
     assert result == queue.entries()
 
 
@@ -158,13 +158,13 @@ def test_agent_with_corrupt_facts_is_omitted(run: Run, results: Any, error: str)
     assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {error}."]
 
 
-def test_corrupt_cached_facts_are_ignored(run: Run, queue: QueueFolder) -> None:
+def test_corrupt_cached_facts_are_ignored(run: Run, queue: QueueStore) -> None:
     keep(queue, "agent1", "agent2")
     path = queue.path / "facts" / "agent1.json"
     path.write_text(path.read_text().replace('"capacity"', '"capacities"'))
     hostvars = answers(agent1=None, agent2=None)
     observed = run(Probe, {"agents": ["agent1", "agent2"], "facts_max_age": 30}, hostvars)["readings"]
-    assert (observed.facts, observed.told("agent1")) == ({"agent2": agent_facts("agent2")}, False)
+    assert (observed.facts, observed.was_read("agent1")) == ({"agent2": agent_facts("agent2")}, False)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_corrupt_cached_facts_are_ignored(run: Run, queue: QueueFolder) -> None:
     [(30, 0, True), (30, RUN_SECONDS, True), (30, RUN_SECONDS + 60, False), (0, 0, False)],
     ids=["young", "young when the run began", "too old", "never wanted"],
 )
-def test_cached_facts_are_used(run: Run, queue: QueueFolder, max_age: int, age: float, used: bool) -> None:
+def test_cached_facts_are_used(run: Run, queue: QueueStore, max_age: int, age: float, used: bool) -> None:
     keep(queue, "agent1")
     then = time.time() - age
     os.utime(queue.path / "facts" / "agent1.json", (then, then))
@@ -184,7 +184,7 @@ def test_cached_facts_are_used(run: Run, queue: QueueFolder, max_age: int, age: 
 @pytest.mark.parametrize(
     "results", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"]
 )
-def test_fresh_facts_override_cached_ones(run: Run, queue: QueueFolder, results: dict[str, Any]) -> None:
+def test_fresh_facts_override_cached_ones(run: Run, queue: QueueStore, results: dict[str, Any]) -> None:
     keep(queue, "agent1")
     observed = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=results))["readings"]
     assert observed.facts == ({"agent1": agent_facts("agent1", 1)} if "agent" in results else {})
@@ -192,7 +192,7 @@ def test_fresh_facts_override_cached_ones(run: Run, queue: QueueFolder, results:
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_facts_of_changed_agents_are_invalidated_except_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
     before = sorted(queue.path.rglob("*"))
@@ -240,7 +240,9 @@ def test_start_has_no_secrets() -> None:
     session_plan, session_spec = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
-    start = start_of(Decision(session_plan, False, pulls, {}, 2, images), session_spec, [SESSION_ID], unproven=True)
+    start = start_arguments(
+        Decision(session_plan, False, pulls, {}, 2, images), session_spec, [SESSION_ID], never_completed=True
+    )
     nonce, request = start.pop("nonce"), start.pop("request")
     assert start == {
         "plan": session_plan.to_dict(),
@@ -270,7 +272,10 @@ def test_start_needs_prepare_for_images_or_an_overlay(
     network = plan().network
     assert network is not None
     session_plan = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
-    assert start_of(Decision(session_plan, False, pulls, {}), spec(), [], unproven=False)["prepare"] is prepare
+    assert (
+        start_arguments(Decision(session_plan, False, pulls, {}), spec(), [], never_completed=False)["prepare"]
+        is prepare
+    )
 
 
 def test_every_start_has_its_own_nonce() -> None:

@@ -145,7 +145,7 @@ def test_report_without_findings_is_written(run: Run, printed: list[str], tmp_pa
     result = reported(run, results(**QUIET), str(path))
     assert (result["changed"], result["report"]["ok"]) == (False, True)
     assert json.loads(path.read_text()) == result["report"]
-    assert printed[-1] == "Nothing but the gateway answers user1, at 1 addresses."
+    assert printed[-1] == "Only the gateway answers user1, at 1 addresses."
 
 
 def test_open_port_is_reported_and_fails(run: Run, printed: list[str], tmp_path: Path) -> None:
@@ -155,14 +155,14 @@ def test_open_port_is_reported_and_fails(run: Run, printed: list[str], tmp_path:
     assert str(refused.value) == ("isolation check failed: probe hosts get an answer from 1 address of agent1.")
     (finding,) = json.loads(path.read_text())["findings"]
     assert (finding["outsider"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
-    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections." in printed
+    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections." in printed
 
 
 @pytest.mark.parametrize(
     ("probed", "reason"),
     [
         (results(failed=True, msg="ip -batch:\n File exists."), "the probe failed: ip -batch: File exists"),
-        (results(failed=True), "the probe failed: it gave no answer"),
+        (results(failed=True), "the probe failed: it returned no result"),
         ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "the probe failed: no route"),
         ({}, "the probe failed: hidden by --limit"),
     ],
@@ -170,8 +170,8 @@ def test_open_port_is_reported_and_fails(run: Run, printed: list[str], tmp_path:
 def test_failed_probe_is_reported_and_fails(run: Run, printed: list[str], probed: dict[str, Any], reason: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, probed)
-    assert str(refused.value) == "the gateway is not shown to be the only way in: 1 thing was not proven."
-    assert printed == [f"not proven: user1 -> agent1: {reason}."]
+    assert str(refused.value) == "isolation check failed: 1 check was inconclusive."
+    assert printed == [f"inconclusive: user1 -> agent1: {reason}."]
 
 
 def test_check_mode_shows_the_planned_probes(run: Run, printed: list[str], tmp_path: Path) -> None:

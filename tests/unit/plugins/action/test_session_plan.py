@@ -90,7 +90,7 @@ def test_start_is_returned_for_the_steps(run: Run) -> None:
     assert (planned["record"], start["id"]) == (None, planned["plan"]["id"])
 
 
-def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueFolder) -> None:
+def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueStore) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
     (entry,) = queue.entries()
     assert planned["record"] == entry.record
@@ -180,7 +180,7 @@ def holding(**state: Any) -> dict[str, Any]:
     return answers(agent1=fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED), **state)]))
 
 
-def test_start_is_saved_before_the_claim_without_its_request(run: Run, queue: QueueFolder) -> None:
+def test_start_is_saved_before_the_claim_without_its_request(run: Run, queue: QueueStore) -> None:
     before = time.time()
     result = run(ActionModule, arguments(), ROOM)
     (entry,) = queue.entries()
@@ -196,7 +196,7 @@ def test_start_is_saved_before_the_claim_without_its_request(run: Run, queue: Qu
     assert entry.plan == SessionPlan.from_dict(result["plan"])
 
 
-def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueFolder) -> None:
+def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.owner) == (result["id"], "PENDING", None)
@@ -211,7 +211,7 @@ def test_user_defaults_to_the_one_that_runs_ansible(run: Run, user: str | None) 
 
 
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM], ids=["room", "no room"])
-def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueFolder, hostvars: dict[str, Any]) -> None:
+def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueStore, hostvars: dict[str, Any]) -> None:
     waits = of_entry(skipped=1, attempts=1)
     queue.save(waits)
     result = run(ActionModule, {**arguments(), "user": "bob"}, hostvars)
@@ -219,11 +219,11 @@ def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueFol
     assert result["id"] == entry.id == waits.id
     kept = [entry.enqueued_at, entry.skipped, entry.attempts, entry.user]
     assert kept == [waits.enqueued_at, waits.skipped, waits.attempts, waits.user]
-    assert entry.state == ("starting" if hostvars is ROOM else "waiting")
+    assert entry.state == ("CREATING" if hostvars is ROOM else "PENDING")
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
 
-def test_changed_request_of_a_pending_session_is_rejected(run: Run, queue: QueueFolder) -> None:
+def test_changed_request_of_a_pending_session_is_rejected(run: Run, queue: QueueStore) -> None:
     queue.save(of_entry())
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(priority=5), ROOM)
@@ -234,8 +234,8 @@ def test_changed_request_of_a_pending_session_is_rejected(run: Run, queue: Queue
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
-def test_session_started_by_another_run_is_rejected(run: Run, queue: QueueFolder) -> None:
-    starts = of_entry(id=SESSION_ID, state="starting", spec=None, owner=ANOTHER, updated_at=time.time())
+def test_session_started_by_another_run_is_rejected(run: Run, queue: QueueStore) -> None:
+    starts = of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=ANOTHER, updated_at=time.time())
     queue.save(starts)
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(), ROOM)
@@ -250,7 +250,7 @@ def test_session_started_by_another_run_is_rejected(run: Run, queue: QueueFolder
 )
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
 def test_claimed_session_of_another_run_is_taken_over(
-    run: Run, queue: QueueFolder, owner: Any, state: dict[str, Any]
+    run: Run, queue: QueueStore, owner: Any, state: dict[str, Any]
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
@@ -259,7 +259,7 @@ def test_claimed_session_of_another_run_is_taken_over(
 
 
 @pytest.mark.parametrize("history", [True, False])
-def test_committed_session_needs_no_entry(run: Run, queue: QueueFolder, history: bool) -> None:
+def test_committed_session_needs_no_entry(run: Run, queue: QueueStore, history: bool) -> None:
     if history:
         queue.save(of_entry(id=SESSION_ID, state="TERMINATED", spec=None))
     result = run(ActionModule, arguments(), holding())
@@ -267,15 +267,15 @@ def test_committed_session_needs_no_entry(run: Run, queue: QueueFolder, history:
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * history
 
 
-def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueFolder) -> None:
+def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueStore) -> None:
     session_plan = plan({"agent1": 4})
-    queue.save(terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
+    queue.save(make_terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
     assert (result["known"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
 
 
-def test_skips_are_counted_once(run: Run, queue: QueueFolder) -> None:
+def test_skips_are_counted_once(run: Run, queue: QueueStore) -> None:
     for number, changes in ((1, {}), (2, {"priority": 90}), (3, {"resource_group": "gpu"}), (4, {"priority": 5})):
         queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
     for attempt, passed in ((1, [1, 1, 0, 0]), (2, [1, 1, 0, 0])):
@@ -283,7 +283,7 @@ def test_skips_are_counted_once(run: Run, queue: QueueFolder) -> None:
         assert [entry.skipped for entry in queue.entries() if entry.name != "train-llm"] == passed
 
 
-def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueFolder) -> None:
+def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
     hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, hostvars)
@@ -295,7 +295,7 @@ def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueFolder) -
 
 
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
-def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueFolder, attempt: int, waits: bool) -> None:
+def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueStore, attempt: int, waits: bool) -> None:
     results = {"refused": ["agent1 is full", "agent2 is full"]}
     result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **results}, ROOM)
     reason = "other runs claimed the resources first, 5 times in a row; last error: agent1 is full; agent2 is full"
@@ -303,21 +303,21 @@ def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueFol
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
 
 
-def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueFolder) -> None:
+def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
-def test_pending_session_on_a_returning_agent_is_the_same(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
+def test_pending_session_on_a_returning_agent_is_the_same(run: Run, queue: QueueStore, state: dict[str, Any]) -> None:
     queue.save(of_entry())
     result = run(ActionModule, arguments(), holding(**state))
     assert (result["id"], result["known"]) == (SESSION_ID, True)
     assert [entry.id for entry in queue.entries()] == ([SESSION_ID] if state else [])
 
 
-def test_next_attempt_reuses_the_entry(run: Run, queue: QueueFolder) -> None:
+def test_next_attempt_reuses_the_entry(run: Run, queue: QueueStore) -> None:
     first = run(ActionModule, arguments(), ROOM)
     second = run(ActionModule, {**arguments(), "attempt": 2}, ROOM)
     assert second["id"] == first["id"]
@@ -326,7 +326,7 @@ def test_next_attempt_reuses_the_entry(run: Run, queue: QueueFolder) -> None:
 
 
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
-def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, hostvars: dict[str, Any]) -> None:
+def test_check_mode_saves_nothing(run: Run, queue: QueueStore, hostvars: dict[str, Any]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=9)))
     before = queue.entries()
     run(ActionModule, arguments(), hostvars, check_mode=True)
@@ -335,7 +335,7 @@ def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, hostvars: dict[s
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
     result = run(ActionModule, {**arguments(), "facts_max_age": 60}, answers(), check_mode=check_mode)
@@ -362,7 +362,7 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
     ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],
 )
 def test_pending_session_knows_whether_capacity_was_released(
-    run: Run, queue: QueueFolder, hostvars: dict[str, Any], entry: QueueEntry | None, freed: bool
+    run: Run, queue: QueueStore, hostvars: dict[str, Any], entry: QueueEntry | None, freed: bool
 ) -> None:
     if entry:
         queue.save(entry)

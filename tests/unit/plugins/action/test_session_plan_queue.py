@@ -54,25 +54,25 @@ def test_an_empty_queue_starts_nothing(run: Run) -> None:
     assert (result["specs"], result["_ansible_no_log"]) == ({}, False)
 
 
-def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueFolder) -> None:
+def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number, spec(name=f"session-{number}", env={"TOKEN": "hunter2"})))
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1", "session-2"]
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
-    assert [(entry.state, entry.owner) for entry in (first, second)] == [("starting", me())] * 2
+    assert [(entry.state, entry.owner) for entry in (first, second)] == [("CREATING", current_owner())] * 2
     assert [entry.plan for entry in (first, second)] == [
         SessionPlan.from_dict(start["plan"]) for start in result["starts"]
     ]
-    assert (third.state, third.owner, third.updated_at) == ("waiting", None, NOW + 3)
+    assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
     assert third.record["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; it fits when these end: session-1",
         "shortfall": {"cpu": 1},
     }
 
 
-def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueFolder) -> None:
+def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueStore) -> None:
     request = spec(name="session-1", env={"TOKEN": "hunter2"})
     queue.save(requested(1, request))
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
@@ -85,7 +85,7 @@ def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueFolder
     assert queue.entries()[0].spec == result["specs"]["session-1"]
 
 
-def test_skipped_sessions_are_counted(run: Run, queue: QueueFolder) -> None:
+def test_skipped_sessions_are_counted(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
     run(ActionModule, ARGUMENTS, answers())
@@ -93,7 +93,7 @@ def test_skipped_sessions_are_counted(run: Run, queue: QueueFolder) -> None:
 
 
 @pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
-def test_starving_session_is_not_skipped(run: Run, queue: QueueFolder, patience: int, started: list[str]) -> None:
+def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, patience: int, started: list[str]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
     queue.save(requested(2))
     hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
@@ -102,24 +102,24 @@ def test_starving_session_is_not_skipped(run: Run, queue: QueueFolder, patience:
 
 
 @pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-2")])
-def test_policy_orders_the_queue(run: Run, queue: QueueFolder, policy: str, first: str) -> None:
+def test_policy_orders_the_queue(run: Run, queue: QueueStore, policy: str, first: str) -> None:
     for number in (1, 2):
         queue.save(requested(number))
     result = run(ActionModule, {**ARGUMENTS, "policy": policy}, answers(1))
     assert [start["plan"]["name"] for start in result["starts"]] == [first]
 
 
-def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="starting", owner=dataclasses.replace(me(), started="0")))
-    queue.save(requested(2, state="starting", owner=me()))
+def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), started="0")))
+    queue.save(requested(2, state="CREATING", owner=current_owner()))
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1"]
     assert [entry.owner for entry in queue.entries()] == [current_owner(), current_owner()]
 
 
-def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueFolder) -> None:
+def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueStore) -> None:
     session_plan = plan({"agent1": 1})
-    queue.save(terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
+    queue.save(make_terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
     for number in (1, 2):
         queue.save(requested(number))
     hostvars = answers(
@@ -131,7 +131,7 @@ def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueFolde
     ]
 
 
-def test_claimed_session_is_resumed(run: Run, queue: QueueFolder) -> None:
+def test_claimed_session_is_resumed(run: Run, queue: QueueStore) -> None:
     request = spec(name="session-1")
     entry = requested(1, request)
     queue.save(entry)
@@ -142,7 +142,7 @@ def test_claimed_session_is_resumed(run: Run, queue: QueueFolder) -> None:
 
 
 def test_entries_changed_by_other_runs_are_skipped(
-    run: Run, queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
@@ -165,7 +165,7 @@ def test_entries_changed_by_other_runs_are_skipped(
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     queue.save(requested(1))
     cache = keep(queue, "agent1", "agent2")
@@ -173,7 +173,7 @@ def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
     assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
 
 
-def test_check_mode_decides_without_saving(run: Run, queue: QueueFolder) -> None:
+def test_check_mode_decides_without_saving(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
     before = queue.entries()

@@ -25,7 +25,7 @@ SIZE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node"}
 def planned_by(owner: Owner, session_plan: SessionPlan = OTHER, **changes: Any) -> QueueEntry:
     """Return the entry of a session of four containers that another run has planned."""
     request = spec(name="other", cluster_size=4)
-    entry = requested(9, request, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
+    entry = requested(9, request, id=OTHER_ID, state="CREATING", owner=owner, updated_at=time.time(), **changes)
     return dataclasses.replace(entry, plan=session_plan)
 
 
@@ -58,7 +58,7 @@ def started(run: Run, hostvars: dict[str, Any]) -> list[str]:
     ids=["live, no room for both", "live, room for both", "dead, no room for both", "dead, room for neither"],
 )
 def test_plans_of_live_runs_are_reserved(
-    run: Run, queue: QueueFolder, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
+    run: Run, queue: QueueStore, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
 ) -> None:
     queue.save(planned_by(owner, **kept))
     names = [start["plan"]["name"] for start in planned(run, surveyed(cpu))["starts"]]
@@ -66,20 +66,20 @@ def test_plans_of_live_runs_are_reserved(
 
 
 @pytest.mark.parametrize(("owner", "freed"), [(LIVE, True), (DEAD, False)], ids=["live", "dead"])
-def test_capacity_may_be_released_by_a_live_run(run: Run, queue: QueueFolder, owner: Owner, freed: bool) -> None:
+def test_capacity_may_be_released_by_a_live_run(run: Run, queue: QueueStore, owner: Owner, freed: bool) -> None:
     queue.save(planned_by(owner))
     waits = planned(run, surveyed(3))
     assert (waits["plan"], waits["capacity_released"]) == (None, freed)
 
 
-def test_claimed_plan_is_counted_once(run: Run, queue: QueueFolder) -> None:
+def test_claimed_plan_is_counted_once(run: Run, queue: QueueStore) -> None:
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)
     hostvars = surveyed(8, allocated={"cpu": 4}, containers=4, sessions=[claimed])
     assert len(planned(run, hostvars)["starts"]) == 1
 
 
-def test_planned_network_is_not_allocated_twice(run: Run, queue: QueueFolder) -> None:
+def test_planned_network_is_not_allocated_twice(run: Run, queue: QueueStore) -> None:
     across = plan({"agent1": 2, "agent2": 2}, name="other")
     assert across.network is not None
     first = dataclasses.replace(across.network, subnet="10.128.0.0/29", vni=4096)
@@ -89,7 +89,7 @@ def test_planned_network_is_not_allocated_twice(run: Run, queue: QueueFolder) ->
     assert (network["subnet"], network["vni"]) == ("10.128.0.8/29", 4097)
 
 
-def test_earlier_plan_of_the_same_session_is_not_reserved(run: Run, queue: QueueFolder) -> None:
+def test_earlier_plan_of_the_same_session_is_not_reserved(run: Run, queue: QueueStore) -> None:
     first = planned(run, surveyed(4))
     second = planned(run, surveyed(4), attempt=2)
     assert [(start["id"], start["agents"]) for start in second["starts"]] == [(first["id"], ["agent1"])]
@@ -105,7 +105,7 @@ def test_earlier_plan_of_the_same_session_is_not_reserved(run: Run, queue: Queue
     ids=["live", "this run", "dead"],
 )
 def test_plans_of_live_runs_are_reserved_for_the_queue(
-    run: Run, queue: QueueFolder, owner: Owner, names: list[str]
+    run: Run, queue: QueueStore, owner: Owner, names: list[str]
 ) -> None:
     for number in (1, 2):
         queue.save(requested(number))
@@ -115,7 +115,7 @@ def test_plans_of_live_runs_are_reserved_for_the_queue(
     assert queue.entry(OTHER_ID) == other
 
 
-def test_pending_session_starts_beside_claimed_ones(run: Run, queue: QueueFolder) -> None:
+def test_pending_session_starts_beside_claimed_ones(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1))
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)

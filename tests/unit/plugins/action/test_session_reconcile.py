@@ -39,7 +39,7 @@ def finished() -> dict[str, AgentFacts]:
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
-def own_start(queue: QueueFolder) -> QueueEntry:
+def own_start(queue: QueueStore) -> QueueEntry:
     """Save the entry of a session whose run was killed."""
     record = session_record(plan(), "CREATING")
     entry = requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None, owner=KILLED, record=record)
@@ -54,35 +54,35 @@ def test_empty_cluster_needs_no_action(run: Run, printed: list[str]) -> None:
     assert printed == []
 
 
-def test_finished_command_is_saved_and_shown(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_finished_command_is_saved_and_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     result = run(ActionModule, ARGUMENTS, answers(**finished()))
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "ending", 3)
+    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "TERMINATING", 3)
     assert printed == [ENDED_LINE]
 
 
-def test_removed_session_moves_to_the_history(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, printed: list[str]) -> None:
     run(ActionModule, ARGUMENTS, answers(**finished()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
     (entry,) = queue.entries()
-    assert (entry.state, entry.record["exit_code"], printed) == ("ended", 3, [ENDED_LINE])
+    assert (entry.state, entry.record["exit_code"], printed) == ("TERMINATED", 3, [ENDED_LINE])
 
 
 @pytest.mark.usefixtures("printed")
-def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueFolder) -> None:
+def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueStore) -> None:
     facts = finished()
     run(ActionModule, ARGUMENTS, answers("agent2", **facts))
     run(ActionModule, ARGUMENTS, answers("agent2"))
-    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent2",))]
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
     assert run(ActionModule, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
     run(ActionModule, ARGUMENTS, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
 
 
 @pytest.mark.usefixtures("printed")
-def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: QueueFolder) -> None:
+def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: QueueStore) -> None:
     facts = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
     remaining = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     facts |= holders(remaining, committed=False, expired=True)
@@ -92,33 +92,33 @@ def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: Que
 
 
 @pytest.mark.usefixtures("printed")
-def test_session_of_a_killed_run_is_removed_only_if_abandoned(run: Run, queue: QueueFolder) -> None:
+def test_session_of_a_killed_run_is_removed_only_if_abandoned(run: Run, queue: QueueStore) -> None:
     entry = own_start(queue)
     facts = holders(plan(), committed=False)
     assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == []
     assert queue.entries() == [entry]
     assert run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**facts))["agents"] == ["agent1", "agent2"]
-    assert [entry.state for entry in queue.entries()] == ["ending"]
+    assert [entry.state for entry in queue.entries()] == ["TERMINATING"]
 
 
-def test_entry_of_a_running_session_is_removed(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_entry_of_a_running_session_is_removed(run: Run, queue: QueueStore, printed: list[str]) -> None:
     own_start(queue)
     result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
     assert (result["agents"], queue.entries(), printed) == ([], [], [])
 
 
 @pytest.mark.usefixtures("printed")
-def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueFolder) -> None:
+def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueStore) -> None:
     own_start(queue)
     facts = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == ["agent1", "agent2"]
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "ending")]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
 
 
-def test_pending_timeout_is_shown(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_pending_timeout_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
     run(ActionModule, ARGUMENTS, answers())
-    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("ended", "CANCELLED")]
+    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "CANCELLED")]
     assert printed == ["Session session-1 is CANCELLED: it waited longer than session_pending_timeout, 60 seconds."]
 
 
@@ -127,7 +127,7 @@ def test_pending_timeout_is_shown(run: Run, queue: QueueFolder, printed: list[st
     ("days", "age", "kept"), [(30, 29.9, True), (30, 30.1, False), (0, 0.1, False), (None, 29.9, True)]
 )
 def test_history_is_kept_for_history_days(
-    run: Run, queue: QueueFolder, days: int | None, age: float, kept: bool
+    run: Run, queue: QueueStore, days: int | None, age: float, kept: bool
 ) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - age * DAY))
     queue.save(requested(2, updated_at=0.0))
@@ -137,14 +137,14 @@ def test_history_is_kept_for_history_days(
 
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("max_age", [0, 60])
-def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueFolder, max_age: int) -> None:
+def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueStore, max_age: int) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
     run(ActionModule, args, answers("agent2", agent1=finished()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
 
 
-def test_outdated_facts_are_not_cached(run: Run, queue: QueueFolder) -> None:
+def test_outdated_facts_are_not_cached(run: Run, queue: QueueStore) -> None:
     began = time.time()
     cache = keep(queue, "agent1")
     cache.drop(["agent1"])
@@ -152,7 +152,7 @@ def test_outdated_facts_are_not_cached(run: Run, queue: QueueFolder) -> None:
     assert [name for name in AGENTS if cache.load(name, 60)] == ["agent2", "agent3"]
 
 
-def test_cached_facts_are_not_renewed(run: Run, queue: QueueFolder) -> None:
+def test_cached_facts_are_not_renewed(run: Run, queue: QueueStore) -> None:
     keep(queue, "agent1")
     path = queue.path / "facts" / "agent1.json"
     before = path.stat().st_mtime_ns
@@ -163,7 +163,7 @@ def test_cached_facts_are_not_renewed(run: Run, queue: QueueFolder) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_check_mode_reconciles_without_writing(run: Run, queue: QueueFolder) -> None:
+def test_check_mode_reconciles_without_writing(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
     keep(queue, "agent1")
@@ -192,8 +192,8 @@ def routed() -> dict[str, AgentFacts]:
 
 
 @pytest.mark.usefixtures("printed")
-def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
+def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
@@ -202,7 +202,7 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueFo
 
 
 @pytest.mark.usefixtures("printed")
-def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueFolder) -> None:
+def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
@@ -221,8 +221,8 @@ def test_running_sessions_are_sent_only_with_all_routes(run: Run, check_mode: bo
 
 
 @pytest.mark.usefixtures("printed")
-def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
+def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     before = {"routes": {"ended": [requested(1).id]}}
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {"__session_result": before}
@@ -233,8 +233,8 @@ def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueFolder) -
 
 
 @pytest.mark.usefixtures("printed")
-def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="ending", spec=None, agents=("agent1",)))
+def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
     assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
 

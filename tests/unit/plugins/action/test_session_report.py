@@ -39,7 +39,7 @@ def holding(session_plan: SessionPlan, **state: Any) -> dict[str, Any]:
     return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in hostvars.items()}}
 
 
-def content(queue: QueueFolder) -> dict[str, tuple[int, bytes]]:
+def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
     """Return the files of the queue with their modification times."""
     files = [path for path in queue.path.rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
@@ -82,30 +82,30 @@ def test_records_are_written_without_a_change(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_pending_and_starting_sessions_are_listed_ended_ones_on_demand(
-    run: Run, queue: QueueFolder, printed: list[str], history: bool, listed: dict[str, str]
+    run: Run, queue: QueueStore, printed: list[str], history: bool, listed: dict[str, str]
 ) -> None:
     queue.save(requested(1))
-    queue.save(requested(2, state="starting", owner=me()))
-    finished = requested(3, state="ended", spec=None)
+    queue.save(requested(2, state="CREATING", owner=current_owner()))
+    finished = requested(3, state="TERMINATED", spec=None)
     queue.save(dataclasses.replace(finished, record={**finished.record, "status": "CANCELLED"}))
     unreachable = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
-    queue.save(terminating_entry(unreachable, session_record(unreachable, "TERMINATED"), NOW))
+    queue.save(make_terminating_entry(unreachable, session_record(unreachable, "TERMINATED"), NOW))
     result = run(ActionModule, {**LIST, "history": history}, THERE)
     assert {entry["name"]: entry["status"] for entry in result["sessions"]} == listed
     assert len(printed) == 1 + len(listed)
 
 
 @pytest.mark.usefixtures("printed")
-@pytest.mark.parametrize("state", [{"state": "starting", "owner": me()}, {"state": "waiting"}])
-def test_running_sessions_are_listed_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
+@pytest.mark.parametrize("state", [{"state": "CREATING", "owner": current_owner()}, {"state": "PENDING"}])
+def test_running_sessions_are_listed_once(run: Run, queue: QueueStore, state: dict[str, Any]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", **state))
     result = run(ActionModule, LIST, THERE)
     assert [(entry["name"], entry["status"]) for entry in result["sessions"]] == [("train-llm", "RUNNING")]
 
 
 @pytest.mark.usefixtures("printed")
-def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueFolder) -> None:
-    queue.save(terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
+def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueStore) -> None:
+    queue.save(make_terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
     result = run(ActionModule, LIST, THERE)
     assert result["sessions"] == []
     assert result["warnings"][1:] == [
@@ -115,7 +115,7 @@ def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueFo
 
 
 @pytest.mark.usefixtures("printed")
-def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueFolder) -> None:
+def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueStore) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
@@ -146,7 +146,7 @@ def test_unwritable_list_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path
 
 @pytest.mark.parametrize("exit_code", [0, 3])
 def test_finished_session_is_listed_before_it_is_saved(
-    run: Run, queue: QueueFolder, printed: list[str], exit_code: int
+    run: Run, queue: QueueStore, printed: list[str], exit_code: int
 ) -> None:
     hostvars = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
     listed = run(ActionModule, LIST, hostvars)
@@ -175,8 +175,8 @@ def test_healthy_sessions_have_no_warnings(run: Run) -> None:
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("history", [True, False])
-def test_list_does_not_change_the_queue(run: Run, queue: QueueFolder, history: bool, check_mode: bool) -> None:
-    killed = dataclasses.replace(me(), started="0")
+def test_list_does_not_change_the_queue(run: Run, queue: QueueStore, history: bool, check_mode: bool) -> None:
+    killed = dataclasses.replace(current_owner(), started="0")
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="CREATING", owner=killed))
     queue.save(requested(3, state="CREATING", owner=killed, spec=None))
@@ -191,7 +191,7 @@ def test_list_does_not_change_the_queue(run: Run, queue: QueueFolder, history: b
 
 
 @pytest.mark.usefixtures("printed")
-def test_list_does_not_create_the_queue_folder(run: Run, queue: QueueFolder) -> None:
+def test_list_does_not_create_the_queue_folder(run: Run, queue: QueueStore) -> None:
     run(ActionModule, LIST, THERE)
     assert not queue.path.exists()
 

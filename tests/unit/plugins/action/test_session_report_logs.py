@@ -65,13 +65,13 @@ def test_available_logs_are_shown_before_an_unreachable_agent_fails(
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, args, answers(agent2=result))
     assert str(refused.value) == (
-        f"not all logs of the session 'train-llm' could be read: agent2 cannot be asked: {reason}."
+        f"not all logs of the session 'train-llm' could be read: agent2 is unavailable: {reason}."
     )
     assert printed == [
         "== main1 on agent1: running ==",
         "I am main1",
         "== sub1 on agent2: unknown ==",
-        f"== sub1: agent2 cannot be asked: {reason} ==",
+        f"== sub1: agent2 is unavailable: {reason} ==",
     ]
     assert json.loads(path.read_text())["agents"] == {"agent2": reason}
 
@@ -83,15 +83,13 @@ def test_available_logs_are_shown_before_an_unreachable_agent_fails(
         ({"name": "session-1"}, "the session 'session-1' is PENDING: no agent holds it."),
         (
             {"name": "session-2"},
-            (
-                "the session 'session-2' is TERMINATED: it was ended by alice; its containers and their logs were removed."
-            ),
+            "the session 'session-2' is TERMINATED: it was ended by alice; its containers and their logs were removed.",
         ),
     ],
     ids=["unknown", "waiting", "over"],
 )
 def test_unknown_session_fails(
-    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path, args: dict[str, str], sentence: str
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path, args: dict[str, str], sentence: str
 ) -> None:
     queue.save(queued(1))
     queue.save(

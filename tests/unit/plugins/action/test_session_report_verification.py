@@ -73,8 +73,8 @@ def test_unreachable_agent_is_shown_and_fails(
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm"}, answers(agent2={"__session_verify": verified}))
-    assert f"agent2 cannot be asked: {reason}." in printed
-    assert "1 agent that cannot be asked, 2 pairs that could not be asked;" in str(refused.value)
+    assert f"agent2 is unavailable: {reason}." in printed
+    assert "1 unavailable agent, 2 unchecked pairs;" in str(refused.value)
 
 
 def test_differing_mounts_fail(run: Run, printed: list[str], tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_marker_with_failed_removal_is_reported(run: Run, printed: list[str]) ->
     lost = answers(agent1={"__session_marker_removed": {"unreachable": True, "msg": "stale_sessions"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
-    assert "mount /data: the mark could not be removed (a mark that main1 left there was looked for)" in printed
+    assert "mount /data: the marker file could not be removed (compared by a marker file of main1)" in printed
 
 
-def test_missing_session_fails(run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path) -> None:
+def test_missing_session_fails(run: Run, queue: QueueStore, printed: list[str], tmp_path: Path) -> None:
     queue.save(queued(1))
     path = tmp_path / "report.json"
     for name, sentence in (

@@ -34,7 +34,7 @@ def test_request_is_typed_and_not_logged(run: Run) -> None:
     assert result["_ansible_no_log"] is True
 
 
-def test_requests_are_returned_by_session_name(run: Run, queue: QueueFolder) -> None:
+def test_requests_are_returned_by_session_name(run: Run, queue: QueueStore) -> None:
     waits = spec(name="session-1", env={"TOKEN": "hunter3"})
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
@@ -44,7 +44,7 @@ def test_requests_are_returned_by_session_name(run: Run, queue: QueueFolder) -> 
     assert spec_from_dict(checked["specs"]["session-1"]) == waits
 
 
-def test_new_request_overrides_the_queued_one(run: Run, queue: QueueFolder) -> None:
+def test_new_request_overrides_the_queued_one(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(env={"TOKEN": "hunter3"})))
     checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
     assert checked["specs"] == {"train-llm": checked["spec"]}
@@ -67,7 +67,7 @@ def test_images_and_paths_of_the_request_are_returned(run: Run) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule", "verify", "logs"])
-def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: QueueFolder, purpose: str) -> None:
+def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: QueueStore, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
@@ -97,7 +97,7 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
     ],
 )
 def test_only_a_new_session_uses_cached_facts(
-    run: Run, queue: QueueFolder, purpose: str, age: int, requests: list[str]
+    run: Run, queue: QueueStore, purpose: str, age: int, requests: list[str]
 ) -> None:
     keep(queue, "agent1", "agent2")
     os.utime(queue.path / "facts" / "agent2.json", (0, 0))
@@ -130,7 +130,7 @@ def test_result_has_no_password(run: Run) -> None:
 
 
 def test_queue_path_option_is_used(run: Run, tmp_path: Path) -> None:
-    QueueFolder(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
+    QueueStore(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
     result = run(ActionModule, {"purpose": "list"}, variables(queue_path=str(tmp_path / "elsewhere")))
     assert list(result["specs"]) == ["session-1"]
     assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")

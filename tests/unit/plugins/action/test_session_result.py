@@ -87,13 +87,13 @@ def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_running_session_leaves_the_queue(run: Run, queue: QueueFolder) -> None:
+def test_running_session_leaves_the_queue(run: Run, queue: QueueStore) -> None:
     starts(queue)
     settle(run, PROVEN)
     assert queue.entries() == []
 
 
-def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueStore, printed: list[str]) -> None:
     starts(queue)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
@@ -102,17 +102,17 @@ def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueFold
     assert printed == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
 
 
-def test_refused_start_is_requeued(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_refused_start_is_requeued(run: Run, queue: QueueStore, printed: list[str]) -> None:
     starts(queue)
     (session,) = settle(run, REFUSED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("waiting", 0, None, session["record"])
-    assert printed == ["Session train-llm is PENDING.", "  it is tried again: no room"]
+    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("PENDING", 0, None, session["record"])
+    assert printed == ["Session train-llm is PENDING.", "  it will be retried: no room"]
 
 
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("changes", [{"spec": None}, {"attempts": 2}], ids=["a user's own run", "the third start"])
-def test_failed_session_moves_to_the_history(run: Run, queue: QueueFolder, changes: dict[str, Any]) -> None:
+def test_failed_session_moves_to_the_history(run: Run, queue: QueueStore, changes: dict[str, Any]) -> None:
     starts(queue, **changes)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
@@ -132,7 +132,7 @@ def test_failed_session_moves_to_the_history(run: Run, queue: QueueFolder, chang
 )
 @pytest.mark.parametrize("outcome", [PROVEN, FAILED], ids=["runs", "failed"])
 def test_session_of_another_owner_is_not_changed(
-    run: Run, queue: QueueFolder, changes: dict[str, Any], outcome: Steps
+    run: Run, queue: QueueStore, changes: dict[str, Any], outcome: Steps
 ) -> None:
     entry = starts(queue, **changes)
     settle(run, outcome)
@@ -151,7 +151,7 @@ def test_session_of_another_owner_is_not_changed(
     ids=["runs", "refused", "failed"],
 )
 def test_check_mode_writes_nothing(
-    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path, outcome: Steps, line: str
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path, outcome: Steps, line: str
 ) -> None:
     starts(queue)
     before = queue.entries()
@@ -191,7 +191,7 @@ def test_only_running_sessions_are_waited_for(
 )
 @pytest.mark.parametrize("queued", [True, False])
 def test_queue_is_processed_after_capacity_is_released(
-    run: Run, queue: QueueFolder, freed: bool, outcome: Steps | None, looks: bool, queued: bool
+    run: Run, queue: QueueStore, freed: bool, outcome: Steps | None, looks: bool, queued: bool
 ) -> None:
     queue.save(requested(2, state="TERMINATED", spec=None))
     if queued:
@@ -200,7 +200,7 @@ def test_queue_is_processed_after_capacity_is_released(
 
 
 @pytest.mark.usefixtures("printed")
-def test_failed_start_releases_capacity(run: Run, queue: QueueFolder) -> None:
+def test_failed_start_releases_capacity(run: Run, queue: QueueStore) -> None:
     starts(queue)
     settled = settle(run, FAILED)
     assert (settled["sessions"][0]["record"]["status"], settled["waiting"]) == ("PENDING", True)

@@ -115,9 +115,9 @@ def test_failed_session_is_shown_and_fails(
     assert (str(refused.value), printed) == ("agent1: no image.", ["Session train-llm is ERROR."])
 
 
-@pytest.mark.parametrize("state", ["ending", "ended"])
+@pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED"])
 def test_successful_command_is_shown_and_recorded(
-    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path, state: str
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path, state: str
 ) -> None:
     history(queue, finished(0), state)
     path = tmp_path / "record.json"
@@ -127,7 +127,7 @@ def test_successful_command_is_shown_and_recorded(
 
 
 @pytest.mark.parametrize("exit_code", [3, 137, None])
-def test_failed_command_fails(run: Run, queue: QueueFolder, printed: list[str], exit_code: int | None) -> None:
+def test_failed_command_fails(run: Run, queue: QueueStore, printed: list[str], exit_code: int | None) -> None:
     history(queue, finished(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
@@ -136,14 +136,14 @@ def test_failed_command_fails(run: Run, queue: QueueFolder, printed: list[str], 
 
 
 @pytest.mark.parametrize("waited", [True, False])
-def test_end_is_looked_up_only_with_wait(run: Run, queue: QueueFolder, printed: list[str], waited: bool) -> None:
+def test_end_is_looked_up_only_with_wait(run: Run, queue: QueueStore, printed: list[str], waited: bool) -> None:
     history(queue, finished(0))
     report(run, RUNS, waited=waited)
     assert printed[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
 
 
-def test_unknown_end_fails_with_wait(run: Run, queue: QueueFolder, printed: list[str]) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
+def test_unknown_end_fails_with_wait(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
         report(run, RUNS, waited=True)
     assert str(refused.value) == "the session 'train-llm' is still running: its agent became unreachable."
@@ -223,7 +223,7 @@ def test_no_access_is_not_shown(run: Run, printed: list[str], tmp_path: Path, li
     assert json.loads(path.read_text()) == result["access"] == []
 
 
-def test_ended_session_has_no_access(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_ended_session_has_no_access(run: Run, queue: QueueStore, printed: list[str]) -> None:
     history(queue, finished(0))
     result = report(run, RUNS, waited=True, links={"gateway1": [LINK]})
     assert (printed, result["record"]) == (["Session train-llm is TERMINATED."], finished(0))

@@ -47,7 +47,7 @@ from tests.unit.plugins.action.settled_starts import (
 )
 def test_each_start_is_reported_and_saved(
     run: Run,
-    queue: QueueFolder,
+    queue: QueueStore,
     printed: list[str],
     steps: Steps,
     statuses: list[str],
@@ -64,7 +64,7 @@ def test_each_start_is_reported_and_saved(
     assert [record["status"] for record in records] == statuses
     assert [session["error"] for session in settled["sessions"]] == errors
     waits = [SESSION_ID] if "PENDING" in statuses else []
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "waiting") for session_id in waits]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "PENDING") for session_id in waits]
     lines = [line for line in printed if line.startswith("Session")]
     names = zip(("train-llm", "other"), statuses, strict=True)
     assert lines == [f"Session {name} is {status}." for name, status in names]
@@ -114,7 +114,7 @@ def test_step_results_of_other_starts_are_ignored(run: Run, step: str) -> None:
 
 
 def test_refused_session_is_planned_again_and_keeps_its_entry(
-    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path
 ) -> None:
     starts(queue)
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
@@ -132,9 +132,7 @@ def test_refused_session_is_planned_again_and_keeps_its_entry(
     [(REFUSED, False), (FAILED, True), (PROVEN, True), (None, True)],
     ids=["refused, and that is it", "failed", "runs", "no room"],
 )
-def test_only_refused_sessions_are_planned_again(
-    run: Run, queue: QueueFolder, steps: Steps | None, retry: bool
-) -> None:
+def test_only_refused_sessions_are_planned_again(run: Run, queue: QueueStore, steps: Steps | None, retry: bool) -> None:
     starts(queue)
     before = queue.entries()
     settled = settle(run, steps, retry=retry)
@@ -171,7 +169,7 @@ def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_gateways_get_ended_sessions_once(run: Run, queue: QueueFolder) -> None:
+def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
     began = time.time() - 60
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=began + 1))
     queue.save(requested(3, state="TERMINATED", spec=None, updated_at=began - 1))
@@ -191,14 +189,14 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueFolder) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
+def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
     assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
-def test_ended_session_has_no_route(run: Run, queue: QueueFolder) -> None:
-    starts(queue, state="ending", spec=None, owner=None, agents=("agent1",))
+def test_ended_session_has_no_route(run: Run, queue: QueueStore) -> None:
+    starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
     routes = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
     assert (routes["routes"], routes["ended"]) == ([], [SESSION_ID])

@@ -41,8 +41,8 @@ def contents(
     templates: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the contents sent to agent1 for a requested session, or a pending one in ``waited``."""
-    start = start_of(
-        Decision(session_plan, True, {}, {"main1": {"user": "U", "host": "H"}}), request, [], unproven=False
+    start = start_arguments(
+        Decision(session_plan, True, {}, {"main1": {"user": "U", "host": "H"}}), request, [], never_completed=False
     )
     proven = {"sessions": {session_plan.id: {"nonce": start["nonce"], "steps": []}}}
     specs = {session_plan.name: dataclasses.asdict(waited)} if waited else {}

@@ -49,7 +49,7 @@ AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
     [{"name": "train-llm"}, {"name": "train-llm", "id": ""}, {"id": SESSION_ID}, {"name": "", "id": SESSION_ID}],
     ids=["name", "name, empty id", "id", "id, empty name"],
 )
-def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueFolder, expected: dict[str, str]) -> None:
+def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueStore, expected: dict[str, str]) -> None:
     result = run(ActionModule, {**BEGUN, **expected}, answers())
     assert (result["plan"]["id"], result["agents"], result["unreachable_agents"]) == (
         SESSION_ID,
@@ -62,20 +62,20 @@ def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueFolder,
 
 
 @pytest.mark.parametrize("expected", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
-def test_unknown_session_needs_no_termination(run: Run, queue: QueueFolder, expected: dict[str, str]) -> None:
+def test_unknown_session_needs_no_termination(run: Run, queue: QueueStore, expected: dict[str, str]) -> None:
     result = run(ActionModule, {**BEGUN, **expected}, answers())
     assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
     assert queue.entries() == []
 
 
-def test_mismatched_name_and_id_are_rejected(run: Run, queue: QueueFolder) -> None:
+def test_mismatched_name_and_id_are_rejected(run: Run, queue: QueueStore) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "other", "id": SESSION_ID}, answers())
     assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
     assert queue.entries() == []
 
 
-def test_partial_termination_is_rejected(run: Run, queue: QueueFolder) -> None:
+def test_partial_termination_is_rejected(run: Run, queue: QueueStore) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "train-llm"}, AWAY)
     assert str(refused.value) == (
@@ -85,14 +85,14 @@ def test_partial_termination_is_rejected(run: Run, queue: QueueFolder) -> None:
     assert queue.entries() == []
 
 
-def test_force_skips_unreachable_agents(run: Run, queue: QueueFolder) -> None:
+def test_force_skips_unreachable_agents(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     assert (result["agents"], result["unreachable_agents"]) == (["agent1"], ["agent2"])
     assert result["warnings"] == ["agent2 is left out: Failed to connect."]
     assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
 
 
-def test_unread_agent_may_run_an_unknown_session(run: Run, queue: QueueFolder) -> None:
+def test_unread_agent_may_run_an_unknown_session(run: Run, queue: QueueStore) -> None:
     hidden = answers()
     hidden["hostvars"]["agent3"] = {}
     args = {**BEGUN, "name": "ghost"}
@@ -107,7 +107,7 @@ def test_unread_agent_may_run_an_unknown_session(run: Run, queue: QueueFolder) -
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent3",))]
 
 
-def test_cancelling_a_pending_session_is_a_change(run: Run, queue: QueueFolder) -> None:
+def test_cancelling_a_pending_session_is_a_change(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1))
     result = run(ActionModule, {**BEGUN, "name": "session-1"}, answers())
     assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
@@ -116,7 +116,7 @@ def test_cancelling_a_pending_session_is_a_change(run: Run, queue: QueueFolder) 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_cached_facts_of_its_agents_are_dropped_except_in_check_mode(
-    run: Run, queue: QueueFolder, check_mode: bool
+    run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, *AGENTS)
     run(ActionModule, {**BEGUN, "name": "train-llm"}, answers(), check_mode=check_mode)
@@ -125,7 +125,7 @@ def test_cached_facts_of_its_agents_are_dropped_except_in_check_mode(
 
 
 @pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
-def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, name: str, changed: bool) -> None:
+def test_check_mode_saves_nothing(run: Run, queue: QueueStore, name: str, changed: bool) -> None:
     queue.save(requested(1))
     before = queue.entries()
     result = run(ActionModule, {**BEGUN, "name": name}, answers(), check_mode=True)
@@ -135,27 +135,27 @@ def test_check_mode_saves_nothing(run: Run, queue: QueueFolder, name: str, chang
 # ---- when it has gone
 
 
-def test_session_removed_from_all_agents_moves_to_the_history(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_session_removed_from_all_agents_moves_to_the_history(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": []}, {})
     (entry,) = queue.entries()
-    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "ended", RECORD, ())
+    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "TERMINATED", RECORD, ())
     assert printed == ["Session train-llm is TERMINATED."]
     assert (result["record"], result["changed"], result["waiting"]) == (RECORD, False, False)
 
 
-def test_unreachable_agents_are_kept_and_shown(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_unreachable_agents_are_kept_and_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(NOTE)
     result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"]}, {})
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents, result["waiting"]) == ("ending", ("agent2",), True)
+    assert (entry.state, entry.agents, result["waiting"]) == ("TERMINATING", ("agent2",), True)
     assert printed == [
         "Session train-llm is TERMINATED.",
         "  agent2: the next run that reaches it removes the session there.",
     ]
 
 
-def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: QueueFolder, printed: list[str]) -> None:
+def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(NOTE)
     removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
     assert (
@@ -165,7 +165,7 @@ def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: Queue
         is True
     )
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
+    assert (entry.state, entry.agents) == ("TERMINATING", ("agent4", "agent2", "agent3"))
     assert printed[1] == "  agent4, agent2, agent3: the next run that reaches it removes the session there."
 
 
@@ -179,7 +179,7 @@ def test_record_is_written(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record", [NEVER_THERE, {**NEVER_THERE, "id": "other"}, {**NEVER_THERE, "id": MADE.id}], ids=["none", "no", "an id"]
 )
-def test_unknown_session_is_not_saved(run: Run, queue: QueueFolder, printed: list[str], record: dict[str, Any]) -> None:
+def test_unknown_session_is_not_saved(run: Run, queue: QueueStore, printed: list[str], record: dict[str, Any]) -> None:
     run(ActionModule, {**ENDED, "record": record}, {})
     assert (queue.entries(), printed) == ([], ["Session ghost is TERMINATED."])
 
@@ -194,7 +194,7 @@ def test_unknown_session_is_not_saved(run: Run, queue: QueueFolder, printed: lis
     ],
     ids=["history", "waits", "starts"],
 )
-def test_entry_that_is_not_terminating_is_kept(run: Run, queue: QueueFolder, entry: Any) -> None:
+def test_entry_that_is_not_terminating_is_kept(run: Run, queue: QueueStore, entry: Any) -> None:
     queue.save(entry)
     before = queue.entries()
     run(ActionModule, {**ENDED, "record": RECORD}, {})
@@ -206,7 +206,7 @@ def test_entry_that_is_not_terminating_is_kept(run: Run, queue: QueueFolder, ent
     ("changes", "waiting"), [({}, True), ({"state": "TERMINATED", "spec": None}, False)], ids=["waits", "history"]
 )
 def test_pending_sessions_are_processed_after_a_termination(
-    run: Run, queue: QueueFolder, changes: dict[str, Any], waiting: bool
+    run: Run, queue: QueueStore, changes: dict[str, Any], waiting: bool
 ) -> None:
     queue.save(NOTE)
     queue.save(requested(2, **changes))
@@ -214,7 +214,7 @@ def test_pending_sessions_are_processed_after_a_termination(
 
 
 @pytest.mark.usefixtures("printed")
-def test_gateways_get_the_ended_session(run: Run, queue: QueueFolder) -> None:
+def test_gateways_get_the_ended_session(run: Run, queue: QueueStore) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     queue.save(NOTE)
@@ -223,7 +223,7 @@ def test_gateways_get_the_ended_session(run: Run, queue: QueueFolder) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
+def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     began = time.time()
     run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"], "started_at": began}, {})[
@@ -243,7 +243,7 @@ def test_no_ended_session_sends_no_update(run: Run) -> None:
 
 
 def test_check_mode_writes_nothing_and_shows_it(
-    run: Run, queue: QueueFolder, printed: list[str], tmp_path: Path
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path
 ) -> None:
     queue.save(NOTE)
     path = tmp_path / "record.json"

@@ -121,7 +121,7 @@ def _trial(store: Store) -> Trial:
 
 
 def test_default_allows_the_current_ssh_connection(
-    tried: Any, store: Store, kernel: Kernel, uptime: Uptime, timers: list[tuple[object, ...]]
+    tried: Any, store: Store, kernel: FakeNetwork, uptime: Uptime, timers: list[tuple[object, ...]]
 ) -> None:
     result = tried()
     assert _trial(store) == Trial(MINE, result["nonce"], 1060, uptime.boot, CONNECTION)
@@ -141,7 +141,9 @@ def test_managers_are_allowed_beside_the_current_connection(tried: Any) -> None:
     assert tried(inventory_managers=["192.0.2.99"])["ssh_sources"] == ["192.0.2.99/32", "203.0.113.7/32"]
 
 
-def test_check_mode_changes_nothing(tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]) -> None:
+def test_check_mode_changes_nothing(
+    tried: Any, store: Store, kernel: FakeNetwork, timers: list[tuple[object, ...]]
+) -> None:
     result = tried(check_mode=True)
     assert (result["changed"], result["nonce"], result["ssh_sources"]) == (True, "", ["203.0.113.7/32"])
     assert result["diff"]["after"] == "firewall table inet backendai: there\n"
@@ -160,7 +162,7 @@ def test_confirmed_rules_need_no_trial(
     assert result["diff"] == {"before": "", "after": ""}
 
 
-def test_disabling_the_firewall_needs_a_trial(tried: Any, store: Store, kernel: Kernel) -> None:
+def test_disabling_the_firewall_needs_a_trial(tried: Any, store: Store, kernel: FakeNetwork) -> None:
     FirewallState(store).save(MINE, None)
     result = tried(enabled=False, ssh_sources=["no address"])
     assert (result["ssh_sources"], bool(result["nonce"])) == ([], True)
@@ -215,7 +217,7 @@ def test_single_ssh_source_is_a_warning(tried: Any, monkeypatch: pytest.MonkeyPa
 )
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 def test_invalid_options_fail_without_a_trial(
-    tried: Any, store: Store, kernel: Kernel, options: dict[str, Any], sentence: str, check_mode: bool
+    tried: Any, store: Store, kernel: FakeNetwork, options: dict[str, Any], sentence: str, check_mode: bool
 ) -> None:
     result = tried(**options, check_mode=check_mode)
     assert (result["failed"], result["msg"]) == (True, sentence)
@@ -224,7 +226,7 @@ def test_invalid_options_fail_without_a_trial(
 
 @pytest.mark.parametrize("connection", [None, ""])
 def test_rules_that_lock_out_the_operator_are_rejected(
-    tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, connection: str | None
+    tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch, connection: str | None
 ) -> None:
     monkeypatch.delenv("SSH_CONNECTION")
     if connection is not None:
@@ -241,7 +243,7 @@ def test_unknown_protocol_is_rejected(tried: Any) -> None:
     assert result["msg"].startswith("firewall_allow[0].protocol: 'icmp' must be one of tcp, udp, any.")
 
 
-def test_failed_rollback_timer_is_an_error(tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_rollback_timer_is_an_error(tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_what: object) -> None:
         raise subprocess.CalledProcessError(1, ["systemd-run", "--quiet"], stderr="Failed to connect to bus\n")
 
