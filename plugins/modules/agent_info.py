@@ -113,7 +113,7 @@ agent:
   contains:
     resource_group: {type: str, description: The resource group that it belongs to.}
     schedulable: {type: bool, description: Whether it accepts new sessions.}
-    architecture: {type: str, description: Its architecture, as in images., sample: amd64}
+    architecture: {type: str, description: "Its architecture, as in images.", sample: amd64}
     engine: {type: str, description: The version of its Docker engine., sample: 20.10.24}
     kit: {type: str, description: The version of its runtime kit.}
     program: {type: str, description: The digest of its agent program; V(null) without one.}
