@@ -86,8 +86,8 @@ def test_read_only_folder_is_an_error_unless_the_program_is_present() -> None:
     finally:
         run_on(AGENT, f"umount {PROGRAMS}; rmdir /var/tmp/aside")
     assert refused.returncode != 0
-    said = f"the program of this collection cannot be installed in {PROGRAMS}: [Errno 30] Read-only file system"
-    assert said in unwrapped(refused.stdout + refused.stderr)
+    sentence = f"the program of this collection cannot be installed in {PROGRAMS}: [Errno 30] Read-only file system"
+    assert sentence in unwrapped(refused.stdout + refused.stderr)
     assert "Traceback" not in refused.stdout
 
 

@@ -121,5 +121,5 @@ def _ends_with_drop(chain: Mapping[str, Any], rules: Iterable[Mapping[str, Any]]
     mine = [rule for rule in rules if (rule["family"], rule["table"], rule["chain"]) == place]
     statements = mine[-1]["expr"] if mine else []
     return any("drop" in statement or "reject" in statement for statement in statements) and not any(
-        "match" in one for one in statements
+        "match" in statement for statement in statements
     )

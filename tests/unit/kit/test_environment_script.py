@@ -1,4 +1,4 @@
-"""The kit's script that derives the environment: it follows the rules of the planner, after the user's own script."""
+"""The script of the kit that derives the environment: it follows the rules of the planner, after the user's script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = (REPOSITORY / "roles/agent/files/kit/environment").read_text()
 WRITTEN = "/var/lib/backendai/environment"
 PERSONAL = ("HOME", "LOGNAME", "PWD", "SHELL", "TERM", "USER")
 BASE = {"PATH": os.environ["PATH"], "NCCL_SOCKET_IFNAME": "ib0", "GLOO_SOCKET_IFNAME": "ib0"}
-"""Interfaces are set: the script would look for them in a container."""
+"""Interfaces are set; otherwise the script searches them in a container."""
 
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 SETTINGS = st.fixed_dictionaries(
@@ -38,24 +38,24 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def run(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the script where user work would, and write to a file of the test."""
+    """Run the script like user processes do; it writes to a file of the test."""
     script = SCRIPT.replace(WRITTEN, str(tmp_path / "environment"))
     return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
 def written(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Return the environment of whoever reads what the script has written, and has nothing else."""
+    """Return the environment of a shell that reads the written file and has no other variable."""
     done = run(tmp_path, environment)
     assert done.returncode == 0, done.stderr
     read = f". {tmp_path / 'environment'}; exec /usr/bin/env -0"
-    said = subprocess.run(["/bin/sh", "-c", read], env={}, capture_output=True, check=True).stdout.decode()
-    seen = dict(entry.partition("=")[::2] for entry in said.split("\0") if entry)
+    printed = subprocess.run(["/bin/sh", "-c", read], env={}, capture_output=True, check=True).stdout.decode()
+    seen = dict(entry.partition("=")[::2] for entry in printed.split("\0") if entry)
     return {key: value for key, value in seen.items() if key not in (*PERSONAL, "OLDPWD", "SHLVL", "_", "PS1")}
 
 
 @settings(max_examples=60)
 @given(asked=SETTINGS, rank=st.integers(0, 3))
-def test_the_script_derives_what_the_planner_derives(
+def test_script_derives_the_same_variables_as_the_planner(
     tmp_path_factory: pytest.TempPathFactory, asked: dict[str, str], rank: int
 ) -> None:
     made = plan({"agent1": 2, "agent2": 2})
@@ -65,14 +65,14 @@ def test_the_script_derives_what_the_planner_derives(
     assert {**seen, "IFS": ""} == {**expected, "IFS": ""}
 
 
-def test_a_session_of_one_has_nothing_derived(tmp_path: Path) -> None:
+def test_session_of_one_container_has_no_derived_variables(tmp_path: Path) -> None:
     made = plan({"agent1": 1})
     session = {**BASE, **session_environment(made, made.kernels[0])}
     assert written(tmp_path, session) == session
 
 
 @pytest.mark.parametrize("port", ["http", "0", "029500", "65536", "123456", "-1"])
-def test_a_base_port_that_is_none_is_refused_by_its_name(tmp_path: Path, port: str) -> None:
+def test_invalid_base_port_is_rejected_by_name(tmp_path: Path, port: str) -> None:
     made = plan({"agent1": 2})
     session = session_environment(made, made.kernels[0])
     done = run(tmp_path, {**BASE, **session, "BACKENDAI_DIST_MASTER_PORT": port})
@@ -80,7 +80,7 @@ def test_a_base_port_that_is_none_is_refused_by_its_name(tmp_path: Path, port: s
     assert not (tmp_path / "environment").exists()
 
 
-def test_who_logs_in_is_not_written_down_and_the_prompt_names_the_container(tmp_path: Path) -> None:
+def test_personal_variables_are_not_written_and_prompt_has_the_hostname(tmp_path: Path) -> None:
     made = plan({"agent1": 2})
     session = session_environment(made, made.kernels[0])
     mine = dict.fromkeys(PERSONAL, "root")
@@ -92,7 +92,7 @@ def test_who_logs_in_is_not_written_down_and_the_prompt_names_the_container(tmp_
     assert (tmp_path / "environment").read_text().count("PS1") == 1
 
 
-def test_workers_have_their_rank_and_ports_in_a_row(tmp_path: Path) -> None:
+def test_workers_have_their_rank_and_consecutive_ports(tmp_path: Path) -> None:
     made = plan({"agent1": 2})
     session = session_environment(made, made.kernels[1])
     seen = written(tmp_path, {**BASE, **session, "BACKENDAI_DIST_MASTER_PORT": "31000"})

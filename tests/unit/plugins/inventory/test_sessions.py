@@ -313,7 +313,7 @@ def test_agents_inventory_that_contains_itself_is_rejected(place: Place, itself:
         place.read(f"{SOURCE}agents_inventory: ['{itself}']\n")
 
 
-# ---- whose file it is
+# ---- which files are inventories of this plugin
 
 
 @pytest.mark.parametrize(
