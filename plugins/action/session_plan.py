@@ -49,7 +49,7 @@ class ActionModule(ControlAction):
     def _plan_pending(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Decide which pending sessions start now, and save in the queue why the others do not."""
         args, now = self._task.args, time.time()
-        queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
         cluster, starts, specs = self.cluster_state(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
         stale_ids = [
@@ -165,7 +165,7 @@ class ActionModule(ControlAction):
             return Unschedulable(as_phrase(error), {})
         if isinstance(decision, Unschedulable) or decision.existing:
             return decision
-        rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
         return waits_behind(entries, entry, cluster, rules) or decision
 
     def _save_decision(

@@ -126,7 +126,7 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     if policy and not options.get("ssh_sources") and not managers:
         module.warn(_ALONE.format(address=", ".join(policy.ssh_sources)))
     store = Store(params["state_path"])
-    trial = apply_with_rollback(store, policy, timeout, connection, start_timer, dry=module.check_mode)
+    trial = apply_with_rollback(store, policy, timeout, connection, start_timer, check_mode=module.check_mode)
     return {
         "changed": bool(trial.changes or trial.nonce),
         "diff": as_diff(trial.changes),

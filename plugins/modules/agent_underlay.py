@@ -70,7 +70,7 @@ def main() -> None:
     def run() -> dict[str, Any]:
         params = module.params
         desired = DesiredEncryption(params["encryption"], params["port"], params["address"])
-        changes, underlay = ensure_key(Store(params["state_path"]), desired, dry=module.check_mode)
+        changes, underlay = ensure_key(Store(params["state_path"]), desired, check_mode=module.check_mode)
         return {
             "changed": bool(changes),
             "diff": as_diff(changes),

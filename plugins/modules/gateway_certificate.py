@@ -91,7 +91,7 @@ def main() -> None:
         params = module.params
         certificate = (params["certificate"], params["key"]) if params["certificate"] else None
         changes, facts = install_certificate(
-            Path(params["path"]), params["names"], certificate, time.time(), dry=module.check_mode
+            Path(params["path"]), params["names"], certificate, time.time(), check_mode=module.check_mode
         )
         created = certificate is None and bool(changes)
         shown = {**dataclasses.asdict(facts), **({"fingerprint": None} if created and module.check_mode else {})}

@@ -124,7 +124,7 @@ def main() -> None:
 def issue(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
     """Sign a token; the action of the same name removes it from the result."""
     arguments = module.params["name"], module.params["session_id"], module.params["ttl"]
-    return {"changed": True, **issue_token(store, *arguments, dry=module.check_mode)}
+    return {"changed": True, **issue_token(store, *arguments, check_mode=module.check_mode)}
 
 
 def ensure_key(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:

@@ -57,7 +57,7 @@ options:
   lines:
     description: The number of lines of each log to return, for O(phase=logs).
     type: int
-  patience:
+  timeout:
     description: The maximum time to wait in seconds, for O(phase=wait).
     type: int
   mark:

@@ -25,7 +25,7 @@ options:
     description:
       - Whether to plan the pending sessions instead of a new one. They are tried in the order of the queue, each with
         the capacity that remains. The queue records which of them this run starts, and why the others remain PENDING.
-        A session that others have skipped O(patience) times goes first, and no other session of its resource group and
+        A session that others have skipped O(max_skips) times goes first, and no other session of its resource group and
         priority starts before it.
     type: bool
   spec:
@@ -39,7 +39,7 @@ options:
     description: Which of the sessions of one priority starts first.
     choices: [fifo, lifo, drf]
     default: fifo
-  patience:
+  max_skips:
     description: How many later sessions may start before a pending one.
     type: int
     default: 16

@@ -19,38 +19,38 @@ from .state import FirewallState
 from .table import AGENTS_TABLE
 
 
-def sync_ruleset(store: Store, *, dry: bool, except_id: str = "", trial_over: bool = False) -> list[Change]:
+def sync_ruleset(store: Store, *, check_mode: bool, except_id: str = "", trial_over: bool = False) -> list[Change]:
     """Apply the firewall table for all stored sessions but ``except_id``, and return the changes.
 
     It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
     session cannot be read, for example because another version of the collection wrote it, existing rules stay, so that
     the session continues; without existing rules, it is isolated. Rules between containers of the default network need
     bridged frames to pass the firewall, so that is set too. With ``trial_over``, rules are replaced
-    even if a session is unreadable. An expired trial is deleted once its rules are replaced. With ``dry`` only the
-    difference is computed. Raises :class:`FirewallError`.
+    even if a session is unreadable. An expired trial is deleted once its rules are replaced. With ``check_mode``
+    only the difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
-        state = _read_state(store, dry=dry)
+        state = _read_state(store, check_mode=check_mode)
         ruleset = render_ruleset(store, state.active(), except_id)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
         changes = [] if keep else AGENTS_TABLE.plan(ruleset)
         filtering = plan_filtering(DEFAULT_BRIDGE, LinkState())
-        if changes and not dry:
+        if changes and not check_mode:
             AGENTS_TABLE.apply(ruleset)
-        if filtering and not dry:
+        if filtering and not check_mode:
             apply_operations(filtering)
-        if state.trial and state.trial.expired and not keep and not dry:
+        if state.trial and state.trial.expired and not keep and not check_mode:
             state.save(state.confirmed, None)
         return [*changes, *(step.change for step in filtering)]
 
 
-def _read_state(store: Store, *, dry: bool) -> FirewallState:
+def _read_state(store: Store, *, check_mode: bool) -> FirewallState:
     """Return the stored firewall. If it cannot be read, apply at least the isolation of sessions, and raise."""
     try:
         return FirewallState(store)
     except CorruptStateError:
-        if not dry and not AGENTS_TABLE.read():
+        if not check_mode and not AGENTS_TABLE.read():
             AGENTS_TABLE.apply(render_ruleset(store, None))
         raise
 

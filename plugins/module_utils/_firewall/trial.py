@@ -47,7 +47,7 @@ class TrialResult:
 
 
 def apply_with_rollback(
-    store: Store, firewall: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, dry: bool
+    store: Store, firewall: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, check_mode: bool
 ) -> TrialResult:
     """Start the trial of a new firewall, or apply the rules of the confirmed one.
 
@@ -68,7 +68,7 @@ def apply_with_rollback(
             # Raises for an unreadable session: existing rules would stay, and the new ones not be tried.
             store.sessions()
             trial = Trial(firewall, uuid.uuid4().hex, read_uptime() + seconds, boot_id(), connection)
-        if dry:
+        if check_mode:
             return TrialResult(AGENTS_TABLE.plan(checked), "")
         if trial is not None:
             start_timer(trial.nonce, seconds)
@@ -104,12 +104,12 @@ def roll_back(store: Store, nonce: str) -> list[Change]:
         if state.trial is not None and state.trial.nonce == nonce:
             state.save(state.confirmed, None)
             ours = True
-    return sync_ruleset(store, dry=False, trial_over=ours)
+    return sync_ruleset(store, check_mode=False, trial_over=ours)
 
 
 def _sync_or_roll_back(store: Store, trial: Trial | None) -> list[Change]:
     try:
-        return sync_ruleset(store, dry=False)
+        return sync_ruleset(store, check_mode=False)
     except BaseException:
         if trial is not None:
             roll_back(store, trial.nonce)

@@ -39,12 +39,12 @@ class CertificateFacts:
 
 
 def install_certificate(
-    path: Path, names: Sequence[str], pem_pair: tuple[str, str] | None, now: float, *, dry: bool
+    path: Path, names: Sequence[str], pem_pair: tuple[str, str] | None, now: float, *, check_mode: bool
 ) -> tuple[list[Change], CertificateFacts]:
     """Install a certificate and its key in a file: ``pem_pair``, else a self-signed pair for ``names``.
 
     A self-signed one is kept until the names change or it is about to expire. Return the changes and the facts of the
-    certificate; with ``dry``, nothing is written. Raises :class:`GatewayError` if cryptography is missing.
+    certificate; with ``check_mode``, nothing is written. Raises :class:`GatewayError` if cryptography is missing.
     """
     crypto.require()
     before = path.read_text() if path.exists() else ""
@@ -57,7 +57,7 @@ def install_certificate(
     if facts is None:
         raise GatewayError("certificate: holds no certificate in PEM form")
     drifted = plan_files([DesiredFile(path, content, secret=True)])
-    if not dry:
+    if not check_mode:
         write_files((file for file, _change in drifted), atomically=True)
     subject = f"certificate in {path}"
     if content != before:

@@ -70,8 +70,8 @@ class RoutesResult:
     warnings: list[str]
 
 
-def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, *, dry: bool) -> RoutesResult:
-    """Apply the requested routes on a gateway; with ``dry``, only return the changes.
+def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, *, check_mode: bool) -> RoutesResult:
+    """Apply the requested routes on a gateway; with ``check_mode``, only return the changes.
 
     Files are written first, so that services that start meanwhile read the new state. Running services are then
     compared with the files. Raises GatewayError, FirewallError, and ValueError if no port is left.
@@ -86,7 +86,7 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         files = plan_files([*store.plan_route_files(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
         table_changes = GATEWAYS_TABLE.plan(table)
         running = _plan_running_maps(store, haproxy, maps)
-        if not dry:
+        if not check_mode:
             write_files((file for file, _change in files), atomically=True)
             if table_changes:
                 GATEWAYS_TABLE.apply(table)

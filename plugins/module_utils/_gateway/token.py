@@ -43,8 +43,8 @@ def make_token_key(path: Path) -> None:
     write_atomically(path, key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()))
 
 
-def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *, dry: bool) -> dict[str, Any]:
-    """Return ``session``, ``links``, ``expires_at`` and a ``token`` for one session; with ``dry`` no token.
+def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *, check_mode: bool) -> dict[str, Any]:
+    """Return ``session``, ``links``, ``expires_at`` and a ``token`` for one session; with ``check_mode`` no token.
 
     Raises :class:`GatewayError` without such a session, and ValueError for an invalid lifetime.
     """
@@ -56,7 +56,7 @@ def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *
     claims = build_claims(route.id, route.name, int(time.time()), seconds)
     session = {"id": route.id, "name": route.name}
     issued = {"session": session, "links": build_app_links(route, gateway), "expires_at": claims["exp"]}
-    return issued if dry else {**issued, "token": sign(store.key, claims)}
+    return issued if check_mode else {**issued, "token": sign(store.key, claims)}
 
 
 def build_claims(session_id: str, name: str, issued_at: int, seconds: int) -> dict[str, Any]:

@@ -22,6 +22,6 @@ def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     Returns ``changed``, ``diff``, ``warnings`` and the ``links`` for users to the sessions of ``routes``.
     """
     request = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"])
-    result = apply_routes(GatewayStore(options["state_path"]), Haproxy(), request, dry=check_mode)
+    result = apply_routes(GatewayStore(options["state_path"]), Haproxy(), request, check_mode=check_mode)
     changes = result.changes
     return {"changed": bool(changes), "diff": as_diff(changes), "links": result.links, "warnings": result.warnings}

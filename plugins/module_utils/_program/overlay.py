@@ -26,7 +26,7 @@ def overlay(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         plan = SessionPlan.from_dict(request["plan"])
         results[plan.id] = {}
         try:
-            changes += make_overlay(client, store, plan, request["nonce"], dry=check_mode)
+            changes += make_overlay(client, store, plan, request["nonce"], check_mode=check_mode)
         except EXPECTED as error:
             results[plan.id]["failed"] = sentence(error)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}

@@ -36,7 +36,7 @@ def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     for request in options["sessions"]:
         results[request["id"]] = {}
         try:
-            changes += remove_claimed(client, store, request["id"], request["nonce"], dry=check_mode)
+            changes += remove_claimed(client, store, request["id"], request["nonce"], check_mode=check_mode)
         except EXPECTED as error:
             results[request["id"]]["failed"] = sentence(error)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
@@ -48,13 +48,13 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     Returns ``changed``, ``diff``, and ``failures``: a sentence by session id.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
-    reaped = reap_sessions(client, store, options["end"], options["restart"], expired=True, dry=check_mode)
+    reaped = reap_sessions(client, store, options["end"], options["restart"], expired=True, check_mode=check_mode)
     return {"changed": bool(reaped.changes), "diff": as_diff(reaped.changes), "failures": reaped.failures}
 
 
 def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Wait at most ``patience`` seconds for main1 of ``session_id`` to end; return ``ended`` and its ``exit_code``."""
-    ended, exit_code = wait_for_end(connect(options["docker_host"]), options["session_id"], options["patience"])
+    """Wait at most ``timeout`` seconds for main1 of ``session_id`` to end; return ``ended`` and its ``exit_code``."""
+    ended, exit_code = wait_for_end(connect(options["docker_host"]), options["session_id"], options["timeout"])
     return {"ended": ended, "exit_code": exit_code}
 
 

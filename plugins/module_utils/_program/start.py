@@ -86,7 +86,11 @@ class Agent:
         claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), *(request[name] for name in names))
         try:
             result = claim(
-                self.client, self.store, AgentSettings(**self.options["settings"]), claim_request, dry=part.check_mode
+                self.client,
+                self.store,
+                AgentSettings(**self.options["settings"]),
+                claim_request,
+                check_mode=part.check_mode,
             )
         except ClaimRefusedError as refusal:
             part.result["refused"] = str(refusal)
@@ -102,7 +106,7 @@ class Agent:
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
         apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
-        part.changes += apply_claimed(self.client, self.store, apply_request, dry=part.check_mode)
+        part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
 
     def prove(self, part: Part) -> None:
         """Check the session on this agent, and commit it."""
@@ -114,7 +118,7 @@ class Agent:
     def command(self, part: Part) -> None:
         """Start the session's command in the containers that run it."""
         if not part.check_mode:
-            part.changes += start_command(self.store, *part.session, dry=False)
+            part.changes += start_command(self.store, *part.session, check_mode=False)
 
 
 STEPS: dict[str, Callable[[Agent, Part], None]] = {

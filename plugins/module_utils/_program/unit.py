@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.withdraw:
             changes = roll_back(store, options.withdraw)
         elif options.rules:
-            changes = sync_ruleset(store, dry=False)
+            changes = sync_ruleset(store, check_mode=False)
         else:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:

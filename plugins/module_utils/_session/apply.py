@@ -65,19 +65,21 @@ class ApplyResult:
     started: list[str]
 
 
-def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, dry: bool) -> list[Change]:
-    """Apply the slice that this run has claimed. With ``dry`` the claim may be missing.
+def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+    """Apply the slice that this run has claimed. With ``check_mode`` the claim may be missing.
 
     Raises :class:`ClaimLostError`.
     """
     plan = request.plan
     with store.session_lock(plan.id):
-        if dry:
+        if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
         else:
             session = require_claim(store, plan.id, request.nonce)
-        images = _find_images(client, session, request.images, dry=dry)
-        applied = apply_slice(client, store, session, request.contents, images, request.default_network, dry=dry)
+        images = _find_images(client, session, request.images, check_mode=check_mode)
+        applied = apply_slice(
+            client, store, session, request.contents, images, request.default_network, check_mode=check_mode
+        )
     # Without the lock: a slow start must not block the removal of the session.
     await_ready(client, applied.started, _start_deadline(session))
     if applied.started:
@@ -94,36 +96,36 @@ def apply_slice(
     images: Mapping[str, Image],
     default_network: str,
     *,
-    dry: bool,
+    check_mode: bool,
 ) -> ApplyResult:
     """Apply this agent's slice and repair its drift; a healthy session is not changed.
 
-    With ``dry`` only the changes are computed. Raises what the adapters raise.
+    With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
     desired = desired_slice(store, session, contents, images, default_network, read_host(client))
     files = plan_files(desired.files)
-    if not dry:
+    if not check_mode:
         write_files(file for file, _change in files)
         store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
-    changes += _apply_network(client, desired.network, dry=dry)
+    changes += _apply_network(client, desired.network, check_mode=check_mode)
     # Apply the isolation rules before any container is attached.
-    changes += sync_ruleset(store, dry=dry)
-    changes += sync_wireguard_peers(store, dry=dry)
-    changes += _apply_links(session, dry=dry)
+    changes += sync_ruleset(store, check_mode=check_mode)
+    changes += sync_wireguard_peers(store, check_mode=check_mode)
+    changes += _apply_links(session, check_mode=check_mode)
     interface_plan = plan_interfaces(client, session)
     # The command of a batch session runs once: its container is neither restarted nor recreated.
     started_hostnames = store.started_commands(session)
     repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
     existing = containers.find_containers(client, session.plan.id)
     steps = containers.plan_containers(existing, repairable, interface_plan.lost)
-    if not dry:
+    if not check_mode:
         containers.apply_containers(client, steps)
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         iproute.apply_operations(interface_plan.steps)
     changes += [*(step.change for step in steps), *(step.change for step in interface_plan.steps)]
-    return ApplyResult(changes, [] if dry else [step.desired.name for step in steps])
+    return ApplyResult(changes, [] if check_mode else [step.desired.name for step in steps])
 
 
 def _start_deadline(session: LocalSession) -> float:
@@ -133,9 +135,9 @@ def _start_deadline(session: LocalSession) -> float:
 
 
 def _find_images(
-    client: docker.APIClient, session: LocalSession, reported: ImagesByAgent, *, dry: bool
+    client: docker.APIClient, session: LocalSession, reported: ImagesByAgent, *, check_mode: bool
 ) -> dict[str, Image]:
-    """Return the images of the containers here by name; with ``dry`` they may be missing.
+    """Return the images of the containers here by name; with ``check_mode`` they may be missing.
 
     Raises :class:`ImagePullError`, and :class:`ImageMismatchError` unless all agents have the same: the other agents as
     ``reported``, this one as it is now.
@@ -143,7 +145,7 @@ def _find_images(
     images = {}
     for name in dict.fromkeys(kernel.image for kernel in session.kernels):
         image = find_image(client, name)
-        if image is None and not dry:
+        if image is None and not check_mode:
             raise ImagePullError(f"session_image: {name!r} is not on {session.agent}")
         images[name] = image or Image("", {})
     mismatch = image_mismatch(
@@ -154,11 +156,13 @@ def _find_images(
     return images
 
 
-def _apply_network(client: docker.APIClient, desired: networks.BridgeNetwork | None, *, dry: bool) -> list[Change]:
+def _apply_network(
+    client: docker.APIClient, desired: networks.BridgeNetwork | None, *, check_mode: bool
+) -> list[Change]:
     change = networks.plan_network(client, desired) if desired else None
     if desired is None or change is None:
         return []
-    if not dry:
+    if not check_mode:
         # A network can only be recreated, and only once it is empty: its containers are recreated next.
         containers.remove_containers(client, containers.find_containers(client, desired.session_id))
         networks.remove_networks(client, desired.session_id)
@@ -166,8 +170,8 @@ def _apply_network(client: docker.APIClient, desired: networks.BridgeNetwork | N
     return [change]
 
 
-def _apply_links(session: LocalSession, *, dry: bool) -> list[Change]:
+def _apply_links(session: LocalSession, *, check_mode: bool) -> list[Change]:
     steps = plan_links(session.plan, session.agent, iproute.LinkState())
-    if not dry:
+    if not check_mode:
         iproute.apply_operations(steps)
     return [step.change for step in steps]

@@ -74,35 +74,35 @@ class ClaimResult:
 
 
 def claim(
-    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
+    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
 ) -> ClaimResult:
     """Check that the plan still fits, store the claim and create the containers' keys.
 
     Stale sessions are removed first. A committed session is not changed. The unfinished claim of another run is taken
     over: it keeps its keys, cores and devices and gets this run's nonce. If it has expired or has another plan, it is
-    removed and claimed again. Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with ``dry``
-    nothing is written.
+    removed and claimed again. Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with
+    ``check_mode`` nothing is written.
     """
     hostnames = [kernel.hostname for kernel in request.kernels]
     with store.lock():
         changes = [
             change
             for session_id in request.stale_sessions
-            for change in _remove_stale(client, store, session_id, dry=dry)
+            for change in _remove_stale(client, store, session_id, check_mode=check_mode)
         ]
         session = store.session(request.plan.id)
         if session and session.committed:
-            if request.never_completed and not dry:
+            if request.never_completed and not check_mode:
                 store.save(dataclasses.replace(session, nonce=request.nonce))
             return ClaimResult(changes, session.keys)
         if session and session.plan == request.plan and not session.expired(time.time()):
             pinned = session.pinned
         else:
-            pinned = _allocate(client, store, settings, request, dry=dry)
+            pinned = _allocate(client, store, settings, request, check_mode=check_mode)
             changes.append(
                 Change(f"claim {request.plan.name} on {request.agent}", None, f"{len(hostnames)} containers")
             )
-        if dry:
+        if check_mode:
             return ClaimResult(
                 changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
             )
@@ -113,8 +113,8 @@ def claim(
         keys = _ensure_keys(store, request.plan.id, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
         # Rules and peers are derived from all claims, so they are updated with each one.
-        sync_ruleset(store, dry=False)
-        sync_wireguard_peers(store, dry=False)
+        sync_ruleset(store, check_mode=False)
+        sync_wireguard_peers(store, check_mode=False)
     return ClaimResult(changes, keys)
 
 
@@ -125,23 +125,23 @@ def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dic
         return dict(zip(hostnames, pool.map(ensure_keys, folders)))
 
 
-def _remove_stale(client: docker.APIClient, store: Store, session_id: str, *, dry: bool) -> list[Change]:
+def _remove_stale(client: docker.APIClient, store: Store, session_id: str, *, check_mode: bool) -> list[Change]:
     # The lock waits for a run that still works on the session although its claim has expired.
     with store.session_lock(session_id):
-        return remove_slice(client, store, session_id, dry=dry)
+        return remove_slice(client, store, session_id, check_mode=check_mode)
 
 
 def _allocate(
-    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
+    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
 ) -> dict[str, PinnedResources]:
     """Return cores and devices for the containers that the plan puts here, after all other checks."""
     now = time.time()
     sessions = store.sessions()
-    for session in (session for session in sessions if session.expired(now) and not dry):
-        _remove_stale(client, store, session.plan.id, dry=dry)
-    if not dry:
+    for session in (session for session in sessions if session.expired(now) and not check_mode):
+        _remove_stale(client, store, session.plan.id, check_mode=check_mode)
+    if not check_mode:
         # Leftovers of this session would conflict with the claim; its folder may have been lost.
-        _remove_stale(client, store, request.plan.id, dry=dry)
+        _remove_stale(client, store, request.plan.id, check_mode=check_mode)
     excluded = [*request.stale_sessions, request.plan.id]
     active = active_sessions(sessions, now, excluded)
     paths = [mount.source for mount in request.plan.mounts]

@@ -19,7 +19,7 @@ from .claim import ClaimLostError, require_claim
 POLL_SECONDS = 0.5
 
 
-def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
+def start_command(store: Store, session_id: str, nonce: str, *, check_mode: bool) -> list[Change]:
     """Start the session's command in the containers here that run it; a command is started only once.
 
     Raises :class:`ClaimLostError` when a later run took the session over, or the session is not committed yet.
@@ -33,7 +33,7 @@ def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> li
             )
         hostnames = [kernel.hostname for kernel in session.kernels if session.plan.runs_command(kernel.hostname)]
         pending = [hostname for hostname in hostnames if hostname not in store.started_commands(session)]
-        for hostname in pending if not dry else ():
+        for hostname in pending if not check_mode else ():
             store.start_marker(session_id, hostname).touch(mode=0o600)
         return [Change(f"command of {name} in {hostname}", None, "started") for hostname in pending]
 

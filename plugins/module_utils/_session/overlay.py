@@ -23,20 +23,22 @@ def overlay_drift(client: docker.APIClient, session: LocalSession) -> list[Chang
     return [change] if change else []
 
 
-def make_overlay(client: docker.APIClient, store: Store, plan: SessionPlan, nonce: str, *, dry: bool) -> list[Change]:
+def make_overlay(
+    client: docker.APIClient, store: Store, plan: SessionPlan, nonce: str, *, check_mode: bool
+) -> list[Change]:
     """Create the overlay of a session that this run has claimed, if missing, and return what changed.
 
-    With ``dry`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`OverlayInUseError` when an
+    With ``check_mode`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`OverlayInUseError` when an
     overlay with other settings is in use.
     """
     desired = overlay.desired_overlay(plan)
     with store.session_lock(plan.id):
-        if not dry:
+        if not check_mode:
             require_claim(store, plan.id, nonce)
         change = overlay.plan_overlay(client, desired) if desired else None
         if desired is None or change is None:
             return []
-        if not dry:
+        if not check_mode:
             overlay.remove_overlays(client, plan.id)
             overlay.create_overlay(client, desired)
         return [change]

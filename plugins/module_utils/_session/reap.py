@@ -34,7 +34,13 @@ class ReapResult:
 
 
 def reap(
-    client: docker.APIClient, store: Store, end: Sequence[str], restart: Sequence[str], *, expired: bool, dry: bool
+    client: docker.APIClient,
+    store: Store,
+    end: Sequence[str],
+    restart: Sequence[str],
+    *,
+    expired: bool,
+    check_mode: bool,
 ) -> ReapResult:
     """Remove the slices of ``end`` and, with ``expired``, those whose claim has expired; restart those of ``restart``.
 
@@ -54,7 +60,7 @@ def reap(
     actions += [(session_id, _restart) for session_id in restart]
     for session_id, action in actions:
         try:
-            applied, failure = action(client, store, session_id, dry)
+            applied, failure = action(client, store, session_id, check_mode)
         except EXPECTED as error:
             applied, failure = [], reason(error)
         changes += applied
@@ -63,21 +69,23 @@ def reap(
     return ReapResult(changes, failures)
 
 
-def _remove(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
-    return remove_claimed(client, store, session_id, None, dry=dry), ""
+def _remove(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
+    return remove_claimed(client, store, session_id, None, check_mode=check_mode), ""
 
 
-def remove_expired(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+def remove_expired(
+    client: docker.APIClient, store: Store, session_id: str, check_mode: bool
+) -> tuple[list[Change], str]:
     """Remove a slice whose claim has expired; return what was removed, and an empty failure sentence."""
     with store.lock(), store.session_lock(session_id):
         session = store.session(session_id)
         # Another run may have committed or renewed it while this one waited for the locks.
         if session is None or not session.expired(time.time()):
             return [], ""
-        return remove_slice(client, store, session_id, dry=dry), ""
+        return remove_slice(client, store, session_id, check_mode=check_mode), ""
 
 
-def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
     """Start the containers that do not run, after applying rules and links.
 
     Excluded in a batch session are main1, and other containers whose command has succeeded.
@@ -106,8 +114,8 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
             Change(f"container {container['Names'][0].lstrip('/')}", container["State"], "running")
             for container in stopped
         ]
-        rule_changes = sync_ruleset(store, dry=dry)
-        if dry:
+        rule_changes = sync_ruleset(store, check_mode=check_mode)
+        if check_mode:
             return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:

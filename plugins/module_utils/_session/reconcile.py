@@ -67,11 +67,11 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     that works on a session; without it such a session is skipped, and the engine is only called to remove an expired
     claim or reattach containers to a bridge that was lost.
     """
-    changes = sync_ruleset(store, dry=False)
+    changes = sync_ruleset(store, check_mode=False)
     readable, damaged = store.load_all()
     failures = [str(error) for error in damaged]
     try:
-        changes += sync_wireguard_peers(store, dry=False)
+        changes += sync_wireguard_peers(store, check_mode=False)
     except EXPECTED as error:
         failures.append(reason(error))
     state = iproute.LinkState()

@@ -17,7 +17,7 @@ from .._wireguard.peers import sync_wireguard_peers
 
 
 def remove_claimed(
-    client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, dry: bool
+    client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, check_mode: bool
 ) -> list[Change]:
     """Remove a slice; with a nonce, only if it was claimed with that nonce.
 
@@ -28,17 +28,17 @@ def remove_claimed(
         session = store.session(session_id)
         if nonce is not None and (session is None or session.nonce != nonce):
             return []
-        return remove_slice(client, store, session_id, dry=dry)
+        return remove_slice(client, store, session_id, check_mode=check_mode)
 
 
-def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry: bool = False) -> list[Change]:
+def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, check_mode: bool = False) -> list[Change]:
     """Remove everything of a session from this agent and return what was removed.
 
     The folder is removed last, so that an interrupted removal can be repeated.
     """
     session = store.session(session_id)
     existing = containers.find_containers(client, session_id)
-    if dry:
+    if check_mode:
         removals = [
             Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
         ]
@@ -49,8 +49,8 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     vxlan.remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
     changes += overlay.remove_overlays(client, session_id)
-    sync_ruleset(store, dry=False, except_id=session_id)
-    sync_wireguard_peers(store, dry=False, excluded=session_id)
+    sync_ruleset(store, check_mode=False, except_id=session_id)
+    sync_wireguard_peers(store, check_mode=False, excluded=session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes

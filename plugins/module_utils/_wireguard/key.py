@@ -61,10 +61,10 @@ class DesiredEncryption:
     address: str
 
 
-def ensure_key(store: Store, settings: DesiredEncryption, *, dry: bool) -> tuple[list[Change], Underlay | None]:
+def ensure_key(store: Store, settings: DesiredEncryption, *, check_mode: bool) -> tuple[list[Change], Underlay | None]:
     """Create or remove the key; return what changed, and the desired underlay of the device.
 
-    ``None``: no device is desired, or, with ``dry``, there is no key yet. Raises :class:`UnderlayInUseError` if
+    ``None``: no device is desired, or, with ``check_mode``, there is no key yet. Raises :class:`UnderlayInUseError` if
     sessions here use what would change, and :class:`ValueError` for an underlay address that no interface has.
     """
     folder = store.wireguard_folder
@@ -73,7 +73,7 @@ def ensure_key(store: Store, settings: DesiredEncryption, *, dry: bool) -> tuple
         if not settings.encryption:
             _refuse_if_in_use(store, settings, None)
             exists = folder.exists()
-            if exists and not dry:
+            if exists and not check_mode:
                 shutil.rmtree(folder)
             return [Change("wireguard key", "present", None)] if exists else [], None
         plain = find_underlay(settings.address)
@@ -85,7 +85,7 @@ def ensure_key(store: Store, settings: DesiredEncryption, *, dry: bool) -> tuple
         if desired:
             return [], desired
         created = [Change("wireguard key", None, "created by the agent")]
-        return created, None if dry else wireguard_underlay(plain, make_wireguard_key(folder), settings.port)
+        return created, None if check_mode else wireguard_underlay(plain, make_wireguard_key(folder), settings.port)
 
 
 def _refuse_if_in_use(store: Store, settings: DesiredEncryption, desired: Underlay | None) -> None:

@@ -14,11 +14,11 @@ from .key import read_public_key
 from .mesh import DEVICE, build_wireguard_config, wireguard_underlay
 
 
-def sync_wireguard_peers(store: Store, *, dry: bool, excluded: str = "") -> list[Change]:
+def sync_wireguard_peers(store: Store, *, check_mode: bool, excluded: str = "") -> list[Change]:
     """Set the peers of the WireGuard device to the agents of all held sessions but ``excluded`` (an id).
 
     Returns what changed; nothing on an agent without a key. While a session cannot be read, no peer is removed: it may
-    need that peer. With ``dry`` only the changes are computed. Raises :class:`WireGuardError`.
+    need that peer. With ``check_mode`` only the changes are computed. Raises :class:`WireGuardError`.
     """
     public_key = read_public_key(store.wireguard_folder)
     if not public_key:
@@ -29,7 +29,7 @@ def sync_wireguard_peers(store: Store, *, dry: bool, excluded: str = "") -> list
         steps = wireguard.plan_device(build_wireguard_config(slices, public_key))
         if damaged:
             steps = [step for step in steps if step.change.after is not None]
-        if not dry:
+        if not check_mode:
             wireguard.apply_device(steps)
     return [step.change for step in steps]
 

@@ -86,17 +86,17 @@ class Sessions:
             plan = self.plan(spec, facts)
         with self._times.measure("claim"):
             request = claim.ClaimRequest(plan, fingerprint(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
-            keys = claim.claim(self._client, self._store, self._settings, request, dry=False).keys
+            keys = claim.claim(self._client, self._store, self._settings, request, check_mode=False).keys
         with self._times.measure("apply"):
             part = apply.ApplyRequest(plan, self._agent, nonce, _contents(plan, keys), self._default_network)
-            apply.apply_claimed(self._client, self._store, part, dry=False)
+            apply.apply_claimed(self._client, self._store, part, check_mode=False)
         with self._times.measure("check"):
             check.check_and_commit(self._client, self._store, plan.id, nonce, CHECK_SECONDS, commit=True)
 
     def remove(self, session_id: str) -> None:
         """Remove one session."""
         with self._times.measure("remove"):
-            remove_claimed(self._client, self._store, session_id, None, dry=False)
+            remove_claimed(self._client, self._store, session_id, None, check_mode=False)
 
     def remove_all(self) -> None:
         """Remove every session of this benchmark."""

@@ -286,12 +286,12 @@ def test_skips_are_counted_once(run: Run, queue: QueueStore) -> None:
 def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
     hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}))
-    result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, hostvars)
+    result = run(ActionModule, {**arguments(), "policy": "fifo", "max_skips": 2}, hostvars)
     assert result["pending"] == {
         "reason": "it waits behind session-1, which 2 later sessions have skipped",
         "shortfall": {},
     }
-    assert run(ActionModule, {**arguments(), "patience": 3}, hostvars)["pending"] is None
+    assert run(ActionModule, {**arguments(), "max_skips": 3}, hostvars)["pending"] is None
 
 
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])

@@ -36,7 +36,7 @@ ARGUMENTS: dict[str, Any] = {
     "agents": ["agent1", "agent2"],
     "pools": dataclasses.asdict(POOLS),
     "policy": "fifo",
-    "patience": 16,
+    "max_skips": 16,
 }
 
 
@@ -92,12 +92,12 @@ def test_skipped_sessions_are_counted(run: Run, queue: QueueStore) -> None:
     assert [(entry.state, entry.skipped) for entry in queue.entries()] == [("PENDING", 1), ("CREATING", 0)]
 
 
-@pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
-def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, patience: int, started: list[str]) -> None:
+@pytest.mark.parametrize(("max_skips", "started"), [(1, []), (2, ["session-2"])])
+def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, max_skips: int, started: list[str]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
     queue.save(requested(2))
     hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
-    result = run(ActionModule, {**ARGUMENTS, "patience": patience}, hostvars)
+    result = run(ActionModule, {**ARGUMENTS, "max_skips": max_skips}, hostvars)
     assert [start["plan"]["name"] for start in result["starts"]] == started
 
 

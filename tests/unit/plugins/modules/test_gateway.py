@@ -69,8 +69,8 @@ def test_token_is_signed_except_in_check_mode(folder: Path, capsys: Captured) ->
     assert abs(claims["iat"] - time.time()) < 60
     assert result["session"] == {"id": ONE, "name": "train-llm"}
     assert result["links"]["apps"][0]["url"] == "https://train-llm--web.apps.example.org/"
-    dry = result_of("gateway_token", arguments, capsys, check_mode=True)
-    assert (dry["changed"], "token" in dry) == (True, False)
+    check_mode = result_of("gateway_token", arguments, capsys, check_mode=True)
+    assert (check_mode["changed"], "token" in check_mode) == (True, False)
     by_id = result_of("gateway_token", {**arguments, "name": ""}, capsys)
     assert by_id["session"]["name"] == "train-llm"
 

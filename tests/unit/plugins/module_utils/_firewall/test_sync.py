@@ -47,18 +47,18 @@ def uptime(tmp_path: Path) -> Iterator[Uptime]:
 def test_all_sessions_count_even_with_expired_claims(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER, expires_at=0.0))
-    assert sync_ruleset(store, dry=False)
+    assert sync_ruleset(store, check_mode=False)
     assert kernel.table == render(
         build_isolation_policy([(MADE, "agent1"), (OTHER, "agent1")], routed=()), None, ["eth0"]
     )
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
 
 
 def test_a_missing_wireguard_device_is_still_external(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.wireguard_folder.mkdir()
     (store.wireguard_folder / "public").write_text("its key\n")
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     isolation = build_isolation_policy([(MADE, "agent1")], routed=())
     assert kernel.table == render(isolation, None, ["baiwg0", "eth0"])
 
@@ -67,24 +67,24 @@ def test_an_unreadable_session_gets_no_rules(store: Store, kernel: FakeNetwork) 
     store.save(held(MADE))
     store.save(held(OTHER))
     (store.folder(OTHER.id) / "session.json").write_text("{")
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_an_unreadable_session_keeps_existing_rules(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     before = kernel.table
     (store.folder(OTHER.id) / "session.json").write_text("{")
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
     store.remove(MADE.id)
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
     assert kernel.table == before
 
 
 def test_an_agent_without_sessions_has_rules(store: Store, kernel: FakeNetwork) -> None:
-    assert sync_ruleset(store, dry=False)
+    assert sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([], routed=()), None, ["eth0"])
 
 
@@ -92,27 +92,27 @@ def test_the_host_firewall_applies_to_external_interfaces(store: Store, kernel: 
     mine = Firewall(("192.0.2.7/32",))
     FirewallState(store).save(mine, Trial(None, "n", uptime.up, uptime.boot, ""))
     store.save(held(MADE))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), mine, ["eth0"])
     FirewallState(store).save(mine, Trial(None, "n", uptime.up + 1, uptime.boot, ""))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_a_session_being_removed_does_not_count(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
-    sync_ruleset(store, dry=False, except_id=OTHER.id)
+    sync_ruleset(store, check_mode=False, except_id=OTHER.id)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_corrupt_firewall_state_keeps_existing_rules(store: Store, kernel: FakeNetwork) -> None:
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     before = kernel.table
     store.save(held(MADE))
     store.firewall_file.write_text("{")
     with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, dry=False)
+        sync_ruleset(store, check_mode=False)
     assert kernel.table == before
 
 
@@ -120,7 +120,7 @@ def test_corrupt_firewall_state_still_isolates_sessions(store: Store, kernel: Fa
     store.save(held(MADE))
     store.firewall_file.write_text("{")
     with pytest.raises(CorruptStateError) as damaged:
-        sync_ruleset(store, dry=False)
+        sync_ruleset(store, check_mode=False)
     assert str(damaged.value).startswith(f"{store.firewall_file} is damaged (")
     assert str(damaged.value).endswith("): remove it, and provision this host again.")
     apart = render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
@@ -128,7 +128,7 @@ def test_corrupt_firewall_state_still_isolates_sessions(store: Store, kernel: Fa
     # The rules exist now and stay.
     store.save(held(OTHER))
     with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, dry=False)
+        sync_ruleset(store, check_mode=False)
     assert kernel.table == apart
 
 
@@ -138,7 +138,7 @@ def test_an_unreadable_session_is_isolated_without_existing_rules(store: Store, 
     (store.folder(OTHER.id) / "session.json").write_text("{")
     store.firewall_file.write_text("{")
     with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, dry=False)
+        sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
@@ -146,7 +146,7 @@ def test_a_dry_run_with_corrupt_firewall_state_changes_nothing(store: Store, ker
     store.save(held(MADE))
     store.firewall_file.write_text("{")
     with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, dry=True)
+        sync_ruleset(store, check_mode=True)
     assert kernel.table == ""
 
 
@@ -159,27 +159,27 @@ def test_an_nft_error_precedes_corrupt_firewall_state(
     monkeypatch.setattr(kernel, "apply_table", fail)
     store.firewall_file.write_text("{")
     with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted$"):
-        sync_ruleset(store, dry=False)
+        sync_ruleset(store, check_mode=False)
     assert kernel.table == ""
 
 
 def test_a_dry_run_returns_changes_and_applies_none(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
-    assert [change.subject for change in sync_ruleset(store, dry=True)] == ["firewall table inet backendai"]
+    assert [change.subject for change in sync_ruleset(store, check_mode=True)] == ["firewall table inet backendai"]
     assert kernel.table == ""
 
 
 def test_an_equal_table_is_not_replaced(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork) -> None:
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     monkeypatch.setattr(kernel, "apply_table", None)
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
     assert kernel.table
 
 
 def test_peers_behind_a_router_are_detected(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork) -> None:
     monkeypatch.setattr(sync, "on_link", lambda address: address != "192.0.2.3")
     store.save(held(MADE))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed={"192.0.2.3"}), None, ["eth0"])
 
 
@@ -191,7 +191,7 @@ def test_a_peer_without_a_route_gets_the_stricter_rule(
 
     monkeypatch.setattr(sync, "on_link", unreachable)
     store.save(held(MADE))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
@@ -216,6 +216,6 @@ def test_sessions_are_read_and_rules_written_under_one_lock(
 
     monkeypatch.setattr(store, "load_all", readable)
     monkeypatch.setattr(kernel, "apply_table", lambda _wanted: events.append(("written", free())))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert events == [("read", False), ("read", False), ("written", False)]
     assert free()

@@ -67,9 +67,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 def tried(
-    store: Store, host: Host, firewall: Firewall | None, connection: str = CONNECTION, *, dry: bool = False
+    store: Store, host: Host, firewall: Firewall | None, connection: str = CONNECTION, *, check_mode: bool = False
 ) -> TrialResult:
-    return apply_with_rollback(store, firewall, 60, connection, host.start, dry=dry)
+    return apply_with_rollback(store, firewall, 60, connection, host.start, check_mode=check_mode)
 
 
 def confirmed(store: Store, host: Host, firewall: Firewall | None) -> None:
@@ -99,9 +99,9 @@ def test_a_trial_is_active_until_it_expires(
     assert host.timers == [(result.nonce, 60)]
     assert kernel.table == text(firewall)
     host.uptime.up += 59.9
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
     host.uptime.up += 0.1
-    assert sync_ruleset(store, dry=False) == CHANGED
+    assert sync_ruleset(store, check_mode=False) == CHANGED
     assert kernel.table == text(OLD)
 
 
@@ -116,7 +116,7 @@ def test_a_reboot_restores_the_confirmed_firewall(store: Store, kernel: FakeNetw
     nonce = tried(store, host, NEW).nonce
     host.uptime.reboot(up)
     kernel.table = ""
-    assert sync_ruleset(store, dry=False) == CHANGED
+    assert sync_ruleset(store, check_mode=False) == CHANGED
     assert kernel.table == text(OLD)
     assert refusal(store, nonce) == TOO_LATE
     assert FirewallState(store).confirmed == OLD
@@ -128,7 +128,7 @@ def test_a_clock_change_does_not_end_a_trial(
 ) -> None:
     nonce = tried(store, host, NEW).nonce
     monkeypatch.setattr(time, "time", lambda: now)
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
     confirm(store, nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
@@ -142,7 +142,7 @@ def test_each_trial_has_its_own_nonce(store: Store, host: Host) -> None:
 def test_a_confirmed_firewall_stays_active(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
     host.uptime.up += 1e9
-    assert sync_ruleset(store, dry=False) == []
+    assert sync_ruleset(store, check_mode=False) == []
     assert kernel.table == text(NEW)
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (NEW, None)
 
@@ -258,7 +258,7 @@ def test_the_rollback_is_scheduled_before_rules_are_replaced(store: Store, kerne
     def start(_nonce: str, _seconds: int) -> None:
         events.append((kernel.table, store.firewall_file.exists()))
 
-    apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
+    apply_with_rollback(store, NEW, 60, CONNECTION, start, check_mode=False)
     assert events == [("", False)]
     assert (kernel.table, host.timers) == (text(NEW), [])
 
@@ -275,7 +275,7 @@ def test_a_trial_starts_under_the_isolation_lock(store: Store) -> None:
         finally:
             os.close(folder)
 
-    apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
+    apply_with_rollback(store, NEW, 60, CONNECTION, start, check_mode=False)
     assert held_by_others == [True]
 
 
@@ -292,34 +292,34 @@ def test_no_trial_without_a_scheduled_rollback(store: Store, kernel: FakeNetwork
         raise error
 
     with pytest.raises(type(error)):
-        apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
+        apply_with_rollback(store, NEW, 60, CONNECTION, start, check_mode=False)
     assert (kernel.table, store.firewall_file.exists()) == ("", False)
 
 
-@pytest.mark.parametrize("dry", [False, True])
-def test_rules_that_nft_rejects_are_not_tried(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_rules_that_nft_rejects_are_not_tried(store: Store, kernel: FakeNetwork, host: Host, check_mode: bool) -> None:
     kernel.refuses = "nft: Error: syntax error"
     with pytest.raises(FirewallError, match=r"^nft: Error: syntax error$"):
-        tried(store, host, NEW, dry=dry)
+        tried(store, host, NEW, check_mode=check_mode)
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
-@pytest.mark.parametrize("dry", [False, True])
-def test_a_missing_interface_is_rejected(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_missing_interface_is_rejected(store: Store, kernel: FakeNetwork, host: Host, check_mode: bool) -> None:
     with pytest.raises(ClusterError) as refused:
-        tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), dry=dry)
+        tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), check_mode=check_mode)
     assert str(refused.value) == "firewall_interfaces: 'eth8' is not an interface of this host"
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
 def test_a_dry_run_returns_changes_and_applies_none(store: Store, kernel: FakeNetwork, host: Host) -> None:
-    assert tried(store, host, NEW, dry=True) == TrialResult(CHANGED, "")
+    assert tried(store, host, NEW, check_mode=True) == TrialResult(CHANGED, "")
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
 def test_a_dry_run_without_differences_returns_nothing(store: Store, host: Host) -> None:
     confirmed(store, host, NEW)
-    assert tried(store, host, NEW, dry=True) == TrialResult([], "")
+    assert tried(store, host, NEW, check_mode=True) == TrialResult([], "")
 
 
 @pytest.mark.parametrize("error", [FirewallError("nft: no"), KeyboardInterrupt()], ids=["nft", "interrupted"])
@@ -363,21 +363,23 @@ def test_rules_on_trial_include_the_sessions_of_the_host(store: Store, kernel: F
     assert kernel.table == render(build_isolation_policy([(result, "agent1")], ()), NEW, ["eth0"])
 
 
-@pytest.mark.parametrize("dry", [False, True])
-def test_an_unreadable_session_prevents_a_trial(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_an_unreadable_session_prevents_a_trial(
+    store: Store, kernel: FakeNetwork, host: Host, check_mode: bool
+) -> None:
     confirmed(store, host, OLD)
     store.save(held(plan({"agent1": 1})))
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     with pytest.raises(CorruptStateError, match=r"session\.json is damaged \("):
-        tried(store, host, NEW, dry=dry)
+        tried(store, host, NEW, check_mode=check_mode)
     assert (kernel.table, host.timers, FirewallState(store).trial) == (text(OLD), [], None)
-    assert tried(store, host, OLD, dry=dry) == TrialResult([], "")
+    assert tried(store, host, OLD, check_mode=check_mode) == TrialResult([], "")
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        lambda store: apply_with_rollback(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, dry=False),
+        lambda store: apply_with_rollback(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, check_mode=False),
         lambda store: confirm(store, "n", LATER, unproven=False),
         lambda store: roll_back(store, "n"),
     ],

@@ -49,13 +49,13 @@ def test_a_long_name_is_valid() -> None:
 
 
 def test_a_certificate_is_created_once_and_only_for_root(path: Path) -> None:
-    would, _facts = install_certificate(path, NAMES, None, NOW, dry=True)
+    would, _facts = install_certificate(path, NAMES, None, NOW, check_mode=True)
     assert ([change.before for change in would], path.exists()) == ([None], False)
-    (change,), facts = install_certificate(path, NAMES, None, NOW, dry=False)
+    (change,), facts = install_certificate(path, NAMES, None, NOW, check_mode=False)
     assert str(change.after).startswith("for door.example.org, *.apps.example.org, 192.0.2.7, 2001:db8::1 until ")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert facts.fingerprint == x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(SHA256()).hex()
-    assert install_certificate(path, NAMES, None, NOW, dry=False) == ([], facts)
+    assert install_certificate(path, NAMES, None, NOW, check_mode=False) == ([], facts)
 
 
 @pytest.mark.parametrize(
@@ -71,33 +71,33 @@ def test_a_certificate_is_created_once_and_only_for_root(path: Path) -> None:
 def test_a_self_signed_certificate_is_renewed_when_required(
     path: Path, names: list[str], now: float, anew: bool
 ) -> None:
-    _changes, first = install_certificate(path, NAMES, None, NOW, dry=False)
-    changes, facts = install_certificate(path, names, None, now, dry=False)
+    _changes, first = install_certificate(path, NAMES, None, NOW, check_mode=False)
+    changes, facts = install_certificate(path, names, None, now, check_mode=False)
     assert (bool(changes), facts != first, sorted(facts.names)) == (anew, anew, sorted(names))
 
 
 def test_an_invalid_certificate_is_replaced(path: Path) -> None:
     path.write_text("x")
-    (change,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
+    (change,), _facts = install_certificate(path, NAMES, None, NOW, check_mode=False)
     assert change.before == "(no certificate)"
 
 
 def test_a_given_certificate_replaces_the_self_signed_one(path: Path) -> None:
     pem = make_self_signed(["given.example.org"], NOW)
-    install_certificate(path, NAMES, None, NOW, dry=False)
-    changes, facts = install_certificate(path, NAMES, parts(pem), NOW, dry=False)
+    install_certificate(path, NAMES, None, NOW, check_mode=False)
+    changes, facts = install_certificate(path, NAMES, parts(pem), NOW, check_mode=False)
     assert len(changes) == 1
     assert "PRIVATE" not in f"{changes}{facts}"
     assert path.read_text() == pem
-    assert install_certificate(path, NAMES, parts(pem), NOW, dry=False) == ([], facts)
-    (back,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
+    assert install_certificate(path, NAMES, parts(pem), NOW, check_mode=False) == ([], facts)
+    (back,), _facts = install_certificate(path, NAMES, None, NOW, check_mode=False)
     assert str(back.before).startswith("for given.example.org until")
 
 
 def test_too_open_file_permissions_are_corrected(path: Path) -> None:
-    install_certificate(path, NAMES, None, NOW, dry=False)
+    install_certificate(path, NAMES, None, NOW, check_mode=False)
     path.chmod(0o644)
-    (change,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
+    (change,), _facts = install_certificate(path, NAMES, None, NOW, check_mode=False)
     assert change.subject == f"certificate in {path}"
     assert (change.before, change.after) == ("mode 0644", "mode 0600")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -105,10 +105,10 @@ def test_too_open_file_permissions_are_corrected(path: Path) -> None:
 
 def test_an_invalid_given_certificate_is_an_error(path: Path) -> None:
     with pytest.raises(GatewayError, match="holds no certificate in PEM form"):
-        install_certificate(path, NAMES, ("x", "y"), NOW, dry=False)
+        install_certificate(path, NAMES, ("x", "y"), NOW, check_mode=False)
 
 
 def test_a_host_without_cryptography_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crypto, "_missing", ImportError("No module named 'cryptography'"))
     with pytest.raises(GatewayError, match=r"^the Python package cryptography is missing on this host \(No module"):
-        install_certificate(path, NAMES, None, NOW, dry=False)
+        install_certificate(path, NAMES, None, NOW, check_mode=False)

@@ -42,9 +42,9 @@ def admin(folder: Path) -> Iterator[AdminSocket]:
     running.close()
 
 
-def routed(folder: Path, *routes: dict[str, Any], dry: bool = False, **wish: Any) -> RoutesResult:
+def routed(folder: Path, *routes: dict[str, Any], check_mode: bool = False, **wish: Any) -> RoutesResult:
     request = RoutesRequest(parse_routes(list(routes)), wish.get("ended", ()), wish.get("purge", False))
-    return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), request, dry=dry)
+    return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), request, check_mode=check_mode)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -89,7 +89,7 @@ def test_an_ended_session_loses_only_its_own_routes(folder: Path, table: Table, 
 
 def test_a_dry_run_returns_the_same_changes_and_writes_none(folder: Path, table: Table, admin: AdminSocket) -> None:
     before = {name: text for name, text in files(folder).items() if name != "lock"}
-    would = routed(folder, ROUTE, dry=True)
+    would = routed(folder, ROUTE, check_mode=True)
     assert {name: text for name, text in files(folder).items() if name != "lock"} == before
     assert (table.text, [command for command in admin.commands if not command.startswith("show")]) == ("", [])
     assert routed(folder, ROUTE) == would

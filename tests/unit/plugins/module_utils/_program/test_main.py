@@ -42,10 +42,10 @@ def test_every_phase_has_a_function_of_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_phase_gets_its_options_and_whether_it_is_check_mode(check_mode: bool) -> None:
-    def act(options: dict[str, Any], dry: bool) -> dict[str, Any]:
-        return {"options": options, "dry": dry}
+    def act(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+        return {"options": options, "check_mode": check_mode}
 
-    assert reply(act, check_mode=check_mode) == {"result": {"options": {"name": "x"}, "dry": check_mode}}
+    assert reply(act, check_mode=check_mode) == {"result": {"options": {"name": "x"}, "check_mode": check_mode}}
 
 
 @pytest.mark.parametrize("diff", [True, False])

@@ -32,8 +32,8 @@ def test_each_overlay_is_created_with_its_own_nonce(
 ) -> None:
     calls: list[Any] = []
 
-    def make(client: str, store: Store, of: SessionPlan, nonce: str, *, dry: bool) -> list[Change]:
-        calls.append((client, store.firewall_file.parent, of.id, nonce, dry))
+    def make(client: str, store: Store, of: SessionPlan, nonce: str, *, check_mode: bool) -> list[Change]:
+        calls.append((client, store.firewall_file.parent, of.id, nonce, check_mode))
         return [Change(f"network of {of.name}", None, "made")] if of.name == "other" else []
 
     monkeypatch.setattr(overlay, "connect", lambda address: f"client of {address}")
@@ -51,8 +51,8 @@ def test_each_overlay_is_created_with_its_own_nonce(
 
 
 def test_failed_overlay_stops_no_other(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(_client: None, _store: Store, of: SessionPlan, _nonce: str, *, dry: bool) -> list[Change]:
-        assert not dry
+    def make(_client: None, _store: Store, of: SessionPlan, _nonce: str, *, check_mode: bool) -> list[Change]:
+        assert not check_mode
         if of.id == SESSION_ID:
             raise ClaimLostError("this one gives way")
         return [Change("network", None, "made")]

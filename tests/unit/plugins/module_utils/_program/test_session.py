@@ -103,7 +103,7 @@ def test_expired_claims_are_removed_by_the_reap(agent: dict[str, Any], store: St
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
 def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) -> None:
-    options = {**agent, "session_id": SESSION_ID, "patience": 60}
+    options = {**agent, "session_id": SESSION_ID, "timeout": 60}
     assert result_of("wait", options, check_mode=check_mode) == {"ended": True, "exit_code": None}
 
 
@@ -115,7 +115,7 @@ def test_wait_uses_the_requested_timeout(
         return False, None
 
     monkeypatch.setattr(session, "wait_for_end", wait)
-    result = result_of("wait", {**agent, "session_id": SESSION_ID, "patience": 7})
+    result = result_of("wait", {**agent, "session_id": SESSION_ID, "timeout": 7})
     assert result == {"ended": False, "exit_code": None}
 
 
@@ -253,7 +253,7 @@ def test_marker_for_an_unknown_session_is_refused(agent: dict[str, Any]) -> None
     [
         ("remove", {"sessions": [{"id": SESSION_ID, "nonce": None}]}),
         ("reap", {"end": [], "restart": []}),
-        ("wait", {"session_id": SESSION_ID, "patience": 1}),
+        ("wait", {"session_id": SESSION_ID, "timeout": 1}),
         ("mark", {"session_id": SESSION_ID, "mark": "m", "act": "find"}),
     ],
 )

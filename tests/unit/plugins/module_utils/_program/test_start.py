@@ -76,34 +76,34 @@ class Agent:
             patch.setattr(start, name, getattr(self, name))
 
     def claim(
-        self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
+        self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
     ) -> ClaimResult:
         assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS))
-        self._take("claim", request.plan.id, request, dry)
+        self._take("claim", request.plan.id, request, check_mode)
         changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
         return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
 
-    def apply_claimed(self, _client: str, _store: Store, request: ApplyRequest, *, dry: bool) -> list[Change]:
-        self._take("apply", request.plan.id, request, dry)
+    def apply_claimed(self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+        self._take("apply", request.plan.id, request, check_mode)
         return [Change("container main1", None, "running")]
 
     def check_and_commit(self, _client: str, _store: Store, *proof: Any, commit: bool) -> dict[str, Any]:
         self._take("prove", proof[0], proof, not commit)
         return RUNNING
 
-    def start_command(self, _store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
-        self._take("command", session_id, nonce, dry)
+    def start_command(self, _store: Store, session_id: str, nonce: str, *, check_mode: bool) -> list[Change]:
+        self._take("command", session_id, nonce, check_mode)
         return [Change("command of train-llm in main1", None, "started")]
 
-    def _take(self, step: str, session_id: str, given: Any, dry: bool) -> None:
-        self.calls.append((step, given, dry))
+    def _take(self, step: str, session_id: str, given: Any, check_mode: bool) -> None:
+        self.calls.append((step, given, check_mode))
         if (step, session_id) in self.errors:
             raise self.errors[step, session_id]
 
     @property
     def steps_run(self) -> list[tuple[str, bool]]:
         """The steps in their order, and whether each was told to change nothing."""
-        return [(step, dry) for step, _given, dry in self.calls]
+        return [(step, check_mode) for step, _given, check_mode in self.calls]
 
 
 @pytest.fixture

@@ -53,11 +53,11 @@ HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}
 
 
 def apply(
-    engine: FakeDocker, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any
+    engine: FakeDocker, store: Store, nonce: str = "nonce-1", *, check_mode: bool = False, **changes: Any
 ) -> list[Change]:
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
-    return apply_claimed(client, store, request, dry=dry)
+    return apply_claimed(client, store, request, check_mode=check_mode)
 
 
 def subjects(changes: list[Change], store: Store) -> list[str]:
@@ -166,7 +166,7 @@ def test_check_mode_returns_all_changes_and_applies_none(
 ) -> None:
     if claimed_before:
         store.save(held(MADE, expires_at=9e12))
-    assert subjects(apply(engine, store, dry=True), store) == EVERYTHING
+    assert subjects(apply(engine, store, check_mode=True), store) == EVERYTHING
     assert engine.calls == []
     assert kernel.links == set()
     assert not store.kernel_folder(SESSION_ID, "main1").exists()
@@ -237,7 +237,7 @@ def test_only_termination_removes_sessions_of_other_runs(
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     store.save(held(MADE, **state))
-    changes = remove_claimed(engine, store, SESSION_ID, nonce, dry=False)
+    changes = remove_claimed(engine, store, SESSION_ID, nonce, check_mode=False)
     assert bool(changes) is removed
     assert (store.session(SESSION_ID) is None) is removed
     assert (not engine.made and not engine.joined and not kernel.links) is removed
@@ -246,7 +246,7 @@ def test_only_termination_removes_sessions_of_other_runs(
 def test_removal_is_complete_and_repeatable(engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path) -> None:
     store.save(held(MADE))
     apply(engine, store)
-    changes = remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    changes = remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert changes == [
         Change("container backendai-train-llm-main1", "running", None),
         Change("container backendai-train-llm-sub1", "running", None),
@@ -255,7 +255,7 @@ def test_removal_is_complete_and_repeatable(engine: Any, store: Store, kernel: F
     ]
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
     assert list((tmp_path / "sessions").iterdir()) == []
-    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
 
 
 def test_removal_is_repeatable_after_a_firewall_error(
@@ -270,12 +270,14 @@ def test_removal_is_repeatable_after_a_firewall_error(
     with monkeypatch.context() as patch:
         patch.setattr(kernel, "apply_table", refuse)
         with pytest.raises(FirewallError):
-            remove_claimed(engine, store, SESSION_ID, None, dry=False)
+            remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert store.session(SESSION_ID)
     assert MADE.network
     assert MADE.network.bridge
     assert MADE.network.bridge in kernel.table
-    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == [Change("session train-llm", "held", None)]
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == [
+        Change("session train-llm", "held", None)
+    ]
     assert MADE.network.bridge not in kernel.table
 
 
@@ -285,7 +287,7 @@ def test_removal_without_session_folder_removes_the_link(
     store.save(held(MADE))
     apply(engine, store)
     shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
-    remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
 
 
@@ -293,7 +295,7 @@ def test_removal_in_check_mode_only_returns_changes(engine: Any, store: Store) -
     store.save(held(MADE))
     apply(engine, store)
     engine.calls.clear()
-    changes = remove_claimed(engine, store, SESSION_ID, None, dry=True)
+    changes = remove_claimed(engine, store, SESSION_ID, None, check_mode=True)
     assert [change.subject for change in changes] == [
         "container backendai-train-llm-main1",
         "container backendai-train-llm-sub1",
@@ -308,7 +310,7 @@ def test_removal_without_session_folder_removes_containers(engine: Any, store: S
     store.save(held(MADE))
     apply(engine, store)
     store.remove(SESSION_ID)
-    remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert (engine.made, engine.joined) == ([], [])
 
 
@@ -406,15 +408,18 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
     assert [container.labels[labels.IMAGE_DIGEST] for container in (main, sub)] == ["sha256:1", "sha256:2"]
 
 
-@pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
-def test_image_mismatch_between_agents_fails(engine: FakeDocker, store: Store, dry: bool) -> None:
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_image_mismatch_between_agents_fails(engine: FakeDocker, store: Store, check_mode: bool) -> None:
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
     # The image that this agent has now counts, not the one it reported earlier.
     reported = {agent: {IMAGE: ImageIdentity("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
     with pytest.raises(ImageMismatchError) as refused:
         apply_claimed(
-            client, store, ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported), dry=dry
+            client,
+            store,
+            ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported),
+            check_mode=check_mode,
         )
     assert str(refused.value) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent2;"
@@ -428,7 +433,7 @@ def test_missing_image_is_no_mismatch_in_check_mode(store: Store) -> None:
     reported = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported)
-    assert apply_claimed(client, store, request, dry=True)
+    assert apply_claimed(client, store, request, check_mode=True)
 
 
 def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -576,7 +581,10 @@ def test_only_main1_publishes_ports(engine: FakeDocker, store: Store, kernel: Fa
     store.save(held(published_plan, expires_at=9e12))
     client: Any = engine
     apply_claimed(
-        client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False
+        client,
+        store,
+        ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"),
+        check_mode=False,
     )
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
     assert kernel.table == render(build_isolation_policy([(published_plan, "agent1")], ()), None, ["eth0"])

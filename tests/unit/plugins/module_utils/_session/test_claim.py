@@ -54,10 +54,10 @@ def labels_of(session_id: str) -> dict[str, str]:
 
 
 def claimed(
-    engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), dry: bool = False
+    engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), check_mode: bool = False
 ) -> ClaimResult:
     request = ClaimRequest(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
-    return claim(engine, store, SETTINGS, request, dry=dry)
+    return claim(engine, store, SETTINGS, request, check_mode=check_mode)
 
 
 def pinned(store: Store) -> dict[str, PinnedResources]:
@@ -102,7 +102,7 @@ def test_claim_is_stored_with_cores_and_a_time_limit(engine: Any, store: Store) 
 
 @pytest.mark.usefixtures("facts")
 def test_check_mode_stores_no_claim_and_creates_no_key(engine: Any, store: Store) -> None:
-    result = claimed(engine, store, dry=True)
+    result = claimed(engine, store, check_mode=True)
     assert result.changes == CHANGES
     assert set(result.keys.values()) == {PublicKeys("(created by the agent)", "(created by the agent)")}
     assert store.sessions() == []
@@ -120,14 +120,14 @@ def test_later_run_takes_over_a_claim_with_its_cores_and_devices(engine: Any, st
 
 
 @pytest.mark.usefixtures("facts")
-@pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
-def test_claim_with_another_plan_is_replaced(engine: Any, store: Store, dry: bool) -> None:
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_claim_with_another_plan_is_replaced(engine: Any, store: Store, check_mode: bool) -> None:
     before = dataclasses.replace(MADE, kernels=MADE.kernels[:1])
     store.save(held(before, nonce="nonce-0", expires_at=time.time() + 60, pinned={"main1": PinnedResources([6, 7])}))
-    assert claimed(engine, store, dry=dry).changes == CHANGES
+    assert claimed(engine, store, check_mode=check_mode).changes == CHANGES
     claim_options = (
         {"main1": PinnedResources([6, 7])}
-        if dry
+        if check_mode
         else {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
     )
     assert pinned(store) == claim_options
@@ -164,13 +164,13 @@ def test_committed_session_is_not_changed(engine: Any, store: Store) -> None:
 
 
 @pytest.mark.usefixtures("facts")
-@pytest.mark.parametrize("dry", [False, True])
-def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store, dry: bool) -> None:
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store, check_mode: bool) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
     request = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, never_completed=True)
-    assert claim(engine, store, SETTINGS, request, dry=dry) == ClaimResult([], before.keys)
-    assert store.session(SESSION_ID) == dataclasses.replace(before, nonce="nonce-0" if dry else "nonce-1")
+    assert claim(engine, store, SETTINGS, request, check_mode=check_mode) == ClaimResult([], before.keys)
+    assert store.session(SESSION_ID) == dataclasses.replace(before, nonce="nonce-0" if check_mode else "nonce-1")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_expired_claim_of_another_session_is_removed(engine: Any, store: Store) 
 @pytest.mark.usefixtures("facts")
 def test_check_mode_keeps_expired_claims(engine: Any, store: Store) -> None:
     store.save(held(another(), expires_at=1.0))
-    claimed(engine, store, dry=True)
+    claimed(engine, store, check_mode=True)
     assert [session.plan.name for session in store.sessions()] == ["other"]
 
 
@@ -309,7 +309,7 @@ def test_stale_sessions_are_removed_for_a_committed_session_too(engine: Any, sto
 @pytest.mark.usefixtures("facts")
 def test_check_mode_returns_but_keeps_stale_sessions(engine: Any, store: Store) -> None:
     store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
-    assert claimed(engine, store, clear=[OTHER_ID], dry=True).changes == [
+    assert claimed(engine, store, clear=[OTHER_ID], check_mode=True).changes == [
         Change("session train-llm", "held", None),
         *CHANGES,
     ]
@@ -359,5 +359,5 @@ def test_cores_are_shared_up_to_the_overcommit(engine: Any, store: Store, facts:
     facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
     store.save(held(another(), pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([0])}))
     request = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
-    claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), request, dry=False)
+    claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), request, check_mode=False)
     assert pinned(store) == {"main1": PinnedResources([1, 2]), "sub1": PinnedResources([1, 2])}

@@ -35,7 +35,7 @@ def slice_here(engine: Any, store: Store) -> LocalSession:
         engine.made.append(
             {"Id": kernel.hostname, "Names": [f"/{kernel.container}"], "Labels": bears, "State": "running"}
         )
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     iproute.apply_operations(plan_links(MADE, "agent1", iproute.LinkState()))
     return session
 
@@ -133,5 +133,5 @@ def test_unreadable_state_is_named_and_hides_nothing(
 def test_single_container_session_has_no_network_drift(engine: Any, store: Store) -> None:
     alone = held(plan({"agent1": 1}))
     store.save(alone)
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     assert find_drift(engine, store, alone) == [Change("container backendai-train-llm-main1", None, "running")]

@@ -40,7 +40,7 @@ CONTENTS = RenderedFiles(
 def apply(engine: FakeDocker, store: Store) -> list[str]:
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
-    return [change.subject for change in apply_claimed(client, store, request, dry=False)]
+    return [change.subject for change in apply_claimed(client, store, request, check_mode=False)]
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
@@ -50,7 +50,9 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
     settings = AgentSettings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))
-    return sorted(claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
+    return sorted(
+        claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), check_mode=False).keys
+    )
 
 
 def test_slice_has_files_rules_and_containers_but_no_links(
@@ -89,7 +91,10 @@ def test_no_ports_are_published_on_the_host_network(engine: FakeDocker, store: S
     store.save(held(published_plan, expires_at=9e12))
     client: Any = engine
     apply_claimed(
-        client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False
+        client,
+        store,
+        ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"),
+        check_mode=False,
     )
     assert [(call["ports"], call["host_config"]["port_bindings"]) for call in engine.asked] == [([], {})] * 2
 

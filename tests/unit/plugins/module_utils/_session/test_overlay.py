@@ -43,8 +43,8 @@ def engine() -> FakeDocker:
     return engine
 
 
-def make(engine: Any, store: Store, nonce: str = "nonce-1", *, dry: bool = False) -> list[Change]:
-    return make_overlay(engine, store, MADE, nonce, dry=dry)
+def make(engine: Any, store: Store, nonce: str = "nonce-1", *, check_mode: bool = False) -> list[Change]:
+    return make_overlay(engine, store, MADE, nonce, check_mode=check_mode)
 
 
 def test_manager_creates_the_overlay_once(engine: FakeDocker, store: Store) -> None:
@@ -64,7 +64,7 @@ def test_only_the_manager_reports_overlay_drift(engine: Any, store: Store) -> No
 
 
 def test_check_mode_returns_the_change(engine: FakeDocker, store: Store) -> None:
-    assert make(engine, store, dry=True) == MISSING
+    assert make(engine, store, check_mode=True) == MISSING
     assert engine.calls == []
 
 
@@ -88,7 +88,7 @@ def test_changed_overlay_is_recreated(engine: FakeDocker, store: Store) -> None:
 def test_session_without_an_overlay_creates_none(engine: Any, store: Store) -> None:
     other = plan()
     store.save(held(other))
-    assert make_overlay(engine, store, other, "nonce-1", dry=False) == []
+    assert make_overlay(engine, store, other, "nonce-1", check_mode=False) == []
     assert engine.calls == []
 
 
@@ -98,7 +98,7 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
     environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in hostnames}
     contents = RenderedFiles("hosts\n", "Host *\n", environments, public_keys(MADE), ())
     changes = apply_claimed(
-        engine, store, ApplyRequest(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False
+        engine, store, ApplyRequest(MADE, agent, "nonce-1", contents, "backendai-default"), check_mode=False
     )
     return [change.subject for change in changes if not change.subject.startswith("file ")]
 
@@ -128,8 +128,8 @@ def test_overlay_is_removed_with_the_slice_of_the_manager(engine: Any, store: St
     make(engine, store)
     ended = Change("session train-llm", "held", None)
     changes = [Change(f"network {NAME}", f"id-{NAME}"[:12], None), ended]
-    assert remove_claimed(engine, store, SESSION_ID, None, dry=True) == changes
-    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == [REMOVED, ended]
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=True) == changes
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == [REMOVED, ended]
     assert (engine.joined, store.sessions()) == ([], [])
 
 
@@ -143,5 +143,5 @@ def test_slice_stays_stored_while_its_overlay_is_in_use(
     make(engine, store)
     monkeypatch.setattr(remove.overlay, "remove_overlays", remove_overlays)
     with pytest.raises(OverlayInUseError):
-        remove_claimed(engine, store, SESSION_ID, None, dry=False)
+        remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert [session.plan for session in store.sessions()] == [dataclasses.replace(MADE)]

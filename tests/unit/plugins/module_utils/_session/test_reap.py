@@ -91,7 +91,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def run_reap(
     engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: bool
 ) -> ReapResult:
-    return reap(engine, store, end, restart, **{"expired": True, "dry": False, **how})
+    return reap(engine, store, end, restart, **{"expired": True, "check_mode": False, **how})
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_a_command_is_started_once(store: Store) -> None:
     store.save(held(BATCH))
     folder = store.kernel_folder(SESSION_ID, "main1")
     folder.mkdir()
-    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == [
+    assert start_command(store, SESSION_ID, "nonce-1", check_mode=False) == [
         Change("command of train-llm in main1", None, "started")
     ]
     assert (folder / "go").stat().st_mode & 0o777 == 0o600
-    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+    assert start_command(store, SESSION_ID, "nonce-1", check_mode=False) == []
 
 
 def test_a_command_for_all_is_started_in_every_container_once(store: Store) -> None:
@@ -131,15 +131,15 @@ def test_a_command_for_all_is_started_in_every_container_once(store: Store) -> N
         store.kernel_folder(SESSION_ID, hostname).mkdir()
     store.start_marker(SESSION_ID, "main1").touch()
     started = [Change("command of train-llm in sub1", None, "started")]
-    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == started
+    assert start_command(store, SESSION_ID, "nonce-1", check_mode=False) == started
     assert store.started_commands(held(FOR_ALL)) == {"main1", "sub1"}
-    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+    assert start_command(store, SESSION_ID, "nonce-1", check_mode=False) == []
 
 
 def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
     store.save(held(BATCH))
     store.kernel_folder(SESSION_ID, "main1").mkdir()
-    assert start_command(store, SESSION_ID, "nonce-1", dry=True) == [
+    assert start_command(store, SESSION_ID, "nonce-1", check_mode=True) == [
         Change("command of train-llm in main1", None, "started")
     ]
     assert list(store.kernel_folder(SESSION_ID, "main1").iterdir()) == []
@@ -151,7 +151,7 @@ def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
 def test_nothing_is_started_without_a_command(store: Store, session: LocalSession) -> None:
     store.save(session)
     store.kernel_folder(SESSION_ID, "main1").mkdir()
-    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+    assert start_command(store, SESSION_ID, "nonce-1", check_mode=False) == []
     assert list(store.kernel_folder(SESSION_ID, "main1").iterdir()) == []
 
 
@@ -174,7 +174,7 @@ def test_command_is_refused_before_the_commit(store: Store, state: dict[str, Any
     if state:
         store.save(held(BATCH, **state))
     with pytest.raises(ClaimLostError) as refused:
-        start_command(store, SESSION_ID, "nonce-1", dry=False)
+        start_command(store, SESSION_ID, "nonce-1", check_mode=False)
     assert str(refused.value) == sentence
 
 
@@ -374,7 +374,7 @@ def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Sto
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
     store.save(held(dataclasses.replace(OTHER, id=expired, name="train-over"), expires_at=1.0))
     engine.run(MADE, "sub1", state="exited")
-    result = run_reap(engine, store, (ended,), (SESSION_ID,), dry=True)
+    result = run_reap(engine, store, (ended,), (SESSION_ID,), check_mode=True)
     assert result == ReapResult(
         [
             Change("session train-ended", "held", None),

@@ -97,7 +97,7 @@ def test_a_session_that_ended_meanwhile_is_no_failure(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "load_all", lambda: ([held(MADE)], []))
-    sync_ruleset(store, dry=False)
+    sync_ruleset(store, check_mode=False)
     engine: Any = None
     assert restore(store, lambda: engine, start=True) == ([], [])
     assert kernel.links == set()

@@ -71,36 +71,36 @@ def test_while_a_session_cannot_be_read_no_peer_is_removed(
     store.save(held(MADE))
     removal = DeviceStep(Change("peer KEY3 on baiwg0", "present", None), ("peer", "KEY3", "remove"))
     monkeypatch.setattr(wireguard, "plan_device", lambda _wanted: [STEP, removal])
-    assert sync_wireguard_peers(store, dry=True) == [STEP.change, removal.change]
+    assert sync_wireguard_peers(store, check_mode=True) == [STEP.change, removal.change]
     other = store.folder("00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     other.mkdir()
     (other / "session.json").write_text("{")
-    assert sync_wireguard_peers(store, dry=False) == [STEP.change]
+    assert sync_wireguard_peers(store, check_mode=False) == [STEP.change]
     assert adapter.taken == [STEP]
 
 
 def test_agent_without_a_key_has_no_peers(store: Store, adapter: Adapter) -> None:
     store.save(held(MADE))
-    assert sync_wireguard_peers(store, dry=False) == []
+    assert sync_wireguard_peers(store, check_mode=False) == []
     assert adapter.wanted == []
 
 
 def test_mesh_includes_all_sessions_and_claims(store: Store, adapter: Adapter) -> None:
     give_key(store)
     store.save(held(MADE, expires_at=0.0))
-    assert sync_wireguard_peers(store, dry=False) == [STEP.change]
+    assert sync_wireguard_peers(store, check_mode=False) == [STEP.change]
     assert (adapter.wanted, adapter.taken) == ([WireGuardConfig(SECRET[1], (SECRET[2],))], [STEP])
 
 
 def test_without_sessions_there_are_no_peers(store: Store, adapter: Adapter) -> None:
     give_key(store)
-    sync_wireguard_peers(store, dry=False)
+    sync_wireguard_peers(store, check_mode=False)
     assert adapter.wanted == [None]
 
 
 def test_dry_run_only_returns_changes(store: Store, adapter: Adapter) -> None:
     give_key(store)
-    assert sync_wireguard_peers(store, dry=True) == [STEP.change]
+    assert sync_wireguard_peers(store, check_mode=True) == [STEP.change]
     assert adapter.taken == []
 
 
@@ -110,7 +110,7 @@ def test_unreadable_session_does_not_affect_others(store: Store, adapter: Adapte
     store.save(held(MADE))
     store.save(held(other))
     (store.folder(other.id) / "session.json").write_text("{")
-    sync_wireguard_peers(store, dry=False)
+    sync_wireguard_peers(store, check_mode=False)
     assert adapter.wanted == [WireGuardConfig(SECRET[1], (SECRET[2],))]
 
 

@@ -46,23 +46,23 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_key_is_made_once(store: Store) -> None:
-    assert ensure_key(store, ON, dry=False) == ([Change("wireguard key", None, "created by the agent")], OWN)
-    assert ensure_key(store, ON, dry=False) == ([], OWN)
+    assert ensure_key(store, ON, check_mode=False) == ([Change("wireguard key", None, "created by the agent")], OWN)
+    assert ensure_key(store, ON, check_mode=False) == ([], OWN)
 
 
 def test_dry_run_only_returns_changes(store: Store) -> None:
-    assert ensure_key(store, ON, dry=True) == ([Change("wireguard key", None, "created by the agent")], None)
+    assert ensure_key(store, ON, check_mode=True) == ([Change("wireguard key", None, "created by the agent")], None)
     assert not store.wireguard_folder.exists()
 
 
 def test_without_encryption_the_key_is_removed(store: Store) -> None:
-    ensure_key(store, ON, dry=False)
+    ensure_key(store, ON, check_mode=False)
     removal = [Change("wireguard key", "present", None)]
-    assert ensure_key(store, OFF, dry=True) == (removal, None)
+    assert ensure_key(store, OFF, check_mode=True) == (removal, None)
     assert store.wireguard_folder.exists()
-    assert ensure_key(store, OFF, dry=False) == (removal, None)
+    assert ensure_key(store, OFF, check_mode=False) == (removal, None)
     assert not store.wireguard_folder.exists()
-    assert ensure_key(store, OFF, dry=False) == ([], None)
+    assert ensure_key(store, OFF, check_mode=False) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -76,34 +76,34 @@ def test_without_encryption_the_key_is_removed(store: Store) -> None:
     ],
 )
 def test_change_under_a_running_session_is_refused(store: Store, settings: DesiredEncryption, message: str) -> None:
-    ensure_key(store, ON, dry=False)
+    ensure_key(store, ON, check_mode=False)
     store.save(ENCRYPTED)
     with pytest.raises(UnderlayInUseError) as refused:
-        ensure_key(store, settings, dry=False)
+        ensure_key(store, settings, check_mode=False)
     assert str(refused.value) == f"agent_underlay_encryption: {message}; terminate those sessions first"
-    assert ensure_key(store, ON, dry=False) == ([], OWN)
+    assert ensure_key(store, ON, check_mode=False) == ([], OWN)
 
 
 def test_lost_key_is_not_replaced_while_a_session_uses_it(store: Store) -> None:
     store.save(ENCRYPTED)
     with pytest.raises(UnderlayInUseError, match="would cut off train-llm"):
-        ensure_key(store, ON, dry=False)
+        ensure_key(store, ON, check_mode=False)
     assert not store.wireguard_folder.exists()
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 2}, {"agent1": 1, "agent2": 1}], ids=["one agent", "in the clear"])
 def test_sessions_without_encryption_do_not_block_changes(store: Store, counts: dict[str, int]) -> None:
     store.save(held(plan(counts)))
-    assert ensure_key(store, ON, dry=False)[1] == OWN
-    assert ensure_key(store, OFF, dry=False)[1] is None
+    assert ensure_key(store, ON, check_mode=False)[1] == OWN
+    assert ensure_key(store, OFF, check_mode=False)[1] is None
 
 
 def test_an_address_that_no_interface_has_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key, "find_underlay", lambda _address: None)
     with pytest.raises(ValueError, match=r"^agent_underlay_address: no interface of this host has 192\.0\.2\.9$"):
-        ensure_key(store, dataclasses.replace(ON, address="192.0.2.9"), dry=False)
+        ensure_key(store, dataclasses.replace(ON, address="192.0.2.9"), check_mode=False)
 
 
 def test_a_host_that_is_not_provisioned_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotProvisionedError):
-        ensure_key(Store(str(tmp_path / "nowhere")), ON, dry=False)
+        ensure_key(Store(str(tmp_path / "nowhere")), ON, check_mode=False)

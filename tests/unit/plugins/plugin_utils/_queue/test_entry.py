@@ -66,10 +66,10 @@ some_shares = st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, 0.25
 @ALL_POLICIES
 @given(some_entries, some_shares, st.integers(0, 4), st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_how_the_entries_are_listed(
-    policy: str, entries: list[QueueEntry], shares: dict[str, float], patience: int, random: Any
+    policy: str, entries: list[QueueEntry], shares: dict[str, float], max_skips: int, random: Any
 ) -> None:
     shuffled = random.sample(entries, len(entries))
-    assert sort_pending(entries, policy, shares, patience) == sort_pending(shuffled, policy, shares, patience)
+    assert sort_pending(entries, policy, shares, max_skips) == sort_pending(shuffled, policy, shares, max_skips)
 
 
 @ALL_POLICIES
@@ -82,10 +82,10 @@ def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[QueueEn
 @ALL_POLICIES
 @given(some_entries, some_shares, st.integers(0, 4))
 def test_due_sessions_are_sorted_by_arrival_and_others_by_priority(
-    policy: str, entries: list[QueueEntry], shares: dict[str, float], patience: int
+    policy: str, entries: list[QueueEntry], shares: dict[str, float], max_skips: int
 ) -> None:
-    for first, second in itertools.pairwise(sort_pending(entries, policy, shares, patience)):
-        due = (first.skipped >= patience, second.skipped >= patience)
+    for first, second in itertools.pairwise(sort_pending(entries, policy, shares, max_skips)):
+        due = (first.skipped >= max_skips, second.skipped >= max_skips)
         assert due != (False, True)
         if all(due):
             assert first.arrival_key < second.arrival_key
@@ -165,10 +165,10 @@ def test_the_earliest_of_those_ahead_is_named() -> None:
 
 
 @given(some_entries, st.integers(0, 4))
-def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry], patience: int) -> None:
+def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry], max_skips: int) -> None:
     at_rest = [entry for entry in entries if entry.state == "PENDING"]
-    for first in sort_pending(at_rest, "fifo", {}, patience)[:1]:
-        assert blocked_by(at_rest, first.priority, first.resource_group, patience, first.id) is None
+    for first in sort_pending(at_rest, "fifo", {}, max_skips)[:1]:
+        assert blocked_by(at_rest, first.priority, first.resource_group, max_skips, first.id) is None
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ class Cluster:
 
     CAPACITY = 6
 
-    def __init__(self, policy: str, patience: int) -> None:
-        self.policy, self.patience, self.now = policy, patience, 0
+    def __init__(self, policy: str, max_skips: int) -> None:
+        self.policy, self.max_skips, self.now = policy, max_skips, 0
         self.waiting: dict[str, QueueEntry] = {}
         self.running: dict[str, tuple[QueueEntry, int]] = {}
         self.passes: collections.Counter[str] = collections.Counter()
@@ -239,7 +239,7 @@ class Cluster:
         return entry
 
     def schedule(self) -> None:
-        while any(map(self.try_start, sort_pending(self.waiting.values(), self.policy, self.shares(), self.patience))):
+        while any(map(self.try_start, sort_pending(self.waiting.values(), self.policy, self.shares(), self.max_skips))):
             pass
 
     def try_start(self, entry: QueueEntry) -> bool:
@@ -252,7 +252,7 @@ class Cluster:
         return True
 
     def may_start(self, entry: QueueEntry) -> bool:
-        ahead = blocked_by(self.waiting.values(), entry.priority, entry.resource_group, self.patience, own_id=entry.id)
+        ahead = blocked_by(self.waiting.values(), entry.priority, entry.resource_group, self.max_skips, own_id=entry.id)
         return not ahead and ask_of(entry)["size"] <= self.free(entry.resource_group)
 
     def hold_against_the_rules(self, entry: QueueEntry) -> None:
@@ -261,7 +261,7 @@ class Cluster:
         for other in self.waiting.values():
             if other.resource_group == entry.resource_group and other.arrival_key < entry.arrival_key:
                 self.passes[other.id] += other.priority >= entry.priority
-                assert self.passes[other.id] <= self.patience
+                assert self.passes[other.id] <= self.max_skips
 
 
 request: st.SearchStrategy[dict[str, Any]] = st.builds(
@@ -298,43 +298,43 @@ def steps(cluster: Cluster, arrivals: list[list[dict[str, Any]]], every: int, co
 @ALL_POLICIES
 @given(traffic, small_ones, st.integers(0, 4), st.integers(1, 3))
 def test_a_large_session_starts_however_many_small_ones_keep_coming(
-    policy: str, before: list[list[dict[str, Any]]], after: list[list[dict[str, Any]]], patience: int, every: int
+    policy: str, before: list[list[dict[str, Any]]], after: list[list[dict[str, Any]]], max_skips: int, every: int
 ) -> None:
-    cluster = Cluster(policy, patience)
+    cluster = Cluster(policy, max_skips)
     for _step in steps(cluster, before, every, 3):
         pass
     earlier = len(cluster.waiting)
     large = cluster.arrive(priority=10, spec={"size": Cluster.CAPACITY, "life": 1})
     # The longest lifetime and the longest time until the next schedule, for each session that may start before.
-    longest = (4 + 3) * (earlier + patience + 1)
+    longest = (4 + 3) * (earlier + max_skips + 1)
     for _step in steps(cluster, after, every, longest):
         if large.id in cluster.started:
             break
     assert large.id in cluster.started
-    assert cluster.passes[large.id] <= patience
+    assert cluster.passes[large.id] <= max_skips
 
 
 @ALL_POLICIES
 def test_without_the_rule_the_large_one_would_wait_for_ever(policy: str) -> None:
     after = [[{"user": "a", "spec": {"size": 1, "life": 2}}]]
     outcomes = {}
-    for patience in (DEFAULT_MAX_SKIPS, 10**9):
-        cluster = Cluster(policy, patience)
+    for max_skips in (DEFAULT_MAX_SKIPS, 10**9):
+        cluster = Cluster(policy, max_skips)
         for _step in steps(cluster, after, 1, 2):
             pass
         large = cluster.arrive(user="a", spec={"size": Cluster.CAPACITY, "life": 1})
         for _step in steps(cluster, after, 1, 200):
             pass
-        outcomes[patience] = (large.id in cluster.started, cluster.passes[large.id])
+        outcomes[max_skips] = (large.id in cluster.started, cluster.passes[large.id])
     assert outcomes == {DEFAULT_MAX_SKIPS: (True, DEFAULT_MAX_SKIPS), 10**9: (False, 200)}
 
 
 @ALL_POLICIES
 @given(traffic, st.integers(0, 4), st.integers(1, 3))
 def test_no_session_starts_twice_or_is_skipped_too_often(
-    policy: str, arrivals: list[list[dict[str, Any]]], patience: int, every: int
+    policy: str, arrivals: list[list[dict[str, Any]]], max_skips: int, every: int
 ) -> None:
-    cluster = Cluster(policy, patience)
+    cluster = Cluster(policy, max_skips)
     for number, _step in enumerate(steps(cluster, arrivals, every, 20)):
         if number % every == 0:
             assert not any(map(cluster.may_start, cluster.waiting.values()))
