@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 DEAD = dataclasses.replace(current_owner(), started="0")
 ELSEWHERE = dataclasses.replace(current_owner(), host="manager2 boot")
 
@@ -282,3 +284,10 @@ def test_every_start_has_its_own_nonce() -> None:
     decision = Decision(plan(), False, {}, {})
     nonces = {start_arguments(decision, spec(), [], never_completed=False)["nonce"] for _start in range(2)}
     assert len(nonces) == 2
+
+
+def test_playbooks_select_existing_keys_of_a_start() -> None:
+    start = start_arguments(Decision(plan(), False, {}, {}), spec(), [], never_completed=False)
+    text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
+    selected = set(re.findall(r"__session_starts[^}\n]*?(?:map\(attribute=|selectattr\()'(\w+)'", text))
+    assert {"prepare", "missing_images"} <= selected <= set(start)
