@@ -80,10 +80,8 @@ def test_logs_are_available_until_the_session_is_removed(sessions: Sessions) -> 
     assert sessions.list_by_name() == {}
     after = sessions.run("session_logs", name=sessions.name)
     assert after.code != 0
-    message = (
-        f"the session '{sessions.name}' is TERMINATED: the command ended with exit code 3; its containers are gone"
-    )
-    assert after.record["error"] == f"{message}, and their logs with them."
+    message = f"the session '{sessions.name}' is TERMINATED: the command ended with exit code 3;"
+    assert after.record["error"] == f"{message} its containers and their logs were removed."
     assert after.record["error"] in after.text
 
 
