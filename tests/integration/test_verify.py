@@ -139,7 +139,7 @@ def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
         broken = verify(four)
         assert broken.code != 0
         drift = [
-            f"{entry['agent']}: {entry['subject']}: {entry['is'] or 'missing'}" for entry in broken.record["drift"]
+            f"{entry['agent']}: {entry['subject']}: {entry['actual'] or 'missing'}" for entry in broken.record["drift"]
         ]
         for agent, phrase in ((agent, phrase) for agent, phrases in faults.items() for phrase in phrases):
             assert [line for line in drift if line.startswith(agent) and line.endswith(phrase)], (phrase, drift)
