@@ -17,7 +17,7 @@ from ..plugin_utils.host_action import HostAction
 # Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "mark": 110}
 
-# The results of failed phases, for phases whose failure is a part of the report.
+# The results of failed phases, for phases that report their failure as a result.
 UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
 
 

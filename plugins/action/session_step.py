@@ -31,8 +31,8 @@ from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
 from ..plugin_utils.host_program import COLLECTION
 
-# The variables of the control node whose results have requests in ``specs``. They are not passed as options, because
-# requests may contain secrets. The queue may have a newer request than the run, so its plan comes last.
+# The variables of the control node with results that have requests in ``specs``. They are not passed as options,
+# because requests may contain secrets. The queue may have a newer request than the run, so its plan comes last.
 REQUEST = "__session_request"
 QUEUE_PLAN = "__session_queue_plan"
 

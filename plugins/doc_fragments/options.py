@@ -50,7 +50,7 @@ options:
     default: /var/lib/backendai-gateway
 """
 
-    # The agents whose facts an action on the control node reads.
+    # The agents that an action on the control node reads the facts of.
     AGENTS = r"""
 options:
   agents:

@@ -73,7 +73,7 @@ options:
             type: int
             required: true
   ended:
-    description: The ids of sessions whose routes are removed; an id without a route is not an error.
+    description: The ids of sessions to remove the routes of; an id without a route is not an error.
     type: list
     elements: str
     default: []

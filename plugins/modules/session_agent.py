@@ -39,7 +39,7 @@ options:
     type: list
     elements: str
   restart:
-    description: The ids of the sessions whose containers are restarted, for O(phase=reap).
+    description: The ids of the sessions to restart the containers of, for O(phase=reap).
     type: list
     elements: str
   sessions:
@@ -53,7 +53,7 @@ options:
   session_id:
     description: The id of the session.
   kernel:
-    description: The hostname of the container whose logs are read, for O(phase=logs); empty for all.
+    description: The hostname of the container to read the logs of, for O(phase=logs); empty for all.
   lines:
     description: The number of lines of each log to return, for O(phase=logs).
     type: int

@@ -44,7 +44,7 @@ options:
     type: int
     default: 16
   user:
-    description: The user whose share the session is counted to; empty for the user that runs Ansible.
+    description: The user that the session is accounted to; empty for the user that runs Ansible.
   attempt:
     description: The number of this attempt. Other runs may claim the resources between the plan and the claim.
     type: int

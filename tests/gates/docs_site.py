@@ -99,7 +99,7 @@ def write_reference(collections: Path, target: Path) -> None:
          "collection", "--cleanup", "everything", "--use-current", "--fail-on-error", "--squash-hierarchy",
          "--dest-dir", target, playbook_pages.COLLECTION],
         env=os.environ | {"ANSIBLE_COLLECTIONS_PATH": str(collections)},
-        # Outside the checkout, whose ansible.cfg names another place for collections.
+        # Outside the checkout: its ansible.cfg names another place for collections.
         cwd=collections,
         check=True,
     )  # fmt: skip

@@ -94,7 +94,7 @@ def run_and_kill(victim: Victim, moment: Moment, line: list[str], folder: Path) 
 
 @dataclasses.dataclass(frozen=True)
 class SessionLifecycle:
-    """A session during whose creation and termination components are killed."""
+    """A session that is created and terminated while components are killed."""
 
     sessions: Sessions
     folder: Path

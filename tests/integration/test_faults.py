@@ -110,7 +110,7 @@ def test_running_session_survives_a_failed_repair_and_a_lost_folder(sessions: Se
     finally:
         run_on(sub["agent"], f"docker rm {sub['container']}")
 
-    # The agent whose folder is lost gets new containers, with new keys that are distributed to all.
+    # The agent that lost its folder gets new containers, with new keys that are distributed to all.
     lost = created.record["kernels"][3]
     run_on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
     repaired = sessions.create(**FOUR)

@@ -265,7 +265,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
     """Return the networks of a container in the order in which it joins them, each with its address there.
 
-    An overlay is the second: engine 26.1 cannot restart a container whose first network is an overlay that is missing
+    An overlay is the second: engine 26.1 cannot restart a container with a missing overlay as its first network
     on the host, as all overlays are when the engine starts.
     """
     default = (container.default_network, None)

@@ -99,7 +99,7 @@ def _is_in_any(address: str, ranges: Iterable[Any]) -> bool:
 def filters_ipv6(ruleset: Mapping[str, Any], table: str, chain: str) -> bool:
     """Return whether a ruleset in the format of ``nft -j list ruleset`` drops unsolicited incoming IPv6.
 
-    That is: it has our ``chain`` in our ``table``, or a chain of the hook ``input`` whose policy or last rule drops
+    It has our ``chain`` in our ``table``, or a chain of the hook ``input`` with a policy or last rule that drops
     everything else.
     """
     entries = ruleset.get("nftables", [])

@@ -27,7 +27,7 @@ class DesiredFile:
 
 
 def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
-    """Return the files whose content or mode differs from the desired one, with their changes."""
+    """Return the files that differ from the desired ones in content or mode, with their changes."""
     drifted = []
     for file in files:
         try:

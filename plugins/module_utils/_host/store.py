@@ -226,11 +226,11 @@ class Store:
         return self.folder(session_id) / hostname
 
     def start_marker(self, session_id: str, hostname: str = MAIN1) -> Path:
-        """Return the marker file whose presence lets a container start the command of a batch session."""
+        """Return the marker file that lets a container start the command of a batch session."""
         return self.kernel_folder(session_id, hostname) / "go"
 
     def started_commands(self, session: LocalSession) -> set[str]:
-        """Return the hostnames of the containers on this agent whose command has started: it runs only once."""
+        """Return the hostnames of the containers on this agent that have started their command: it runs only once."""
         return {
             kernel.hostname
             for kernel in session.kernels

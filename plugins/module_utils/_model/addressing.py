@@ -133,7 +133,7 @@ def _used_ranges(first: int, last: int, used: Iterable[str]) -> list[tuple[int, 
 
 
 def _next_free(start: int, last: int, step: int, taken: Sequence[tuple[int, int]]) -> int | None:
-    """Return the first address from ``start``, in steps of ``step``, whose whole step is free."""
+    """Return the first address from ``start``, in steps of ``step``, that starts a free step."""
     position = start
     for low, high in taken:
         if high < position:

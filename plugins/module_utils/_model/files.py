@@ -84,7 +84,7 @@ def _lock(descriptor: int, *, blocking: bool) -> bool:
     return True
 
 
-# Increased by each release whose state files are not compatible with those of the previous release.
+# Increased by each release that changes state files incompatibly.
 VERSION = 1
 
 

@@ -16,10 +16,10 @@ SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
 # Name prefixes of the bridges and VXLAN interfaces of sessions on their agents.
 BRIDGE_PREFIX, VXLAN_PREFIX = "bai-", "bax-"
 
-# The driver of a session whose network is an overlay of an existing Docker Swarm.
+# The driver of a session on an overlay network of an existing Docker Swarm.
 SWARM = "swarm"
 
-# The driver of a session whose containers share their agents' network, and the engine's name of that network.
+# The driver of a session on the network of its agents, and the engine's name of that network.
 HOST_NETWORK = "host"
 
 # The bridge of the default network, which every container joins in addition to its session's.

@@ -23,7 +23,7 @@ class NetworkError(ClusterError):
 
 
 class ProcessExitedError(NetworkError):
-    """The process whose network namespace was to be entered has ended."""
+    """The process has ended before its network namespace could be entered."""
 
 
 @dataclasses.dataclass(frozen=True)

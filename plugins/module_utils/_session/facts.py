@@ -84,7 +84,7 @@ def collect_facts(
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
-    Sessions whose claim has expired are not counted: the next claim removes them. Raises :class:`ValueError` for
+    Sessions with an expired claim are not counted: the next claim removes them. Raises :class:`ValueError` for
     invalid settings, and what the adapters raise.
     """
     now = time.time()
@@ -158,7 +158,7 @@ def _reserved(slot: str, amount: Any) -> int:
 
 
 def _orphans(containers: Iterable[Mapping[str, Any]], sessions: Iterable[LocalSession]) -> list[Mapping[str, str]]:
-    """Return the labels of containers whose session folder was lost: they still use resources."""
+    """Return the labels of containers that have lost their session folder: they still use resources."""
     known = {session.plan.id for session in sessions}
     return [container["Labels"] for container in containers if container["Labels"].get(labels.SESSION_ID) not in known]
 

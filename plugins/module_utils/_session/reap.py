@@ -42,7 +42,7 @@ def reap(
     expired: bool,
     check_mode: bool,
 ) -> ReapResult:
-    """Remove the slices of ``end`` and, with ``expired``, those whose claim has expired; restart those of ``restart``.
+    """Remove the slices of ``end`` and, with ``expired``, those with an expired claim; restart those of ``restart``.
 
     A failure of one session does not stop the others. If the stored state of a session is corrupt, no claims can be
     read: that failure has the key ``expired``.
@@ -76,7 +76,7 @@ def _remove(client: docker.APIClient, store: Store, session_id: str, check_mode:
 def remove_expired(
     client: docker.APIClient, store: Store, session_id: str, check_mode: bool
 ) -> tuple[list[Change], str]:
-    """Remove a slice whose claim has expired; return what was removed, and an empty failure sentence."""
+    """Remove a slice with an expired claim; return what was removed, and an empty failure sentence."""
     with store.lock(), store.session_lock(session_id):
         session = store.session(session_id)
         # Another run may have committed or renewed it while this one waited for the locks.
@@ -88,7 +88,7 @@ def remove_expired(
 def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
     """Start the containers that do not run, after applying rules and links.
 
-    Excluded in a batch session are main1, and other containers whose command has succeeded.
+    Excluded in a batch session are main1, and other containers that have completed their command.
     """
     with store.session_lock(session_id):
         session = store.session(session_id)

@@ -25,7 +25,7 @@ class PartTimes:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - began
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose time is added to a part at each call."""
+        """Return a function that adds the time of each call to a part."""
 
         @functools.wraps(function)
         def timed(*args: Any, **options: Any) -> Any:

@@ -35,12 +35,12 @@ def answers(*unreachable: str, **facts: AgentFacts) -> dict[str, Any]:
 
 
 def finished() -> dict[str, AgentFacts]:
-    """Return the facts of agents with a batch session whose command has failed."""
+    """Return the facts of agents with a batch session with a failed command."""
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
 def own_start(queue: QueueStore) -> QueueEntry:
-    """Save the entry of a session whose run was killed."""
+    """Save the entry of a session that belonged to a killed run."""
     record = session_record(plan(), "CREATING")
     entry = requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None, owner=KILLED, record=record)
     queue.save(entry)

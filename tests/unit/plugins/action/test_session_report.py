@@ -34,7 +34,7 @@ ACTION_NEEDED = (
 
 
 def holding(session_plan: SessionPlan, **state: Any) -> dict[str, Any]:
-    """Return the variables of a run whose agents run this session in this state."""
+    """Return the variables of a run with agents that run this session in this state."""
     hostvars = {name: agent_facts(name) for name in AGENTS} | holders(session_plan, **state)
     return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in hostvars.items()}}
 

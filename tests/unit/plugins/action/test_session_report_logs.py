@@ -22,7 +22,7 @@ NOTHING: dict[str, Any] = {"parts": [], "error": None}
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a run whose agents returned all logs, with changes."""
+    """Return the variables of a run with the logs of all agents, with changes."""
     results: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "error": None} for agent in MADE.agents}
     results = {**results, "agent3": NOTHING, **changes}
     return {"hostvars": {agent: {"__session_logs": result} for agent, result in results.items()}}

@@ -28,7 +28,7 @@ class Sent(ActionModule):
 
 
 def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:
-    """Return a result with one request, whose environment has this token."""
+    """Return a result with one request that has this token in its environment."""
     return {"specs": {name: dataclasses.asdict(spec(name=name, env={"TOKEN": token}))}}
 
 

@@ -8,7 +8,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresse
 
 
 class Engine:
-    """An engine whose running containers have these network endpoints."""
+    """An engine with running containers that have these network endpoints."""
 
     def __init__(self, *endpoints: dict[str, dict[str, str]]) -> None:
         self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": networks}} for networks in endpoints]

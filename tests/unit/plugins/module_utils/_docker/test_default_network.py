@@ -43,7 +43,7 @@ class Engine:
 
 @pytest.fixture
 def engine() -> Any:
-    """Return an engine with another network whose name has the same prefix."""
+    """Return an engine with another network that has the same prefix in its name."""
     return Engine()
 
 

@@ -16,7 +16,7 @@ PATH = "/var/log/backendai/jupyter.log"
 
 
 def printed(*messages: bytes) -> Any:
-    """Return an engine whose only container, ``c``, printed these messages at second 0, 1, 2 …"""
+    """Return an engine with one container, ``c``, that printed these messages at second 0, 1, 2 …"""
     engine = FakeDocker()
     timestamped = [
         (f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)
@@ -35,7 +35,7 @@ def archived(content: bytes, *, size: int | None = None, kind: bytes = tarfile.R
 
 
 def wrote(archive: bytes | Exception, path: str = PATH) -> Any:
-    """Return an engine whose only container, ``c``, has that file."""
+    """Return an engine with one container, ``c``, that has that file."""
     engine = FakeDocker()
     engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Files": {path: archive}})
     return engine

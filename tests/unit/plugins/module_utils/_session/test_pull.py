@@ -31,7 +31,7 @@ Acts = list[Callable[[], None]]
 
 
 class Slow(FakeDocker):
-    """An engine whose pull reports progress, and continues on request."""
+    """An engine that reports the progress of a pull, and continues on request."""
 
     def __init__(self) -> None:
         super().__init__({})
