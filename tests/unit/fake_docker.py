@@ -94,7 +94,11 @@ class FakeDocker:
     def inspect_container(self, container: str) -> dict[str, Any]:
         entry = self._container(container)
         state = {key: entry[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in entry}
-        return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state}}
+        endpoint = {"IPAddress": "172.18.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:AC:12:00:02"}
+        return {
+            "State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state},
+            "NetworkSettings": {"Networks": {"backendai-default": {**endpoint, "Gateway": "172.18.0.1"}}},
+        }
 
     def logs(self, container: str, *, tail: int, timestamps: bool, stream: bool, follow: bool, **_options: bool) -> Any:
         assert (stream, follow) == (True, False), "logs are streamed and not followed"

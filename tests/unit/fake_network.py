@@ -11,12 +11,15 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError, Table
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute, vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import InterfacePlan, VethInterface
-from ansible_collections.backendai.cluster.plugins.module_utils._session import links
+from ansible_collections.backendai.cluster.plugins.module_utils._network.container import (
+    ContainerNetwork,
+    InterfacePlan,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session import interfaces, links
 
 
 class FakeNetwork:
-    """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the ports.
+    """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the containers.
 
     ``unplugged`` is, by hostname, the interface that a container lacks. ``refuses`` is the error of nft for any text.
     """
@@ -25,13 +28,13 @@ class FakeNetwork:
         self.links: set[str] = set()
         self.table = ""
         self.refuses = ""
-        self.plugged: list[VethInterface] = []
+        self.plugged: list[ContainerNetwork] = []
         self.unplugged: dict[str, str] = {}
 
-    def __call__(self, tool: str, lines: list[str], pid: int | None = None) -> None:
-        self.batch(tool, lines, pid)
+    def __call__(self, command: list[str], lines: list[str], pid: int | None) -> None:
+        self.batch(command, lines, pid)
 
-    def batch(self, _tool: str, lines: list[str], _pid: int | None = None) -> None:
+    def batch(self, _command: list[str], lines: list[str], _pid: int | None) -> None:
         for line in lines:
             words = line.split()
             if words[:2] == ["link", "add"]:
@@ -49,8 +52,8 @@ class FakeNetwork:
     def apply_table(self, ruleset: str) -> None:
         self.table = ruleset
 
-    def plan_veths(self, veths: Iterator[VethInterface]) -> InterfacePlan:
-        self.plugged = list(veths)
+    def plan_container_networks(self, desired: list[ContainerNetwork], _look: iproute.LinkState) -> InterfacePlan:
+        self.plugged = desired
         return InterfacePlan([], self.unplugged)
 
 
@@ -59,7 +62,7 @@ def patched_network() -> Iterator[FakeNetwork]:
     """Replace the network adapters by a fake; existing links never need a change."""
     kernel = FakeNetwork()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iproute, "_batch", kernel)
+        patch.setattr(iproute, "_run_input", kernel)
         patch.setattr(
             iproute.LinkState, "links", property(lambda _look: {name: {"ifname": name} for name in kernel.links})
         )
@@ -67,8 +70,12 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
         patch.setattr(vxlan, "_plan_adjustments", lambda _wanted, _link: [])
         patch.setattr(vxlan, "_plan_entries", lambda _wanted, _look: [])
+        patch.setattr(vxlan, "plan_without_addresses", lambda _name, _look: [])
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
-        patch.setattr(links, "plan_veths", kernel.plan_veths)
+        patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
+        patch.setattr(interfaces, "plan_translation", lambda *_container: [])
+        patch.setattr(sync, "read_pins", lambda _look: [])
+        patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
         patch.setattr(Table, "read", lambda _table: kernel.table)
         patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))
         patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))

@@ -105,6 +105,11 @@ def cdi_folders(client: docker.APIClient) -> list[str]:
     return list(client.info().get("CDISpecDirs") or ())
 
 
+def inspect(client: docker.APIClient, container: str) -> dict[str, Any]:
+    """Return what the engine knows about a container, as its API has it."""
+    return dict(client.inspect_container(container))
+
+
 def pid_of(client: docker.APIClient, container: str) -> int:
     """Return the PID, on the agent, of a container's first process; 0 if it is not running."""
     return int(client.inspect_container(container)["State"]["Pid"])

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Renders the isolation of sessions on one agent as a separate nftables table.
+"""Renders the isolation of sessions on one agent as nftables tables of its own: for packets, and for frames.
 
-The table only drops. A drop is final in nftables, so it takes effect whatever Docker, ufw or firewalld accept.
+The tables only drop. A drop is final in nftables, so it takes effect whatever Docker, ufw or firewalld accept.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import dataclasses
 from collections.abc import Collection, Iterable
 
 from .._model.addressing import collapse, is_ipv6
-from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, Underlay
+from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX, Underlay
 from .._model.plan import SessionPlan
+from .._network.pins import Pin
 from .._wireguard.mesh import DEVICE, NETWORK
 from .host_rules import FirewallRules, build_firewall_rules
 from .policy import Firewall, filter_family
@@ -28,6 +29,7 @@ _VNI = "@th,96,24"
 
 _SETS = {
     "agents": "type ipv4_addr; flags interval",
+    "containers": "typeof ip saddr . ether saddr",
     "session_bridges": "type ifname . ifname",
     "tunnel_ports": "type inet_service",
     "pinned4": f"typeof ip saddr . ether saddr . {_VNI}",
@@ -73,7 +75,8 @@ class IsolationPolicy:
     ``agents`` are the IPv4 addresses and networks of agents, which containers must not reach; containers have no IPv6.
     ``bridges`` are those of the sessions here, ``ports`` the UDP ports of their tunnels. ``peers`` are the allowed
     senders by the set that matches them: ``pinned4``, for example, has (address, MAC, VNI). ``ssh_ports`` are those of
-    containers in the agent's own network; ``ssh_pinned4`` has (address, MAC, port).
+    containers in the agent's own network; ``ssh_pinned4`` has (address, MAC, port). ``pins`` are the pinned
+    ports of containers on the default network.
     """
 
     agents: tuple[str, ...]
@@ -84,12 +87,16 @@ class IsolationPolicy:
     published: tuple[tuple[str, str], ...] = ()
     gateways: tuple[str, ...] = ()
     wireguard_ports: tuple[int, ...] = ()
+    pins: tuple[Pin, ...] = ()
 
 
-def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[str]) -> IsolationPolicy:
+def build_isolation_policy(
+    slices: Iterable[tuple[SessionPlan, str]], routed: Collection[str], pins: Iterable[Pin] = ()
+) -> IsolationPolicy:
     """Return the isolation policy of an agent that holds these plans, each with the agent's name in it.
 
-    ``routed`` are the underlay addresses of peers behind a router, which cannot be matched by MAC address.
+    ``routed`` are the underlay addresses of peers behind a router, which cannot be matched by MAC address. ``pins`` are
+    the agent's pinned ports.
     """
     listed = list(slices)
     networks = [plan.network for plan, _agent in listed if plan.network]
@@ -112,6 +119,7 @@ def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Co
         ),
         gateways=collapse(address for plan, _agent in listed for address in plan.gateways),
         wireguard_ports=tuple(sorted({port for plan, agent in listed for port in _wireguard_ports(plan, agent)})),
+        pins=tuple(pins),
     )
 
 
@@ -121,7 +129,7 @@ def list_peers(plan: SessionPlan, agent: str) -> list[Underlay]:
 
 
 def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: Collection[str] = ()) -> str:
-    """Return the ``nft`` input that replaces the whole table atomically; loading it is idempotent.
+    """Return the ``nft`` input that replaces both tables atomically; loading it is idempotent.
 
     ``firewall`` is the host firewall, ``outer`` are the interfaces that lead to other hosts, not to containers.
     """
@@ -129,6 +137,7 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,
+        "containers": [f"{pin.address} . {pin.mac}" for pin in isolation.pins],
         "session_bridges": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
@@ -144,8 +153,53 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
     types = {**_SETS, **dynamic_sets, **rules.sets}
     sets = "".join(_render_set(name, kind, elements.get(name, [])) for name, kind in types.items())
     drop_chains = "".join(_render_drop_chain(name, reason) for name, reason in _DROPS.items())
-    body = f"{sets}{drop_chains}{_render_chains(rules, outer)}"
-    return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{body}}}\n"
+    packets = f"{sets}{drop_chains}{_render_chains(rules, outer)}"
+    return f"{_replace_table('inet', packets)}{_replace_table('bridge', _render_frames(isolation.pins))}"
+
+
+def _replace_table(family: str, body: str) -> str:
+    table = f"table {family} {TABLE}"
+    return f"{table}\ndelete {table}\n{table} {{\n{body}}}\n"
+
+
+def _render_frames(pins: Collection[Pin]) -> str:
+    """Return the sets and chains for frames of containers on the default network.
+
+    The link header is compared, in which a tagged frame is neither IP nor ARP, whatever tag was offloaded. Link-local
+    destinations, such as those of LLDP and STP, bypass prerouting.
+    """
+    elements = {
+        "ports": ("type ifname", _quote(pin.port for pin in pins)),
+        "port_macs": ("type ether_addr", [pin.mac for pin in pins]),
+        "senders": (
+            "type ifname . ether_addr . ipv4_addr",
+            [f'"{pin.port}" . {pin.mac} . {pin.address}' for pin in pins],
+        ),
+    }
+    sets = "".join(_render_set(name, kind, listed) for name, (kind, listed) in elements.items())
+    drop = _render_drop_chain("drop_frame", "frame that a container must not send, or between containers")
+    return f"""{sets}{drop}\
+    # What a container may send: untagged IPv4 and ARP, from its own MAC and address.
+    chain from_ports {{
+        type filter hook prerouting priority filter; policy accept;
+        ether type ip iifname . ether saddr . ip saddr @senders return
+        ether type arp iifname @ports iifname . arp saddr ether . arp saddr ip != @senders goto drop_frame
+        ether type arp iifname . ether saddr . arp saddr ip @senders return
+        iifname @ports goto drop_frame
+        # A port that is not pinned yet must not use the MAC of a container.
+        ether saddr @port_macs goto drop_frame
+    }}
+    chain link_local {{
+        type filter hook input priority filter; policy accept;
+        iifname @ports ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 goto drop_frame
+    }}
+    # Containers of the default network reach each other over no port.
+    chain between_ports {{
+        type filter hook forward priority filter; policy accept;
+        iifname @ports goto drop_frame
+        oifname @ports goto drop_frame
+    }}
+"""
 
 
 def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
@@ -162,6 +216,8 @@ def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         udp dport @tunnel_ports goto drop_tunnel
         # Replies to connections through published ports, or from the agent itself.
         ct direction reply return
+        # Until its port is pinned, a container can send nothing else.
+        ip saddr . ether saddr != @containers goto drop_forged
         # All addresses of this agent, broadcast and multicast.
         fib daddr type != unicast goto drop_agent
         ip daddr @agents goto drop_agent
@@ -172,6 +228,7 @@ def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
+        iifname "{VXLAN_PREFIX}*" return
         # Session traffic arrives in tunnels: the chain vxlan checks the senders.
         udp dport @tunnel_ports fib daddr type local return
 {_anti_spoofing_rules(outer)}        ct direction reply return
@@ -195,10 +252,13 @@ def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         # With bridge netfilter, frames within one session pass here; all other traffic of session bridges is dropped.
         iifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
         oifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
+        iifname "{VXLAN_PREFIX}*" goto drop_session
+        oifname "{VXLAN_PREFIX}*" goto drop_session
 {firewall.forward}    }}
     chain input {{
         type filter hook input priority filter; policy accept;
         iifname "{BRIDGE_PREFIX}*" goto drop_session
+        iifname "{VXLAN_PREFIX}*" goto drop_session
         udp dport @tunnel_ports jump vxlan_peers
         iifname != "lo" tcp dport @ssh_ports jump session_sshd
     }}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads, compares and replaces one nftables table.
+"""Reads, compares and replaces an nftables table of this host, or of a container's network namespace.
 
 The desired table is loaded into a separate network namespace and listed there, so both sides have the format of the
 installed ``nft``, and every set, chain, rule and element that is missing, changed or added is detected.
@@ -30,28 +30,36 @@ class FirewallError(ClusterError):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of family ``inet``: its ``name``, and the ``playbook`` that installs ``nft`` on its hosts.
+    """A table with its ``name``, in each of its ``families``, and the ``playbook`` that installs ``nft`` on its hosts.
 
-    All methods raise :class:`FirewallError`.
+    Tables of several families are one unit: read, compared and replaced together. With ``pid``, they are those of that
+    process's network namespace. All methods raise :class:`FirewallError`.
     """
 
     name: str
     playbook: str
+    families: tuple[str, ...] = ("inet",)
+    pid: int | None = None
 
     def read(self) -> str:
-        """Return the table of this host as listed by ``nft``; empty if there is none."""
-        result = self._run(self._list_command)
-        if result.returncode and "No such file or directory" not in result.stderr:
-            raise _nft_error(result)
-        return result.stdout
+        """Return the table as listed by ``nft``; empty if there is none."""
+        results = [self._run([*self._enter, *command]) for command in self._list_commands]
+        for result in results:
+            if result.returncode and "No such file or directory" not in result.stderr:
+                raise _nft_error(result)
+        return "".join(result.stdout for result in results)
 
     def plan(self, ruleset: str) -> list[Change]:
         """Return how the table differs from ``ruleset``, set by set and chain by chain.
 
         Raises :class:`FirewallError` also when ``nft`` rejects the text.
         """
+        return self.compare(self.list_loaded(ruleset))
+
+    def compare(self, listing: str) -> list[Change]:
+        """Return how the table differs from a ``listing`` of :meth:`list_loaded`."""
         current = self._parse_listing(self.read())
-        desired = self._parse_listing(self._list_in_namespace(ruleset))
+        desired = self._parse_listing(listing)
         if not current:
             return [Change(f"firewall {self}", None, f"{len(desired) - 1} sets and chains")]
         return [
@@ -62,24 +70,28 @@ class Table:
 
     def apply(self, ruleset: str) -> None:
         """Replace the table by ``ruleset``, which deletes the old one first; other tables stay."""
-        self._run_checked(_LOAD, ruleset)
+        self._run_checked([*self._enter, *_LOAD], ruleset)
 
     def check(self, ruleset: str) -> None:
         """Check ``ruleset`` with ``nft`` on this host without applying it."""
         self._run_checked([*_LOAD, "--check"], ruleset)
 
+    def list_loaded(self, ruleset: str) -> str:
+        """Return the listing of the table once ``ruleset`` is loaded, without loading it on this host."""
+        steps = [_LOAD, *self._list_commands]
+        return self._run_checked(["unshare", "--net", "sh", "-c", " && ".join(map(" ".join, steps))], ruleset)
+
     def __str__(self) -> str:
-        """Return the name of the table in ``nft`` commands."""
-        return f"table inet {self.name}"
+        """Return the first family and the name, as in ``nft`` commands."""
+        return f"table {self.families[0]} {self.name}"
 
     @property
-    def _list_command(self) -> list[str]:
-        return ["nft", "--stateless", "list", *str(self).split()]
+    def _list_commands(self) -> list[list[str]]:
+        return [["nft", "--stateless", "list", "table", family, self.name] for family in self.families]
 
-    def _list_in_namespace(self, ruleset: str) -> str:
-        return self._run_checked(
-            ["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list_command)}"], ruleset
-        )
+    @property
+    def _enter(self) -> list[str]:
+        return [] if self.pid is None else ["nsenter", f"--target={self.pid}", "--net"]
 
     def _run_checked(self, command: Sequence[str], text: str) -> str:
         result = self._run(command, text)
@@ -117,8 +129,8 @@ class Table:
         return parts
 
 
-# The table of agents: isolation of sessions and the host firewall.
-AGENTS_TABLE = Table(TABLE, "provision_agents")
+# The tables of agents: isolation of sessions and the host firewall, and the frames of containers.
+AGENTS_TABLE = Table(TABLE, "provision_agents", ("inet", "bridge"))
 
 
 def _nft_error(result: subprocess.CompletedProcess[str]) -> FirewallError:

@@ -30,7 +30,8 @@ DEFAULT_BRIDGE = "backendai0"
 class Network:
     """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
 
-    ``bridge`` and ``link`` are names of interfaces on the agents; ``mtu`` is in bytes. The agents' own network (driver
+    ``bridge`` and ``link`` are names of interfaces on the agents; sessions of earlier releases have both. ``mtu`` is in
+    bytes. The agents' own network (driver
     ``host``) has only an MTU. A Docker Swarm overlay has a subnet, and the ``swarm_manager`` that creates it.
     """
 
@@ -43,6 +44,11 @@ class Network:
     port: int | None = None
     link: str | None = None
     swarm_manager: str | None = None
+
+    @property
+    def engine_network(self) -> str | None:
+        """The name of the engine's network; ``None`` if containers have macvlans on the link, made by the agent."""
+        return None if self.link and not self.bridge else self.name
 
 
 def vxlan_link_name(session_id: str) -> str:

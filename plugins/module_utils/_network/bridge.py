@@ -12,8 +12,6 @@ from .._model.change import Change
 from .._model.plan import SessionPlan
 from .iproute import LinkOperation, LinkState
 
-_FILTERING = "link set dev {name} type bridge nf_call_iptables 1 nf_call_ip6tables 1"
-
 
 @dataclasses.dataclass(frozen=True)
 class Bridge:
@@ -44,9 +42,7 @@ def plan_bridge(desired: Bridge, state: LinkState) -> list[LinkOperation]:
     if link.get("inet6_addr_gen_mode") != "none":
         change = Change(subject, f"IPv6 addresses {link.get('inet6_addr_gen_mode')}", "IPv6 addresses none")
         steps.append(LinkOperation(change, (f"link set dev {name} addrgenmode none",)))
-    steps += [
-        _delete_address(f"{entry['local']}/{entry['prefixlen']}", name) for entry in state.addresses.get(name, [])
-    ]
+    steps += plan_without_addresses(name, state)
     if link["mtu"] < desired.mtu:
         change = Change(subject, f"mtu {link['mtu']}", f"mtu {desired.mtu}")
         steps.append(LinkOperation(change, (f"link set dev {name} mtu {desired.mtu}",)))
@@ -55,18 +51,10 @@ def plan_bridge(desired: Bridge, state: LinkState) -> list[LinkOperation]:
     return steps
 
 
-def plan_filtering(name: str, state: LinkState) -> list[LinkOperation]:
-    """Return what must change for frames between ports of a bridge to pass the firewall; empty without the bridge.
-
-    The kernel filters them when either the bridge's own option or the host's (``bridge-nf-call-iptables``) is set;
-    other software changes the host's.
-    """
-    link = state.links.get(name)
-    data = link.get("linkinfo", {}).get("info_data", {}) if link else {}
-    if link is None or (data.get("nf_call_iptables") and data.get("nf_call_ip6tables")):
-        return []
-    return [LinkOperation(Change(f"bridge {name}", "frames not filtered", "filtered"), (_FILTERING.format(name=name),))]
-
-
-def _delete_address(address: str, name: str) -> LinkOperation:
-    return LinkOperation(Change(f"address {address} on {name}", "present", None), (f"addr del {address} dev {name}",))
+def plan_without_addresses(name: str, state: LinkState) -> list[LinkOperation]:
+    """Return the removal of every address of a link."""
+    addresses = [f"{entry['local']}/{entry['prefixlen']}" for entry in state.addresses.get(name, [])]
+    return [
+        LinkOperation(Change(f"address {address} on {name}", "present", None), (f"addr del {address} dev {name}",))
+        for address in addresses
+    ]

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs ``ip`` and ``bridge`` of iproute2, with JSON output and batch input, also in a container's network namespace."""
+"""Runs ``ip``, ``bridge`` and ``nft`` with JSON output and batch input, also in a container's network namespace."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -19,7 +20,7 @@ from .._model.errors import ClusterError, one_line
 
 
 class NetworkError(ClusterError):
-    """A command of iproute2 failed. The message contains the command and its error output."""
+    """``ip``, ``bridge`` or ``nft`` failed. The message contains the command and its error output."""
 
 
 class ProcessExitedError(NetworkError):
@@ -28,15 +29,16 @@ class ProcessExitedError(NetworkError):
 
 @dataclasses.dataclass(frozen=True)
 class LinkOperation:
-    """A change, with its batch lines for ``ip`` and for ``bridge``.
+    """A change, with its batch lines for ``ip`` and for ``bridge``, and its input for ``nft``.
 
-    With ``pid``, the lines for ``ip`` run in the network namespace of that process.
+    With ``pid``, they run in the network namespace of that process.
     """
 
     change: Change
     ip: tuple[str, ...] = ()
     bridge: tuple[str, ...] = ()
     pid: int | None = None
+    nft: str = ""
 
 
 class LinkState:
@@ -72,33 +74,50 @@ def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
     if result.returncode:
         if "does not exist" in result.stderr or "Cannot find device" in result.stderr:
             return []
-        error_class = (
-            ProcessExitedError if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
-        )
-        raise error_class(f"{' '.join(command)}: {result.stderr.strip()}")
+        raise _error(command, result.stderr, pid)
     return [entry for entry in json.loads(result.stdout or "[]") if entry]
 
 
-def apply_operations(steps: Iterable[LinkOperation]) -> None:
-    """Apply all operations: one batch for ``ip``, one for ``bridge``, and one for each container.
+def show_inside(pid: int, *queries: str) -> list[list[dict[str, Any]]]:
+    """Return the entries of each query, such as ``addr show``, in the network namespace of a process.
 
-    Raises :class:`NetworkError`; the first line that fails ends its batch.
+    Raises :class:`NetworkError`, or its subclass :class:`ProcessExitedError` if that process has ended.
     """
-    listed = list(steps)
-    _batch("ip", [line for step in listed if step.pid is None for line in step.ip])
-    _batch("bridge", [line for step in listed for line in step.bridge])
-    for pid in dict.fromkeys(step.pid for step in listed if step.pid is not None):
-        _batch("ip", [line for step in listed if step.pid == pid for line in step.ip], pid)
+    command = ["ip", "-j", "-d", "-batch", "-"]
+    text = "".join(f"{query}\n" for query in queries)
+    result = subprocess.run([*_enter(pid), *command], input=text, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise _error(command, result.stderr, pid)
+    return [[entry for entry in json.loads(line) if entry] for line in result.stdout.splitlines() if line.strip()]
 
 
-def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
+def apply_operations(steps: Iterable[LinkOperation]) -> None:
+    """Apply all operations: those of this host first, then those of each container, rules before links.
+
+    A container that has ended is skipped. Raises :class:`NetworkError`; the first line that fails ends its batch.
+    """
+    by_pid: dict[int | None, list[LinkOperation]] = {None: []}
+    for step in steps:
+        by_pid.setdefault(step.pid, []).append(step)
+    for pid, listed in by_pid.items():
+        with contextlib.suppress(ProcessExitedError):
+            _run_input(["nft", "--file", "-"], [step.nft for step in listed if step.nft], pid)
+            _run_input(["ip", "-batch", "-"], [line for step in listed for line in step.ip], pid)
+            _run_input(["bridge", "-batch", "-"], [line for step in listed for line in step.bridge], pid)
+
+
+def _run_input(command: Sequence[str], lines: Sequence[str], pid: int | None) -> None:
     if not lines:
         return
     text = "".join(f"{line}\n" for line in lines)
-    command = [*_enter(pid), tool, "-batch", "-"]
-    result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    result = subprocess.run([*_enter(pid), *command], input=text, capture_output=True, text=True, check=False)
     if result.returncode:
-        raise NetworkError(f"{tool} -batch: {one_line(result.stderr)}")
+        raise _error(command, result.stderr, pid)
+
+
+def _error(command: Sequence[str], stderr: str, pid: int | None) -> NetworkError:
+    ended = pid is not None and not os.path.exists(f"/proc/{pid}/ns/net")
+    return (ProcessExitedError if ended else NetworkError)(f"{' '.join(command)}: {one_line(stderr)}")
 
 
 def _group_by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans a static VXLAN link in the session's bridge, with entries for every remote container.
+"""Plans a static VXLAN link of a session, with entries for every remote container.
 
 ``nolearning`` and no default entry: frames to destinations outside the plan are not sent. ``proxy``: the link answers
 ARP for remote containers from its permanent neighbour entries, so no broadcast crosses the underlay.
@@ -15,6 +15,7 @@ from typing import Any
 
 from .._model.change import Change
 from .._model.plan import SessionPlan
+from .bridge import plan_without_addresses
 from .iproute import LinkOperation, LinkState, apply_operations, show
 
 
@@ -29,21 +30,24 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True)
 class Vxlan:
-    """A desired VXLAN link. ``peers`` are sorted by address; ``mtu`` is in bytes."""
+    """A desired VXLAN link. ``peers`` are sorted by address; ``mtu`` is in bytes.
+
+    Containers have macvlans on it; in sessions of earlier releases it is a port of a ``bridge`` instead.
+    """
 
     name: str
     vni: int
     local: str
     port: int
     mtu: int
-    bridge: str
+    bridge: str | None
     peers: tuple[Peer, ...]
 
 
 def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
     """Return the link that the plan requires on an agent; ``None`` if the session needs none."""
     network = plan.network
-    if network is None or network.vni is None or network.port is None or network.link is None or network.bridge is None:
+    if network is None or network.vni is None or network.port is None or network.link is None:
         return None
     peers = [
         Peer(kernel.address, kernel.mac, plan.underlays[kernel.agent].address)
@@ -72,7 +76,8 @@ def plan_vxlan(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
         change = Change(f"link {desired.name}", before, _describe(desired))
         ip_lines = (*remove, *_create_lines(desired), *(ip for ip, _bridge in entries))
         return [LinkOperation(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
-    return [*_plan_adjustments(desired, link or {}), *_plan_entries(desired, state)]
+    addresses = plan_without_addresses(desired.name, state)
+    return [*_plan_adjustments(desired, link or {}), *addresses, *_plan_entries(desired, state)]
 
 
 def remove_link(name: str) -> None:
@@ -85,8 +90,8 @@ def _create_lines(desired: Vxlan) -> list[str]:
     settings = f"id {desired.vni} local {desired.local} dstport {desired.port} nolearning proxy"
     return [
         f"link add {desired.name} mtu {desired.mtu} type vxlan {settings}",
-        # No address of its own: an fe80:: address on a port would make the host reachable from the session's network.
-        f"link set dev {desired.name} addrgenmode none master {desired.bridge}",
+        # No address of its own: an fe80:: address would make the host reachable from the session's network.
+        f"link set dev {desired.name} addrgenmode none{f' master {desired.bridge}' if desired.bridge else ''}",
         f"link set dev {desired.name} up",
     ]
 
@@ -111,7 +116,8 @@ def _plan_adjustments(desired: Vxlan, link: dict[str, Any]) -> list[LinkOperatio
         steps.append(LinkOperation(change, (f"link set dev {desired.name} mtu {desired.mtu}",)))
     if link.get("master") != desired.bridge:
         change = Change(subject, f"bridge {link.get('master')}", f"bridge {desired.bridge}")
-        steps.append(LinkOperation(change, (f"link set dev {desired.name} master {desired.bridge}",)))
+        master = f"master {desired.bridge}" if desired.bridge else "nomaster"
+        steps.append(LinkOperation(change, (f"link set dev {desired.name} {master}",)))
     if "UP" not in link.get("flags", []):
         steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {desired.name} up",)))
     return steps
@@ -154,4 +160,4 @@ def _add_peer(name: str, peer: Peer) -> tuple[str, str]:
 
 
 def _describe(desired: Vxlan) -> str:
-    return f"vni {desired.vni}, mtu {desired.mtu}, on {desired.bridge}, {len(desired.peers)} remote containers"
+    return f"vni {desired.vni}, mtu {desired.mtu}, {len(desired.peers)} remote containers"

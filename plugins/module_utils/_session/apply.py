@@ -25,7 +25,8 @@ from .._wireguard.peers import sync_wireguard_peers
 from .claim import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
 from .facts import read_host
-from .links import plan_interfaces, plan_links
+from .interfaces import apply_interfaces, plan_interfaces
+from .links import plan_links
 from .readiness import await_ready
 
 CHECK_SECONDS = 60
@@ -114,6 +115,8 @@ def apply_slice(
     changes += sync_wireguard_peers(store, check_mode=check_mode)
     changes += _apply_links(session, check_mode=check_mode)
     interface_plan = plan_interfaces(client, session)
+    # Of containers that run already; those that are started or recreated below get their network with that.
+    changes += [step.change for step in interface_plan.steps]
     # The command of a batch session runs once: its container is neither restarted nor recreated.
     started_hostnames = store.started_commands(session)
     repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
@@ -123,8 +126,8 @@ def apply_slice(
         containers.apply_containers(client, steps)
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
-        iproute.apply_operations(interface_plan.steps)
-    changes += [*(step.change for step in steps), *(step.change for step in interface_plan.steps)]
+        apply_interfaces(store, interface_plan.steps)
+    changes += [step.change for step in steps]
     return ApplyResult(changes, [] if check_mode else [step.desired.name for step in steps])
 
 

@@ -23,6 +23,7 @@ from .._model.environment import REDERIVED_VARIABLES, derived_variables, environ
 from .._model.held_session import PublicKeys
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import SSH_PORT
+from .._network.container import DEFAULT_INTERFACE
 from .facts import HostCapabilities
 
 
@@ -130,6 +131,8 @@ def _files(
     pinned = session.pinned.get(kernel.hostname, PinnedResources())
     nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
+    # The entrypoint waits until the agent has configured this interface; with the agent's own network there is none.
+    waits = [] if plan.shares_host_network else [DesiredFile(folder / "interface", f"{DEFAULT_INTERFACE}\n")]
     port_lines = ssh_ports_file(plan.kernels)
     ports_file = [DesiredFile(folder / "ports", port_lines)] if port_lines else []
     return [
@@ -141,6 +144,7 @@ def _files(
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
         *(DesiredFile(folder / name, text, secret=True) for name, text in scripts.items() if text),
         *devices,
+        *waits,
         *ports_file,
     ]
 
@@ -180,9 +184,9 @@ def _container(
         memory=kernel.resources["mem"],
         shm_size=kernel.resources.get("shmem"),
         default_network=default_network,
-        network=plan.network.name if plan.network else None,
+        network=plan.network.engine_network if plan.network else None,
         address=kernel.address,
-        mac=kernel.mac,
+        mac=kernel.mac if plan.network and plan.network.engine_network else None,
         interface=plan.interface_on(kernel.agent),
         networks=plan.networks,
         overlay=plan.network is not None and plan.network.swarm_manager is not None,

@@ -16,7 +16,8 @@ from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network.iproute import LinkState
 from .._wireguard.peers import sync_wireguard_peers
-from .links import plan_interfaces, plan_links
+from .interfaces import plan_interfaces
+from .links import plan_links
 from .overlay import overlay_drift
 
 

@@ -21,6 +21,7 @@ from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1, STOPPED
 from .._network import iproute
 from .command import containers_by_hostname
+from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .remove import remove_claimed, remove_slice
 
@@ -86,7 +87,7 @@ def remove_expired(
 
 
 def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
-    """Start the containers that do not run, after applying rules and links.
+    """Start the containers that do not run, after applying rules and links, and complete their networks.
 
     Excluded in a batch session are main1, and other containers that have completed their command.
     """
@@ -120,6 +121,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         iproute.apply_operations(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             failures = list(pool.map(lambda container: _start(client, container), stopped))
+        apply_interfaces(store, plan_interfaces(client, session).steps)
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])
 

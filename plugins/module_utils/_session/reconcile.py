@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
@@ -21,7 +22,8 @@ from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
-from .links import plan_interfaces, plan_links
+from .interfaces import apply_interfaces, plan_interfaces
+from .links import plan_links
 from .reap import remove_expired
 
 SWARM_SECONDS = 30
@@ -50,22 +52,28 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     started_hostnames = store.started_commands(session)
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
     timeout = SWARM_SECONDS if session.plan.network and session.plan.network.swarm_manager else 0
-    changes = start_stopped(client, session.plan.id, hostnames, timeout)
-    return changes + _attach_interfaces(client, session)
+    return start_stopped(client, session.plan.id, hostnames, timeout)
 
 
-def _attach_interfaces(client: docker.APIClient, session: LocalSession) -> list[Change]:
+def restore_interfaces(
+    client: docker.APIClient, store: Store, session: LocalSession, state: iproute.LinkState
+) -> list[Change]:
+    """Restore the networks of a session's running containers, also of those that were restarted from outside.
+
+    ``state`` is as for :func:`restore_links`.
+    """
+    if not plan_interfaces(client, session, state).steps:
+        return []
     interface_plan = plan_interfaces(client, session)
-    iproute.apply_operations(interface_plan.steps)
-    return [step.change for step in interface_plan.steps]
+    rule_changes = apply_interfaces(store, interface_plan.steps)
+    return [*rule_changes, *(step.change for step in interface_plan.steps)]
 
 
 def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
     """Restore every committed session, one after the other; return what changed, and a sentence for each failure.
 
     Rules are applied first, so that nothing runs without them. ``start`` also starts containers, and waits for a run
-    that works on a session; without it such a session is skipped, and the engine is only called to remove an expired
-    claim or reattach containers to a bridge that was lost.
+    that works on a session; without it such a session is skipped.
     """
     changes = sync_ruleset(store, check_mode=False)
     readable, damaged = store.load_all()
@@ -109,7 +117,10 @@ def _restore_session(
         changes = restore_links(session, state)
         if start:
             changes += restore_containers(engine(), store, session)
-        elif any(change.before is None and change.subject.startswith("bridge ") for change in changes):
-            # The bridge was lost and recreated: attach its containers again.
-            changes += _attach_interfaces(engine(), session)
-        return changes
+            return changes + restore_interfaces(engine(), store, session, iproute.LinkState())
+        try:
+            client = engine()
+        except DockerUnavailableError:
+            # Its containers are restored when it starts.
+            return changes
+        return changes + restore_interfaces(client, store, session, state)

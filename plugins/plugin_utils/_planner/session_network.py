@@ -32,15 +32,16 @@ def make_network(
     if spec.network_driver == SWARM and len(chosen) > 1:
         return _make_overlay(spec, chosen, agents, pools, session_id)
     subnet = _pick_subnet(spec.cluster_size, chosen, pools, session_id)
-    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_short_id(session_id)}"
+    name = f"backendai-{spec.name}"
     if len(chosen) == 1:
+        bridge = f"{BRIDGE_PREFIX}{_short_id(session_id)}"
         return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
     if vni is None:
         raise PlanningError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
     mtu = addressing.vxlan_mtu(_check_underlays(chosen, "a tunnel", tunnelled=True))
     _check_vxlan_port(chosen, agents, pools.vxlan_port)
-    return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, vxlan_link_name(session_id))
+    return Network("vxlan", name, subnet, mtu, None, vni, pools.vxlan_port, vxlan_link_name(session_id))
 
 
 def _pick_subnet(containers: int, agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str) -> str:

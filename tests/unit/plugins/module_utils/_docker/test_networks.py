@@ -10,7 +10,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork, desired_network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from tests.unit.builders import SESSION_ID, plan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from tests.unit.builders import SESSION_ID, bridged, plan
 from tests.unit.fake_docker import FakeDocker
 
 DESIRED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, "bai-1", SESSION_ID)
@@ -81,9 +82,8 @@ def test_session_of_one_container_needs_no_network() -> None:
     assert desired_network(plan({"agent1": 1})) is None
 
 
-@pytest.mark.parametrize("counts", [{"agent1": 4}, {"agent1": 2, "agent2": 2}], ids=["bridge", "vxlan"])
-def test_every_agent_of_a_session_gets_the_planned_network(counts: dict[str, int]) -> None:
-    session = plan(counts)
+@pytest.mark.parametrize("session", [plan({"agent1": 4}), bridged(plan())], ids=["one agent", "earlier release"])
+def test_every_agent_of_a_session_gets_the_planned_network(session: SessionPlan) -> None:
     assert session.network is not None
     network = desired_network(session)
     assert network is not None

@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
 from tests.unit.builders import agent_facts, plan
 
 NOTHING = IsolationPolicy((), (), (), {})
@@ -59,7 +60,7 @@ def test_peers_on_the_segment_match_address_mac_and_vni() -> None:
     vni = str(network_of(made_plan).vni)
     assert build_isolation_policy([(made_plan, "agent2")], routed=()) == IsolationPolicy(
         agents=("192.0.2.1/32", "192.0.2.2/31"),
-        bridges=(bridge_of(made_plan),),
+        bridges=(),
         ports=(4789,),
         peers={"pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni), ("192.0.2.3", "02:00:00:00:00:03", vni))},
     )
@@ -198,7 +199,7 @@ def test_a_vni_is_open_only_to_agents_of_its_session() -> None:
         ("192.0.2.2", "02:00:00:00:00:02", "77")
     ]
     assert len(result.peers["pinned4"]) == 3
-    assert result.bridges == tuple(sorted((bridge_of(first), "bai-other")))
+    assert result.bridges == ("bai-other",)
     assert result.ports == (4789,)
 
 
@@ -216,10 +217,13 @@ def test_the_ruleset_does_not_depend_on_the_session_order() -> None:
     assert render(build_isolation_policy([first, two], ())) == render(build_isolation_policy([two, first], ()))
 
 
-def test_the_ruleset_replaces_only_its_own_table() -> None:
+def test_the_ruleset_replaces_only_its_own_tables() -> None:
     text = render(NOTHING)
     assert text.startswith("table inet backendai\ndelete table inet backendai\ntable inet backendai {\n")
-    assert re.findall(r"^\s*(?:add |delete |flush )?table (.*?)(?: {)?$", text, re.MULTILINE) == ["inet backendai"] * 3
+    assert re.findall(r"^\s*(?:add |delete |flush )?table (.*?)(?: {)?$", text, re.MULTILINE) == [
+        *["inet backendai"] * 3,
+        *["bridge backendai"] * 3,
+    ]
     assert "flush" not in text
     assert "DOCKER" not in text
 
@@ -241,6 +245,7 @@ ENDS = {
     "drop_sshd",
     "drop_published",
     "drop_ingress",
+    "drop_frame",
 }
 
 
@@ -256,7 +261,7 @@ def chains(text: str) -> dict[str, list[str]]:
 def test_the_ruleset_never_accepts(text: str) -> None:
     rules = [rule for listed in chains(text).values() for rule in listed]
     hooks = [rule for rule in rules if rule.startswith("type filter hook")]
-    assert len(hooks) == 5
+    assert len(hooks) == 8
     assert all(hook.endswith("policy accept;") for hook in hooks)
     assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
     verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
@@ -362,10 +367,15 @@ def test_set_elements_have_the_format_of_nft() -> None:
                 "host_routed4": (("192.0.2.3",),),
             },
             ssh_ports=(30000, 30001),
+            pins=(
+                Pin("veth1", "02:42:ac:12:00:02", "172.18.0.2"),
+                Pin("veth2", "02:42:ac:12:00:03", "172.18.0.3"),
+            ),
         )
     )
     assert {name: elements(text, name) for name in re.findall(r"set (\w+) {", text)} == {
         "agents": ["192.0.2.1/32", "192.0.2.2/31"],
+        "containers": ["172.18.0.2 . 02:42:ac:12:00:02", "172.18.0.3 . 02:42:ac:12:00:03"],
         "session_bridges": ['"bai-1" . "bai-1"', '"bai-2" . "bai-2"'],
         "tunnel_ports": ["4789", "4790"],
         "pinned4": ["192.0.2.1 . 02:00:00:00:00:01 . 4711"],
@@ -385,6 +395,12 @@ def test_set_elements_have_the_format_of_nft() -> None:
         "published6": [],
         "gateways4": [],
         "gateways6": [],
+        "ports": ['"veth1"', '"veth2"'],
+        "port_macs": ["02:42:ac:12:00:02", "02:42:ac:12:00:03"],
+        "senders": [
+            '"veth1" . 02:42:ac:12:00:02 . 172.18.0.2',
+            '"veth2" . 02:42:ac:12:00:03 . 172.18.0.3',
+        ],
     }
 
 

@@ -87,18 +87,21 @@ def test_an_equal_table_has_no_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_desired_table_is_listed_in_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     result = host(monkeypatch, nft=result_of(LISTING))
     AGENTS_TABLE.plan("wanted")
+    list_inet = ["nft", "--stateless", "list", "table", "inet", "backendai"]
+    list_bridge = ["nft", "--stateless", "list", "table", "bridge", "backendai"]
+    script = " && ".join(["nft --file -", " ".join(list_inet), " ".join(list_bridge)])
+    assert result.given == [(["unshare", "--net", "sh", "-c", script], "wanted"), (list_inet, ""), (list_bridge, "")]
+
+
+def test_table_of_a_container_is_read_and_replaced_in_its_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = host(monkeypatch, nsenter=result_of())
+    table = Table("backendai", "provision_agents", ("ip",), pid=42)
+    table.read()
+    table.apply("wanted")
+    enter = ["nsenter", "--target=42", "--net"]
     assert result.given == [
-        (["nft", "--stateless", "list", "table", "inet", "backendai"], ""),
-        (
-            [
-                "unshare",
-                "--net",
-                "sh",
-                "-c",
-                "nft --file - && nft --stateless list table inet backendai",
-            ],
-            "wanted",
-        ),
+        ([*enter, "nft", "--stateless", "list", "table", "ip", "backendai"], ""),
+        ([*enter, "nft", "--file", "-"], "wanted"),
     ]
 
 

@@ -11,18 +11,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge 
     Bridge,
     desired_bridge,
     plan_bridge,
-    plan_filtering,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, LinkState
 from tests.unit.builders import plan
 
 WANTED = Bridge("bai-1", 1450)
 LINK = {"ifname": "bai-1", "flags": ["BROADCAST", "UP"], "mtu": 1450, "inet6_addr_gen_mode": "none"}
-
-FILTER = LinkOperation(
-    Change("bridge bai-1", "frames not filtered", "filtered"),
-    ("link set dev bai-1 type bridge nf_call_iptables 1 nf_call_ip6tables 1",),
-)
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[LinkOperation]:
@@ -74,25 +68,9 @@ def test_address_on_the_bridge_is_removed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_plan_names_the_bridge() -> None:
-    session_plan = plan({"agent1": 1, "agent2": 1})
+    session_plan = plan({"agent1": 2})
     assert session_plan.network is not None
     assert session_plan.network.bridge is not None
-    assert desired_bridge(session_plan) == Bridge(session_plan.network.bridge, 1450)
+    assert desired_bridge(session_plan) == Bridge(session_plan.network.bridge, 1500)
     assert desired_bridge(plan({"agent1": 1})) is None
-
-
-@pytest.mark.parametrize(
-    ("data", "steps"),
-    [
-        ({"nf_call_iptables": 1, "nf_call_ip6tables": 1}, []),
-        ({"nf_call_iptables": 1, "nf_call_ip6tables": 0}, [FILTER]),
-        ({"nf_call_iptables": 0, "nf_call_ip6tables": 0}, [FILTER]),
-    ],
-    ids=["filtered", "IPv4 alone", "not filtered"],
-)
-def test_bridge_filtering_does_not_depend_on_the_host_setting(
-    monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[LinkOperation]
-) -> None:
-    monkeypatch.setattr(LinkState, "links", {"bai-1": {**LINK, "linkinfo": {"info_kind": "bridge", "info_data": data}}})
-    assert plan_filtering("bai-1", LinkState()) == steps
-    assert plan_filtering("bai-2", LinkState()) == []
+    assert desired_bridge(plan({"agent1": 1, "agent2": 1})) is None

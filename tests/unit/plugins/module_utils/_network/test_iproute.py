@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
     ProcessExitedError,
     apply_operations,
     show,
+    show_inside,
 )
 
 
@@ -92,6 +93,36 @@ def test_operations_run_one_process_per_tool_and_container(monkeypatch: pytest.M
     ]
 
 
+def test_rules_of_a_container_are_loaded_before_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    change = Change("a", None, "present")
+    apply_operations(
+        [LinkOperation(change, ("link set c up",), pid=42), LinkOperation(change, pid=42, nft="table ip t")]
+    )
+    assert processes.seen == [
+        (("nsenter", "--target=42", "--net", "nft", "--file", "-"), "table ip t\n"),
+        (("nsenter", "--target=42", "--net", "ip", "-batch", "-"), "link set c up\n"),
+    ]
+
+
+def test_operations_of_an_ended_container_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(monkeypatch, code=1, err="nsenter: cannot open\n")
+    apply_operations([LinkOperation(Change("a", None, "present"), ("link set c up",), pid=0)])
+
+
+def test_queries_in_a_container_are_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch, out='[{"ifname":"eth0"},{}]\n[]\n')
+    assert show_inside(42, "addr show", "route show default") == [[{"ifname": "eth0"}], []]
+    command = ("nsenter", "--target=42", "--net", "ip", "-j", "-d", "-batch", "-")
+    assert processes.seen == [(command, "addr show\nroute show default\n")]
+
+
+def test_queries_in_an_ended_container_raise_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(monkeypatch, code=1, err="nsenter: cannot open\n")
+    with pytest.raises(ProcessExitedError, match=r"nsenter: cannot open$"):
+        show_inside(0, "addr show")
+
+
 def test_no_operations_run_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
     apply_operations([])
@@ -100,7 +131,7 @@ def test_no_operations_run_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_batch_error_names_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
-    with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
+    with pytest.raises(NetworkError, match=r"^bridge -batch -: RTNETLINK answers: File exists Command failed -:2$"):
         apply_operations([LinkOperation(Change("entry b", None, "present"), bridge=("fdb add",))])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,7 @@ FILL = (
     f"fdb replace {MAC2} dev bax-1 dst 192.0.2.2 self permanent",
     f"fdb replace {MAC3} dev bax-1 dst 192.0.2.3 self permanent",
 )
-PHRASE = "vni 4711, mtu 1450, on bai-1, 2 remote containers"
+PHRASE = "vni 4711, mtu 1450, 2 remote containers"
 
 Planned = Callable[..., list[LinkOperation]]
 
@@ -56,9 +57,10 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     def plan_it(**differently: Any) -> list[LinkOperation]:
         state = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
         monkeypatch.setattr(LinkState, "links", {"bax-1": state["link"]} if state["link"] else {})
+        monkeypatch.setattr(LinkState, "addresses", {"bax-1": state.get("addresses", [])})
         monkeypatch.setattr(LinkState, "forwarding", {"bax-1": state["forwarding"]})
         monkeypatch.setattr(LinkState, "neighbours", {"bax-1": state["neighbours"]})
-        return vxlan.plan_vxlan(WANTED, LinkState())
+        return vxlan.plan_vxlan(state.get("wanted", WANTED), LinkState())
 
     return plan_it
 
@@ -69,6 +71,20 @@ def test_correct_link_is_not_changed(planned: Planned) -> None:
 
 def test_missing_link_is_created_with_every_remote_container(planned: Planned) -> None:
     assert planned(link=None) == [LinkOperation(Change("link bax-1", None, PHRASE), CREATE, FILL)]
+
+
+def test_link_of_macvlans_is_in_no_bridge(planned: Planned) -> None:
+    wanted = dataclasses.replace(WANTED, bridge=None)
+    (created,) = planned(wanted=wanted, link=None)
+    assert created.ip[1] == "link set dev bax-1 addrgenmode none"
+    change = Change("link bax-1", "bridge bai-1", "bridge None")
+    assert planned(wanted=wanted) == [LinkOperation(change, ("link set dev bax-1 nomaster",))]
+
+
+def test_address_of_the_agent_on_the_link_is_removed(planned: Planned) -> None:
+    change = Change("address fe80::1/64 on bax-1", "present", None)
+    step = LinkOperation(change, ("addr del fe80::1/64 dev bax-1",))
+    assert planned(addresses=[{"local": "fe80::1", "prefixlen": 64}]) == [step]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import (
     ApplyRequest,
@@ -31,15 +32,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
+from tests.unit.builders import GIB, IMAGE, SESSION_ID, bridged, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
-MADE = plan(
+NEW = plan(
     {"agent1": 2, "agent2": 1},
     resources={"cpu": 1, "mem": GIB, "shmem": "64m"},
     mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b", "read_only": True}],
 )
+TUNNEL = NEW.network.link if NEW.network else None
+# Has a network of the engine and a tunnel.
+MADE = bridged(NEW)
 CONTENTS = RenderedFiles(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
@@ -47,7 +51,7 @@ CONTENTS = RenderedFiles(
     keys=public_keys(MADE),
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
-FILES = ("derived", "environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+FILES = ("derived", "environment", "hosts", "interface", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
 
 HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
 
@@ -71,12 +75,14 @@ EVERYTHING = [
     "file …/main1/ssh/config",
     "file …/main1/ssh/known_hosts",
     "file …/main1/ssh/authorized_keys",
+    "file …/main1/interface",
     "file …/sub1/hosts",
     "file …/sub1/environment",
     "file …/sub1/derived",
     "file …/sub1/ssh/config",
     "file …/sub1/ssh/known_hosts",
     "file …/sub1/ssh/authorized_keys",
+    "file …/sub1/interface",
     "network backendai-train-llm",
     "firewall table inet backendai",
     f"link {MADE.network and MADE.network.link}",
@@ -94,6 +100,24 @@ def test_claimed_slice_is_created(engine: FakeDocker, store: Store, kernel: Fake
     for hostname in ("main1", "sub1"):
         folder = store.kernel_folder(SESSION_ID, hostname)
         assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == list(FILES)
+
+
+def test_slice_with_macvlans_has_no_network_of_the_engine(
+    engine: FakeDocker, store: Store, kernel: FakeNetwork
+) -> None:
+    store.save(held(NEW, expires_at=9e12))
+    client: Any = engine
+    apply_claimed(
+        client, store, ApplyRequest(NEW, "agent1", "nonce-1", CONTENTS, "backendai-default"), check_mode=False
+    )
+    assert (engine.joined, len(kernel.links)) == ([], 1)
+    for request in engine.asked:
+        assert request["host_config"]["network_mode"] == "backendai-default"
+        assert (request["networking_config"], request["mac_address"]) == (None, None)
+    assert {container.hostname: container.session for container in kernel.plugged} == {
+        kernel_.hostname: SessionInterface("cluster0", f"{kernel_.address}/29", kernel_.mac, 1450, parent=TUNNEL)
+        for kernel_ in NEW.kernels_on("agent1")
+    }
 
 
 def test_healthy_slice_is_not_changed(engine: FakeDocker, store: Store) -> None:

@@ -11,15 +11,15 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
+from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._session import drift, links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import find_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, bridged, held, plan
 from tests.unit.fake_network import FakeNetwork
 
-MADE = plan({"agent1": 2, "agent2": 1})
+MADE = bridged(plan({"agent1": 2, "agent2": 1}))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
 from ansible_collections.backendai.cluster.plugins.module_utils._session import remove
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
@@ -113,7 +114,9 @@ def test_slice_attaches_containers_and_creates_no_network(
     assert (call["networking_config"], call["mac_address"]) == (None, None)
     assert f"connect id-{NAME}-main1 to {NAME} as {MADE.kernels[0].address}" in engine.calls
     assert kernel.links == set()
-    assert [port.bridge for port in kernel.plugged] == ["backendai0"]
+    assert [container.session for container in kernel.plugged] == [
+        SessionInterface("", f"{MADE.kernels[0].address}/29")
+    ]
     assert applied(engine, store, "agent2") == []
 
 

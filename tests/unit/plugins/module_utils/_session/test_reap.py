@@ -35,7 +35,7 @@ MAIN1, SUB1 = "container backendai-train-llm-main1", "container backendai-train-
 NETWORK = MADE.network
 assert NETWORK
 RULES = Change("firewall table inet backendai", None, "there")
-LINK = Change(f"link {NETWORK.link}", None, f"vni {NETWORK.vni}, mtu 1450, on {NETWORK.bridge}, 1 remote containers")
+LINK = Change(f"link {NETWORK.link}", None, f"vni {NETWORK.vni}, mtu 1450, 1 remote containers")
 REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change("session train-llm", "held", None)]
 
 

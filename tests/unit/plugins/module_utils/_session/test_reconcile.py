@@ -12,8 +12,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.client i
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
-from ansible_collections.backendai.cluster.plugins.module_utils._session import links
+from ansible_collections.backendai.cluster.plugins.module_utils._session import reconcile
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
@@ -32,10 +33,11 @@ def stopped(engine: FakeDocker, *hostnames: str, state: str = "exited") -> None:
 
 
 def restored(store: Store, engine: FakeDocker | None = None, *, start: bool = False) -> list[str]:
-    """Restore all sessions, and return what failed; without an engine none may be asked."""
+    """Restore all sessions, and return what failed; without an engine it is down."""
 
     def connect() -> Any:
-        assert engine is not None, "the engine was asked"
+        if engine is None:
+            raise DockerUnavailableError("the engine does not answer.")
         return engine
 
     return restore(store, connect, start=start)[1]
@@ -61,8 +63,9 @@ def test_containers_come_back_after_their_links(store: Store, engine: FakeDocker
     assert restored(store, engine, start=True) == []
     assert kernel.links == {LINK}
     assert sorted(engine.calls) == ["start id-main1", "start id-sub1"]
-    assert {(port.hostname, port.interface) for port in kernel.plugged} == {
-        (hostname, interface) for hostname in ("main1", "sub1") for interface in ("eth0", "cluster0")
+    assert {(container.hostname, container.session and container.session.parent) for container in kernel.plugged} == {
+        ("main1", LINK),
+        ("sub1", LINK),
     }
 
 
@@ -111,11 +114,11 @@ def test_what_fails_for_one_session_stops_no_other(
     store.save(held(MADE))
     batch = kernel.batch
 
-    def fail(tool: str, lines: list[str], pid: int | None = None) -> None:
-        if not kernel.links:
+    def fail(command: list[str], lines: list[str], pid: int | None) -> None:
+        if lines and not kernel.links:
             kernel.links.add("tried")
             raise NetworkError("ip -batch: File exists")
-        batch(tool, lines, pid)
+        batch(command, lines, pid)
 
     monkeypatch.setattr(kernel, "batch", fail)
     assert restored(store) == ["broken: ip -batch: File exists"]
@@ -141,16 +144,20 @@ def test_a_session_that_a_run_is_at_work_on_is_left_to_the_next_time(store: Stor
     assert kernel.links == {LINK}
 
 
-def test_whoever_was_plugged_into_a_lost_bridge_is_plugged_in_again(
+def test_networks_of_running_containers_are_restored_every_time(
     store: Store, engine: FakeDocker, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(held(MADE))
     stopped(engine, "main1", state="running")
-    engine.made[0]["Pid"] = 42
-    change = Change("bridge bai-5f0c6a523c", None, "mtu 1450")
-    monkeypatch.setattr(links, "plan_bridge", lambda _bridge, _look: [LinkOperation(change)])
     assert restored(store, engine) == []
-    assert {port.interface for port in kernel.plugged} == {"eth0", "cluster0"}
+    assert [container.hostname for container in kernel.plugged] == ["main1"]
+    step = LinkOperation(Change("cluster0 of main1", None, "10.128.3.2/29"), ("link add cluster0",))
+    monkeypatch.setattr(reconcile, "plan_interfaces", lambda *_reading: InterfacePlan([step], {}))
+    client: Any = engine
+    changes, failures = restore(store, lambda: client, start=False)
+    assert step.change in changes
+    assert failures == []
+    assert "cluster0" in kernel.links
 
 
 def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
@@ -150,6 +151,10 @@ def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> N
     assert underlay_in_use(store, None, "wireguard") == (None, [])
 
 
+def no_engine() -> NoReturn:
+    raise DockerUnavailableError("the engine does not answer.")
+
+
 def test_broken_device_is_reported_and_sessions_are_restored(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +164,7 @@ def test_broken_device_is_reported_and_sessions_are_restored(
     monkeypatch.setattr(wireguard, "plan_device", broken)
     give_key(store)
     store.save(held(MADE))
-    _changes, failures = restore(store, lambda: pytest.fail("the engine was asked"), start=False)
+    _changes, failures = restore(store, no_engine, start=False)
     assert failures == ["systemctl restart backendai-wireguard.service: Unit not found"]
     assert len(kernel.links) == 1
 
@@ -171,7 +176,7 @@ def test_peers_are_set_before_links_and_removed_with_the_session(
     give_key(store)
     store.save(held(MADE))
     monkeypatch.setattr(wireguard, "apply_device", lambda _steps: links.append(set(kernel.links)))
-    restore(store, lambda: pytest.fail("the engine was asked"), start=False)
+    restore(store, no_engine, start=False)
     remove_slice(engine, store, MADE.id)
     assert (links[0], links[-1]) == (set(), set())
     assert (adapter.wanted[0], adapter.wanted[-1]) == (WireGuardConfig(SECRET[1], (SECRET[2],)), None)

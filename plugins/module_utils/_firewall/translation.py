@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Plans the address translation in a container's network namespace.
+
+Programs in a session use its address also towards the outside, where only the address of ``eth0`` is valid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from .._network.iproute import LinkOperation
+from .table import TABLE, Table
+
+_FAMILY = "ip"
+
+# A documentation address (RFC 5737), in the listing that is compared with those of containers.
+_PLACEHOLDER = "192.0.2.1"
+
+
+def plan_translation(hostname: str, pid: int, interface: str, address: str) -> list[LinkOperation]:
+    """Return what must change for packets of a container that leave by ``interface`` to have the address of that.
+
+    ``address`` is the container's session address. UDP datagrams that arrive there are for the session address, too:
+    a server that is bound to no address replies from that, and its reply must have the port that was asked.
+    """
+    table = Table(TABLE, "provision_agents", (_FAMILY,), pid)
+    changes = table.compare(_list_template(interface).replace(_PLACEHOLDER, address))
+    if not changes:
+        return []
+    change = dataclasses.replace(changes[0], subject=f"translation of {hostname}")
+    return [LinkOperation(change, pid=pid, nft=_render(interface, address))]
+
+
+@functools.cache
+def _list_template(interface: str) -> str:
+    table = Table(TABLE, "provision_agents", (_FAMILY,))
+    return table.list_loaded(_render(interface, _PLACEHOLDER))
+
+
+def _render(interface: str, address: str) -> str:
+    table = f"table {_FAMILY} {TABLE}"
+    return f"""{table}
+delete {table}
+{table} {{
+    chain outgoing {{
+        type nat hook postrouting priority srcnat; policy accept;
+        oifname "{interface}" ip saddr {address} masquerade
+    }}
+    chain incoming {{
+        type nat hook prerouting priority dstnat; policy accept;
+        iifname "{interface}" fib daddr type local meta l4proto udp dnat to {address}
+    }}
+}}
+"""

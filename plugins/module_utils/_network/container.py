@@ -1,0 +1,210 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Plans the network of running containers: their interfaces on both sides, addresses, and default routes.
+
+A container has ``eth0`` on the agent's default network, made by the engine. ``cluster0`` is its interface on the
+session network: a macvlan on the session's tunnel, made here, or a port of the session's bridge, made by the engine.
+When all is as planned, the alias of ``eth0`` is set: the entrypoint of the container waits for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .._model.change import Change
+from .._model.network import DEFAULT_BRIDGE
+from .iproute import LinkOperation, LinkState, ProcessExitedError, show_inside
+from .pins import Pin, plan_pin
+
+DEFAULT_INTERFACE = "eth0"
+
+READY = "ready"
+"""The alias of ``eth0`` once the network of its container is complete."""
+
+# Metric of a second default route without a source address: the first one is lost with the session's interface.
+_FALLBACK_METRIC = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """A container on the agent's default network, as the engine made it; ``address`` has its prefix length."""
+
+    address: str
+    mac: str
+    gateway: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionInterface:
+    """The desired interface on the session network; ``address`` has its prefix length, ``mtu`` is in bytes.
+
+    It is a macvlan on the link ``parent``, or a port of the ``bridge``. An overlay has neither: Docker Swarm chooses
+    the interface, which is found by its address, and has the MAC and MTU.
+    """
+
+    name: str
+    address: str
+    mac: str | None = None
+    mtu: int | None = None
+    parent: str | None = None
+    bridge: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ContainerNetwork:
+    """The desired network of a running container; ``pid`` is one of its processes."""
+
+    hostname: str
+    pid: int
+    endpoint: Endpoint
+    session: SessionInterface | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class InterfacePlan:
+    """What must change: ``steps`` that repair the network, and containers that have ``lost`` an interface.
+
+    The latter are the names of the interfaces by hostname: such containers can only be recreated.
+    """
+
+    steps: list[LinkOperation]
+    lost: dict[str, str]
+
+
+def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkState) -> InterfacePlan:
+    """Return what must change for the networks to be as desired; containers that have ended are skipped."""
+    steps: list[LinkOperation] = []
+    lost: dict[str, str] = {}
+    for container in desired:
+        try:
+            links, routes = show_inside(container.pid, "addr show", "route show default")
+        except ProcessExitedError:
+            continue
+        plan = _ContainerPlan(container, {link["ifname"]: link for link in links}, routes, state)
+        if interface := plan.lost_interface():
+            lost[container.hostname] = interface
+        else:
+            steps += plan.steps()
+    return InterfacePlan(steps, lost)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ContainerPlan:
+    """A desired network, and the actual one: links by name, with addresses, and default routes."""
+
+    desired: ContainerNetwork
+    links: Mapping[str, dict[str, Any]]
+    routes: list[dict[str, Any]]
+    state: LinkState
+
+    def lost_interface(self) -> str:
+        """Return an interface that only the engine can make; empty if there is none."""
+        if self._port(DEFAULT_INTERFACE) is None:
+            return DEFAULT_INTERFACE
+        session = self.desired.session
+        if session and session.bridge and self._port(session.name) is None:
+            return session.name
+        if session and session.parent and session.name in self.links and not self._is_macvlan(session):
+            return session.name
+        return ""
+
+    def steps(self) -> list[LinkOperation]:
+        endpoint, session = self.desired.endpoint, self.desired.session
+        eth0 = self.links[DEFAULT_INTERFACE]
+        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, None), *self._pin()]
+        steps += self._configure(DEFAULT_INTERFACE, eth0, endpoint.address, None, None)
+        if session:
+            steps += [*self._session_interface(session), *self._default_routes(session.address.partition("/")[0])]
+        if eth0.get("ifalias") != READY:
+            change = Change(f"network of {self.desired.hostname}", "incomplete", READY)
+            steps.append(self._inside(change, f"link set dev {DEFAULT_INTERFACE} alias {READY}"))
+        return steps
+
+    def _session_interface(self, session: SessionInterface) -> Iterator[LinkOperation]:
+        link = self.links.get(session.name)
+        if session.parent and link is None:
+            settings = f"address {session.mac} mtu {session.mtu} netns {self.desired.pid} type macvlan mode bridge"
+            change = Change(self._subject(session.name), None, f"{session.address}, mtu {session.mtu}")
+            yield LinkOperation(change, (f"link add link {session.parent} name {session.name} {settings}",))
+            lines = (f"link set dev {session.name} addrgenmode none up", *_address_lines(session.name, session.address))
+            yield self._inside(change, *lines)
+        elif session.bridge:
+            yield from self._attach(session.name, session.bridge, session.mtu)
+        if link is not None and (session.parent or session.bridge):
+            yield from self._configure(session.name, link, session.address, session.mac, session.mtu)
+
+    def _attach(self, name: str, bridge: str, mtu: int | None) -> Iterator[LinkOperation]:
+        """Yield the repairs of the host end of an interface, a port of a bridge."""
+        port = self._port(name) or {}
+        subject, port_name = f"port of {self.desired.hostname} on {bridge}", port["ifname"]
+        if port.get("master") != bridge:
+            change = Change(subject, f"on {port['master']}" if "master" in port else "detached", "attached")
+            yield LinkOperation(change, (f"link set dev {port_name} master {bridge}",))
+        if mtu is not None and port["mtu"] != mtu:
+            change = Change(subject, f"mtu {port['mtu']}", f"mtu {mtu}")
+            yield LinkOperation(change, (f"link set dev {port_name} mtu {mtu}",))
+        if "UP" not in port["flags"]:
+            yield LinkOperation(Change(subject, "down", "up"), (f"link set dev {port_name} up",))
+
+    def _pin(self) -> list[LinkOperation]:
+        endpoint, port = self.desired.endpoint, self._port(DEFAULT_INTERFACE) or {}
+        return plan_pin(Pin(port["ifname"], endpoint.mac, endpoint.address.partition("/")[0]), self.state)
+
+    def _configure(
+        self, name: str, link: Mapping[str, Any], address: str, mac: str | None, mtu: int | None
+    ) -> Iterator[LinkOperation]:
+        """Yield the repairs of an existing interface inside the container."""
+        subject = self._subject(name)
+        if mtu is not None and link["mtu"] != mtu:
+            yield self._inside(Change(subject, f"mtu {link['mtu']}", f"mtu {mtu}"), f"link set dev {name} mtu {mtu}")
+        if mac is not None and link["address"] != mac:
+            change = Change(subject, f"mac {link['address']}", f"mac {mac}")
+            yield self._inside(change, f"link set dev {name} address {mac}")
+        if "UP" not in link["flags"]:
+            yield self._inside(Change(subject, "down", "up"), f"link set dev {name} up")
+        addresses = [
+            f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"
+        ]
+        if addresses != [address]:
+            change = Change(subject, f"address {', '.join(addresses) or 'none'}", f"address {address}")
+            yield self._inside(change, f"addr flush dev {name} scope global", *_address_lines(name, address))
+
+    def _default_routes(self, source: str) -> Iterator[LinkOperation]:
+        """Yield the repairs of the default routes: programs that ask for their own address get the session's."""
+        gateway = self.desired.endpoint.gateway
+        present = {
+            (route.get("gateway"), route.get("prefsrc"), route.get("metric", 0))
+            for route in self.routes
+            if route.get("dev") == DEFAULT_INTERFACE
+        }
+        default, subject = f"default via {gateway} dev {DEFAULT_INTERFACE}", f"default route of {self.desired.hostname}"
+        if (gateway, source, 0) not in present:
+            before = next((f"from {route[1] or 'any address'}" for route in present if not route[2]), None)
+            yield self._inside(Change(subject, before, f"from {source}"), f"route replace {default} src {source}")
+        if (gateway, None, _FALLBACK_METRIC) not in present:
+            change = Change(f"second {subject}", None, f"metric {_FALLBACK_METRIC}")
+            yield self._inside(change, f"route replace {default} metric {_FALLBACK_METRIC}")
+
+    def _port(self, name: str) -> dict[str, Any] | None:
+        """Return the host end of a veth interface."""
+        index = self.links.get(name, {}).get("link_index")
+        return next((link for link in self.state.links.values() if link["ifindex"] == index), None)
+
+    def _is_macvlan(self, session: SessionInterface) -> bool:
+        link, parent = self.links[session.name], self.state.links.get(session.parent or "", {})
+        kind = link.get("linkinfo", {}).get("info_kind")
+        return kind == "macvlan" and link.get("link_index") == parent.get("ifindex")
+
+    def _inside(self, change: Change, *lines: str) -> LinkOperation:
+        return LinkOperation(change, lines, pid=self.desired.pid)
+
+    def _subject(self, name: str) -> str:
+        return f"{name} of {self.desired.hostname}"
+
+
+def _address_lines(name: str, address: str) -> tuple[str, ...]:
+    return (f"addr add {address} brd + dev {name}",)
