@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-IPV4, IPV6, UDP = 0x0800, 0x86DD, 17
+IPV4, ARP, IPV6, UDP = 0x0800, 0x0806, 0x86DD, 17
+#: Kinds of VLAN tags.
+CUSTOMER_TAG, SERVICE_TAG = 0x8100, 0x88A8
 SOURCE_PORT = 40000
 
 
@@ -22,6 +24,18 @@ def ethernet(source: str, target: str, packet: bytes) -> bytes:
     """Return an Ethernet frame that contains an IP packet."""
     kind = IPV6 if packet[0] >> 4 == 6 else IPV4
     return bytes.fromhex((target + source).replace(":", "")) + struct.pack("!H", kind) + packet
+
+
+def tagged(frame: bytes, kind: int) -> bytes:
+    """Return an Ethernet frame with a VLAN tag of that kind and the identifier 0, which is no VLAN but a priority."""
+    return frame[:12] + struct.pack("!HH", kind, 0) + frame[12:]
+
+
+def arp_reply(mac: str, address: str, target_mac: str, target: str) -> bytes:
+    """Return an Ethernet frame that answers ``target``: ``address`` is at ``mac`` (RFC 826)."""
+    sender, receiver = (bytes.fromhex(entry.replace(":", "")) for entry in (mac, target_mac))
+    body = struct.pack("!HHBBH", 1, IPV4, 6, 4, 2) + sender + ip_address(address).packed
+    return receiver + sender + struct.pack("!H", ARP) + body + receiver + ip_address(target).packed
 
 
 def datagram(source: str, target: str, port: int, payload: bytes) -> bytes:

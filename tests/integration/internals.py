@@ -58,6 +58,11 @@ BRIDGE_PREFIX, TUNNEL_PREFIX = "bai-", "bax-"
 LIST_PUBLISHED_PORTS = "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id"
 
 
+def session_link(session_id: str) -> str:
+    """Return the name of a session's tunnel on its agents."""
+    return f"{TUNNEL_PREFIX}{session_id.replace('-', '')[:10]}"
+
+
 def session_bridge(session_id: str) -> str:
     """Return the name of a session's bridge on its agents."""
     return f"{BRIDGE_PREFIX}{session_id.replace('-', '')[:10]}"

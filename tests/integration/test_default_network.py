@@ -1,0 +1,186 @@
+"""The default network of agents, shared by sessions: containers are apart there at layer 2, with and without filtering.
+
+Each frame is sent by root inside a container, on an agent of each engine version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.integration.containers import default_address
+from tests.integration.forgery import (
+    EXTERNAL,
+    IN_CONTAINER,
+    ON_AGENT,
+    SECONDS,
+    collect_datagrams,
+    external_address,
+    in_container,
+)
+from tests.integration.frames import CUSTOMER_TAG, SERVICE_TAG, arp_reply, datagram, ethernet, tagged
+from tests.integration.internals import DEFAULT_BRIDGE, RECONCILE_AGENT
+from tests.integration.laboratory import Kernel, run_in, run_on, run_on_all
+from tests.integration.programs import run_line
+from tests.integration.reconciliation import reconcile_paused
+from tests.integration.session_requests import THREE
+from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.isolation
+
+#: From a container to another host, with its own addresses: always allowed.
+GENUINE = "a container to the world"
+#: To a neighbour: these arrive where neither the bridge nor the rules separate containers.
+BETWEEN = {"a neighbour", "a neighbour with a customer tag", "a neighbour with a service tag"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """Containers of two sessions on one agent; addresses on the default network are read anew: they may change."""
+
+    agent: str
+    sender: Kernel
+    target: Kernel
+
+    def address(self, kernel: Kernel) -> str:
+        return default_address(self.agent, kernel["container"])
+
+    def mac(self, kernel: Kernel) -> str:
+        return run_in(kernel, "cat", "/sys/class/net/eth0/address").strip()
+
+    def bridge(self) -> tuple[str, str]:
+        """Return the MAC and the IPv4 address of the agent on the default network."""
+        (link,) = json.loads(run_on(self.agent, f"ip -j -4 address show dev {DEFAULT_BRIDGE}"))
+        mac = run_on(self.agent, f"cat /sys/class/net/{DEFAULT_BRIDGE}/address").strip()
+        return mac, str(link["addr_info"][0]["local"])
+
+    def send(self) -> set[str]:
+        """Send genuine and forged frames, and return the payloads that arrive anywhere."""
+        own_mac, own = self.mac(self.sender), self.address(self.sender)
+        target_mac, target = self.mac(self.target), self.address(self.target)
+        bridge_mac, bridge = self.bridge()
+
+        def to_target(name: str) -> bytes:
+            return ethernet(own_mac, target_mac, datagram(own, target, IN_CONTAINER, name.encode()))
+
+        def to_agent(name: str, mac: str, address: str) -> bytes:
+            return ethernet(mac, bridge_mac, datagram(address, bridge, ON_AGENT, name.encode()))
+
+        def to_world(name: str, mac: str, address: str) -> bytes:
+            return ethernet(mac, bridge_mac, datagram(address, external_address(), EXTERNAL, name.encode()))
+
+        frames = [
+            to_world(GENUINE, own_mac, own),
+            to_target("a neighbour"),
+            tagged(to_target("a neighbour with a customer tag"), CUSTOMER_TAG),
+            tagged(to_target("a neighbour with a service tag"), SERVICE_TAG),
+            tagged(to_agent("a container to its agent, customer tag", own_mac, own), CUSTOMER_TAG),
+            tagged(to_agent("a container to its agent, service tag", own_mac, own), SERVICE_TAG),
+            tagged(to_world("a container to the world, tagged", own_mac, own), CUSTOMER_TAG),
+            to_world("a container with the address of a neighbour", own_mac, target),
+            to_world("a container as a neighbour", target_mac, target),
+            to_agent("a container as a neighbour to its agent", target_mac, target),
+            ethernet(own_mac, bridge_mac, datagram("fe80::1", "ff02::1", ON_AGENT, b"a container over IPv6")),
+            arp_reply(own_mac, target, bridge_mac, bridge),
+            arp_reply(target_mac, own, bridge_mac, bridge),
+        ]
+        listeners = {
+            self.agent: [
+                in_container(self.target, "listen", IN_CONTAINER, SECONDS),
+                run_line("listen", ON_AGENT, SECONDS),
+            ],
+            "user1": [run_line("listen", EXTERNAL, SECONDS)],
+        }
+        line = in_container(self.sender, "send_frames", "eth0", *(frame.hex() for frame in frames))
+        return collect_datagrams(listeners, [(self.agent, line)])
+
+    def target_answers(self) -> bool:
+        """Return whether the agent still reaches the target: no forged answer has taken its address over."""
+        (entry,) = json.loads(run_on(self.agent, f"ip -j neigh show {self.address(self.target)} dev {DEFAULT_BRIDGE}"))
+        banner = run_on(self.agent, run_line("banner", self.address(self.target), 22), check=False)
+        return entry["lladdr"] == self.mac(self.target) and "SSH-2.0" in banner
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Neighbours]]:
+    """Two sessions on agents of both engine versions, and what they are to each other there."""
+    agents = ["agent1", "agent3"]
+    with Sessions(tmp_path_factory.mktemp("default-network")) as sessions:
+        request = {**THREE, "cluster_size": 2, "designated_agents": agents}
+        first = sessions.start(**request, name=f"{sessions.name}-first")
+        second = sessions.start(**request, name=f"{sessions.name}-second")
+        yield {agent: Neighbours(agent, first.container_on(agent), second.container_on(agent)) for agent in agents}
+
+
+AGENTS_OF_BOTH_ENGINES = pytest.mark.parametrize("agent", ["agent1", "agent3"])
+
+
+@contextmanager
+def bridged_filtering(agent: str, enabled: int) -> Iterator[None]:
+    set_to = "sysctl --write net.bridge.bridge-nf-call-iptables="
+    run_on(agent, f"{set_to}{enabled}")
+    try:
+        yield
+    finally:
+        run_on(agent, f"{set_to}1")
+
+
+def on_ports(flags: str) -> str:
+    """Return the shell line that sets flags of all ports of the default network."""
+    return f"for port in $(ls /sys/class/net/{DEFAULT_BRIDGE}/brif); do bridge link set dev $port {flags}; done"
+
+
+@AGENTS_OF_BOTH_ENGINES
+@pytest.mark.parametrize("filtering", [0, 1])
+def test_only_genuine_frames_leave_a_container(pairs: dict[str, Neighbours], agent: str, filtering: int) -> None:
+    with bridged_filtering(agent, filtering):
+        assert pairs[agent].send() == {GENUINE}
+    assert pairs[agent].target_answers()
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_without_pins_and_rules_neighbours_reach_each_other(pairs: dict[str, Neighbours], agent: str) -> None:
+    """So the tests above can fail; what was taken away is restored, and nothing else is open meanwhile."""
+    with bridged_filtering(agent, 0), reconcile_paused(agent):
+        run_on(agent, f"nft delete table bridge backendai; {on_ports('isolated off learning on flood on')}")
+        assert pairs[agent].send() >= {GENUINE, *BETWEEN}
+    wait_until(lambda: pairs[agent].send() == {GENUINE})
+    assert pairs[agent].target_answers()
+
+
+@AGENTS_OF_BOTH_ENGINES
+@pytest.mark.parametrize("missing", ["rules", "pins"])
+def test_either_pins_or_rules_keep_neighbours_apart(pairs: dict[str, Neighbours], agent: str, missing: str) -> None:
+    remove = {"rules": "nft delete table bridge backendai", "pins": on_ports("isolated off")}
+    with bridged_filtering(agent, 0), reconcile_paused(agent):
+        run_on(agent, remove[missing])
+        assert not pairs[agent].send() & BETWEEN
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_container_restarted_from_outside_is_closed_until_its_network_is_whole(
+    pairs: dict[str, Neighbours], agent: str
+) -> None:
+    pair = pairs[agent]
+    interfaces = "ls /sys/class/net"
+    with bridged_filtering(agent, 0), reconcile_paused(agent):
+        run_on(agent, f"docker restart --time 1 {pair.sender['container']}")
+        assert run_in(pair.sender, *interfaces.split(), user="root").split() == ["eth0", "lo"]
+        assert pair.send() == set()
+    run_on(agent, f"systemctl start {RECONCILE_AGENT}.service")
+    assert sorted(run_in(pair.sender, *interfaces.split(), user="root").split()) == ["cluster0", "eth0", "lo"]
+    wait_until(lambda: "SSH-2.0" in run_on(agent, run_line("banner", pair.address(pair.sender), 22), check=False))
+    assert pair.send() == {GENUINE}
+    assert pair.target_answers()
+
+
+@pytest.mark.usefixtures("pairs")
+def test_nothing_of_ended_containers_stays() -> None:
+    pins = run_on_all(f"ip neigh show dev {DEFAULT_BRIDGE} nud permanent | wc -l")
+    containers = run_on_all("docker ps --quiet --filter label=ai.backend.session-id | wc -l")
+    assert pins == containers
