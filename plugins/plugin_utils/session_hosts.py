@@ -74,7 +74,7 @@ def list_command(state_path: str, docker_host: str, seconds: int) -> str:
     # A session may end between the listing and the read.
     script = (
         f"cd {shlex.quote(sessions)} 2> /dev/null || {{ echo {shlex.quote(closed)} >&2; exit 1; }}\n"
-        'for one in */session.json; do [ ! -e "$one" ] || { cat "$one"; echo; }; done\n'
+        'for file in */session.json; do [ ! -e "$file" ] || { cat "$file"; echo; }; done\n'
         f"exec {shlex.join(listing)}"
     )
     return shlex.join(["timeout", str(seconds), "/bin/sh", "-c", script])

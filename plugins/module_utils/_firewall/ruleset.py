@@ -172,7 +172,7 @@ def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
-        # Session traffic arrives in tunnels: the chain vxlan checks the senders.
+        # Session traffic arrives in tunnels: the chain vxlan_peers checks the senders.
         udp dport @tunnel_ports fib daddr type local return
 {_anti_spoofing_rules(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published

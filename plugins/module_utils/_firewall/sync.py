@@ -19,8 +19,8 @@ from .state import FirewallState
 from .table import AGENTS_TABLE
 
 
-def sync_ruleset(store: Store, *, check_mode: bool, except_id: str = "", trial_over: bool = False) -> list[Change]:
-    """Apply the firewall table for all stored sessions but ``except_id``, and return the changes.
+def sync_ruleset(store: Store, *, check_mode: bool, excluded: str = "", trial_over: bool = False) -> list[Change]:
+    """Apply the firewall table for all stored sessions but ``excluded`` (an id), and return the changes.
 
     It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
     session cannot be read, for example because another version of the collection wrote it, existing rules stay, so that
@@ -32,7 +32,7 @@ def sync_ruleset(store: Store, *, check_mode: bool, except_id: str = "", trial_o
     with store.isolation_lock():
         _readable, damaged = store.load_all()
         state = _read_state(store, check_mode=check_mode)
-        ruleset = render_ruleset(store, state.active(), except_id)
+        ruleset = render_ruleset(store, state.active(), excluded)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
         changes = [] if keep else AGENTS_TABLE.plan(ruleset)
         filtering = plan_filtering(DEFAULT_BRIDGE, LinkState())
@@ -55,10 +55,10 @@ def _read_state(store: Store, *, check_mode: bool) -> FirewallState:
         raise
 
 
-def render_ruleset(store: Store, firewall: Firewall | None, except_id: str = "") -> str:
-    """Return the text of the table for all stored sessions but ``except_id``, with this firewall."""
+def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "") -> str:
+    """Return the text of the table for all stored sessions but ``excluded`` (an id), with this firewall."""
     readable, _damaged = store.load_all()
-    slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != except_id]
+    slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != excluded]
     addresses = {peer.address for plan, agent in slices for peer in list_peers(plan, agent)}
     isolation = build_isolation_policy(slices, {address for address in addresses if _is_routed(address)})
     # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.

@@ -47,8 +47,8 @@ def _render_cell(pair: Mapping[str, Any]) -> str:
 
 
 def _render_change(change: Mapping[str, Any]) -> str:
-    is_now, should = change["actual"] or "missing", change["expected"] or "removed"
-    return f"{change['agent']}: {change['subject']}: {is_now} -> {should}"
+    actual, expected = change["actual"] or "missing", change["expected"] or "removed"
+    return f"{change['agent']}: {change['subject']}: {actual} -> {expected}"
 
 
 def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
