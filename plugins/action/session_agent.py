@@ -15,7 +15,7 @@ from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils.host_action import HostAction
 
 # Timeout of each phase in seconds.
-SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "mark": 110}
+SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
 
 # The results of failed phases, for phases that report their failure as a result.
 UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}

@@ -17,8 +17,8 @@ from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
+    COMMIT,
     OVERLAY,
-    PROVE,
     PULL,
     REMOVE,
     UNREACHABLE,
@@ -92,8 +92,8 @@ class ActionModule(HostAction):
         """Return the request to the agent for one session."""
         decided = start.decided
         request: dict[str, Any] = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
-        if steps == [APPLY, PROVE]:
-            request["may_prove_later"] = True
+        if steps == [APPLY, COMMIT]:
+            request["may_commit_later"] = True
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
             request["plan"] = decided["plan"]
         if CLAIM in steps:

@@ -23,8 +23,8 @@ options:
       - V(remove) removes this agent's part of O(sessions).
       - V(wait) waits for C(main1) of a session to end.
       - V(verify) and V(logs) read this agent's part of a session and change nothing.
-      - V(mark) writes a marker file into the mounts of a session, looks for it from its containers, or removes it.
-    choices: [survey, reap, remove, wait, verify, logs, mark]
+      - V(marker) creates a marker file in the mounts of a session, looks for it from its containers, or removes it.
+    choices: [survey, reap, remove, wait, verify, logs, marker]
     required: true
   images:
     description: The images that sessions may need, for O(phase=survey).
@@ -60,10 +60,10 @@ options:
   timeout:
     description: The maximum time to wait in seconds, for O(phase=wait).
     type: int
-  mark:
-    description: The unique name of the marker file, for O(phase=mark).
-  act:
-    description: What to do with the file, for O(phase=mark).
+  marker:
+    description: The unique name of the marker file, for O(phase=marker).
+  operation:
+    description: What to do with the file, for O(phase=marker).
     choices: [create, find, remove]
 """
 

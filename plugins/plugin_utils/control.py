@@ -48,7 +48,7 @@ def start_arguments(
     return {
         "plan": plan.to_dict(),
         "id": plan.id,
-        "known": decision.existing,
+        "existing": decision.existing,
         "never_completed": never_completed,
         "request": fingerprint(spec, plan.id),
         "agents": plan.agents,

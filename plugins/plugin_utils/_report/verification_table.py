@@ -64,7 +64,7 @@ def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _render_mount(mount: Mapping[str, Any]) -> str:
     method = {
-        "mark": "compared by a marker file of main1",
+        "marker": "compared by a marker file of main1",
         "names": "main1 could not create a marker file: compared by the names in the top folder",
         None: "user work of main1 cannot read it, or was not checked",
     }[mount["compared"]]

@@ -25,9 +25,9 @@ OTHER = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
 GONE: dict[str, Any] = {"unreachable": True, "msg": "Failed to connect"}
 CLAIMED: Steps = {"claim": {"agent1": {}, "agent2": {}}, "apply": {"agent1": {}, "agent2": {}}}
 RUNS = {"status": "running", "image_digest": "sha256:1"}
-PROVEN: Steps = {
+COMMITTED: Steps = {
     **CLAIMED,
-    "prove": {
+    "commit": {
         "agent1": {"containers": {"main1": RUNS}},
         "agent2": {"containers": {"sub1": {"status": "running", "image_digest": "sha256:2"}}},
     },

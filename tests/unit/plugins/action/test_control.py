@@ -249,7 +249,7 @@ def test_start_has_no_secrets() -> None:
     assert start == {
         "plan": session_plan.to_dict(),
         "id": SESSION_ID,
-        "known": False,
+        "existing": False,
         "never_completed": True,
         "agents": ["agent1", "agent2"],
         "prepare": True,

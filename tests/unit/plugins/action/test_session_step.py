@@ -110,13 +110,13 @@ def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     assert entry["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
 
-def test_prove_step_is_sent_along_with_apply(host: Host) -> None:
+def test_commit_step_is_sent_along_with_apply(host: Host) -> None:
     for step in ("claim", "apply"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
     (entry,) = host.sessions
-    assert (entry["steps"], entry["may_prove_later"]) == (["apply", "prove"], True)
-    assert host.take("prove", start())["skipped"]
+    assert (entry["steps"], entry["may_commit_later"]) == (["apply", "commit"], True)
+    assert host.take("commit", start())["skipped"]
 
 
 def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
@@ -130,12 +130,12 @@ def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
     assert pulling["images"]["agent2"] == {}
 
 
-@pytest.mark.parametrize("step", ["prove", "command"])
+@pytest.mark.parametrize("step", ["commit", "command"])
 def test_later_steps_need_no_plan(host: Host, step: str) -> None:
-    # The proof was tried with the start, too early.
+    # The check was made along with the start, too early.
     host.answer = lambda entry: {"steps": entry["steps"][:1]}
     with_command = start(plan({"agent1": 2, "agent2": 1}, command="train"))
-    for earlier in ("claim", "apply", *(["prove"] if step == "command" else [])):
+    for earlier in ("claim", "apply", *(["commit"] if step == "command" else [])):
         for agent in ("agent1", "agent2"):
             host.take(earlier, with_command, agent=agent)
     host.take(step, with_command)
@@ -156,9 +156,9 @@ def test_overlay_step_runs_on_the_overlay_agent(host: Host) -> None:
 def test_session_on_one_agent_runs_all_steps_in_one_request(host: Host) -> None:
     host.take("claim", start(ALONE))
     (entry,) = host.sessions
-    assert entry["steps"] == ["claim", "apply", "prove", "command"]
+    assert entry["steps"] == ["claim", "apply", "commit", "command"]
     assert {"request", "contents", "images"} <= entry.keys()
-    assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "prove", "command")] == [True] * 3
+    assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "commit", "command")] == [True] * 3
 
 
 def test_one_request_has_the_sessions_of_a_run(host: Host) -> None:
@@ -191,7 +191,7 @@ def test_failed_session_is_removed_on_all_agents(host: Host, fault: dict[str, st
 
 
 def test_successful_session_is_not_removed(host: Host) -> None:
-    for step in ("claim", "apply", "prove"):
+    for step in ("claim", "apply", "commit"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
     assert host.take("remove", start())["skipped"] is True
