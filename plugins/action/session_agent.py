@@ -30,7 +30,7 @@ class ActionModule(HostAction):
             options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
             if phase == "survey":
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
-            reply = self.ask(phase, options, variables, SECONDS[phase])
+            reply = self.call(phase, options, variables, SECONDS[phase])
         except AnsibleActionFail as error:
             if phase not in UNFIT:
                 raise

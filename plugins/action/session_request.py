@@ -52,7 +52,7 @@ class ActionModule(ControlAction):
             "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways)},
             "images": sorted({image for session in specs for image in session.images}),
             "paths": sorted({mount.source for session in specs for mount in session.mounts}),
-            "ask": self._agents_to_survey(run, purpose, agents, task_vars or {}),
+            "to_survey": self._agents_to_survey(run, purpose, agents, task_vars or {}),
             "started_at": time.time(),
             "specs": {session.name: dataclasses.asdict(session) for session in specs},
         }

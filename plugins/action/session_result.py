@@ -40,12 +40,12 @@ class ActionModule(ControlAction):
         refused = [refusal for start in starts for refusal in start.refusals]
         if refused and args.get("retry"):
             # Other runs have claimed the resources: the session is planned again, and this run keeps its queue entry.
-            return {"again": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
+            return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
         sessions = [self._settle_start(start, variables) for start in starts]
         if args.get("pending"):
             sessions.append({"record": args["pending"], "error": None})
         self.write_report(args.get("path") or "", to_json(sessions[0]["record"] if sessions else None))
-        for session in sessions if args.get("say", True) else ():
+        for session in sessions if args.get("show", True) else ():
             for line in summarize_record(session["record"], check_mode=self._task.check_mode):
                 self._display.display(line)
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
@@ -56,7 +56,7 @@ class ActionModule(ControlAction):
         capacity_released = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
         previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return {
-            "again": False,
+            "retry": False,
             "sessions": sessions,
             "wait": wait,
             "waiting": wait or (capacity_released and any(entry.state != TERMINATED for entry in entries)),

@@ -74,7 +74,7 @@ class ActionModule(HostAction):
         requests = [self._session_request(start, self._steps(start, step, agent), agent, variables) for start in starts]
         seconds = STEP_SECONDS + self._options_of_run(variables)["claim_ttl"]
         phase = step if step in (OVERLAY, REMOVE) else "start"
-        reply = self.ask(phase, {**self._host_options(variables), "sessions": requests}, variables, seconds)
+        reply = self.call(phase, {**self._host_options(variables), "sessions": requests}, variables, seconds)
         replies = reply.get("sessions") or {}
         nonces = {start.id: start.decided["nonce"] for start in starts if start.id in replies}
         return {**reply, "sessions": {name: {**replies[name], "nonce": nonce} for name, nonce in nonces.items()}}

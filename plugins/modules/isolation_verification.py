@@ -42,7 +42,7 @@ options:
     default: 16000
   pattern:
     description: The inventory pattern of the probing hosts, for messages. Required with O(state=validated).
-  outsiders:
+  probe_hosts:
     description:
       - The inventory names of the probing hosts. With O(state=reported), their results are read from the variable
         C(__isolation_probe) of each.

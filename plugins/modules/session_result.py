@@ -35,7 +35,7 @@ options:
   capacity_released:
     description: Whether capacity may have been released since the survey of the agents.
     type: bool
-  say:
+  show:
     description: Whether to print the results.
     type: bool
     default: true

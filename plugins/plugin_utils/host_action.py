@@ -38,7 +38,7 @@ class HostAction(ActionBase):
 
     TRANSFERS_FILES = False
 
-    def ask(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
+    def call(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
         """Return the result of a phase on the host, with a timeout in seconds.
 
         Raises :class:`AnsibleActionFail` with the error message of the host, or why there was no reply.

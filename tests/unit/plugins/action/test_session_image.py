@@ -86,7 +86,7 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
         replying = iter(replies)
 
         class Asked(ActionModule):
-            def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
+            def call(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
                 assert phase == "pull"
                 sent.append({name: options[name] for name in options if name not in CONNECTION_OPTIONS})
                 reply = next(replying)
@@ -107,7 +107,7 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
 def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
     result = pull([{"changed": False, "images": {}, "under_way": []}], [], found_images={"agent1": {}})
     assert sent == [{**PLAIN, "name": "", "reference": ""}]
-    assert (result["changed"], result["images"], result["again"], result["diff"]) == (False, {}, False, [])
+    assert (result["changed"], result["images"], result["repeat"], result["diff"]) == (False, {}, False, [])
 
 
 def test_agent_without_pulls_is_skipped(run: Run) -> None:
@@ -120,7 +120,7 @@ def test_pull_is_polled_until_the_image_is_present(pull: Pull, clock: Clock) -> 
     result = pull([STARTED, *[under_way()] * 7, hostvars()], [IMAGE])
     assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
     assert (result["changed"], result["images"]) == (True, {IMAGE: image_data()})
-    assert (result["again"], result["diff"]) == (True, [{"after": "pulled"}])
+    assert (result["repeat"], result["diff"]) == (True, [{"after": "pulled"}])
 
 
 def test_present_image_is_no_change(pull: Pull) -> None:
@@ -194,7 +194,7 @@ def test_pulled_image_is_not_polled_in_the_next_round(pull: Pull) -> None:
 
 def test_check_mode_polls_once(pull: Pull, clock: Clock) -> None:
     result = pull([{**STARTED, "under_way": []}], [IMAGE], check_mode=True)
-    assert (result["changed"], result["again"], clock.slept) == (True, False, [])
+    assert (result["changed"], result["repeat"], clock.slept) == (True, False, [])
 
 
 @pytest.mark.parametrize("answers", [[], [STARTED, under_way()]], ids=["at once", "later"])

@@ -79,7 +79,7 @@ def test_failed_repair_leaves_the_session_running(run: Run) -> None:
 
 
 def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
-    settle(run, COMMITTED, say=False)
+    settle(run, COMMITTED, show=False)
     assert printed == []
 
 

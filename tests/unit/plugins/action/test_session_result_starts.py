@@ -75,7 +75,7 @@ def test_no_starts_have_no_results(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     args = {"state": "settled", "started_at": time.time(), "starts": [], "path": str(path)}
     settled = run(ActionModule, args, replies())
-    assert (settled["sessions"], settled["again"], settled["wait"], settled["waiting"]) == ([], False, False, False)
+    assert (settled["sessions"], settled["retry"], settled["wait"], settled["waiting"]) == ([], False, False, False)
     assert json.loads(path.read_text()) is None
 
 
@@ -120,7 +120,7 @@ def test_refused_session_is_planned_again_and_keeps_its_entry(
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
     path = tmp_path / "record.json"
     settled = settle(run, REFUSED, retry=True, freed=True, path=str(path))
-    assert (settled["again"], settled["refused"], settled["sessions"]) == (True, ["no room"], [])
+    assert (settled["retry"], settled["refused"], settled["sessions"]) == (True, ["no room"], [])
     assert (settled["changed"], settled["wait"], settled["waiting"]) == (False, False, False)
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()} == before
     assert (printed, path.exists()) == ([], False)
@@ -136,7 +136,7 @@ def test_only_refused_sessions_are_planned_again(run: Run, queue: QueueStore, st
     starts(queue)
     before = queue.entries()
     settled = settle(run, steps, retry=retry)
-    assert (settled["again"], len(settled["sessions"])) == (False, 1)
+    assert (settled["retry"], len(settled["sessions"])) == (False, 1)
     assert (queue.entries() == before) is (steps is None)
 
 
@@ -144,7 +144,7 @@ def test_only_refused_sessions_are_planned_again(run: Run, queue: QueueStore, st
 def test_refused_session_with_a_failure_is_not_planned_again(run: Run) -> None:
     steps: Steps = {"claim": {"agent1": {"failed": "no image."}, "agent2": {"refused": "no room"}}}
     settled = settle(run, steps, retry=True)
-    assert (settled["again"], settled["sessions"][0]["record"]["status"]) == (False, "ERROR")
+    assert (settled["retry"], settled["sessions"][0]["record"]["status"]) == (False, "ERROR")
 
 
 # ---- what gateways are told
@@ -182,7 +182,7 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
     }
     first = run(ActionModule, args, replies((MADE, COMMITTED)))
     assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
-    later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"again": True})
+    later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
     assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True

@@ -50,7 +50,7 @@ class Host:
         host = self
 
         class Asking(Rendering, ActionModule):
-            def ask(self, phase: str, options: Any, task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
+            def call(self, phase: str, options: Any, task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
                 assert task_vars["inventory_hostname"] == agent
                 host.asked.append((phase, options, seconds))
                 return {"changed": True, "sessions": {entry["id"]: host.answer(entry) for entry in options["sessions"]}}
@@ -221,7 +221,7 @@ def test_unreachable_agent_fails_its_sessions(host: Host) -> None:
 
 def test_replies_about_other_sessions_are_ignored(host: Host, run: Run) -> None:
     class Lying(ActionModule):
-        def ask(self, *_asked: Any) -> dict[str, Any]:
+        def call(self, *_asked: Any) -> dict[str, Any]:
             return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
 
     args = {"step": "claim", "starts": [start()]}

@@ -29,7 +29,7 @@ ASKED = spec(cluster_size=3, env=ENV, authorized_keys=["ssh-ed25519 ALICE"], boo
 class Sent(Rendering, ActionModule):
     """The action without its connection to an agent."""
 
-    def ask(self, _phase: str, options: Any, _task_vars: dict[str, Any], _seconds: int) -> dict[str, Any]:
+    def call(self, _phase: str, options: Any, _task_vars: dict[str, Any], _seconds: int) -> dict[str, Any]:
         return {"sent": options, "sessions": {}}
 
 
