@@ -92,7 +92,8 @@ class ActionModule(HostAction):
         """Return the request to the agent for one session."""
         decided = start.decided
         request: dict[str, Any] = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
-        if steps == [APPLY, COMMIT]:
+        # An agent that holds the whole session has no other agents to wait for, and no later step.
+        if steps == [APPLY, COMMIT] and len(start.agents) > 1:
             request["may_commit_later"] = True
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
             request["plan"] = decided["plan"]

@@ -126,7 +126,7 @@ class Run:
         reply: dict[str, Any] = {"nonce": session["nonce"], "steps": []}
         for step in steps:
             fault = self.faults.get((session["id"], step, agent))
-            if fault and steps == [APPLY, COMMIT] and step == COMMIT:
+            if fault and steps == [APPLY, COMMIT] and step == COMMIT and len(session["agents"]) > 1:
                 # Other agents may not be ready yet: this is not a failure.
                 return reply
             if fault:

@@ -119,8 +119,19 @@ def test_commit_step_is_sent_along_with_apply(host: Host) -> None:
     assert host.take("commit", start())["skipped"]
 
 
+@pytest.mark.parametrize("missing", [{}, {"agent1": [IMAGE]}], ids=["one request", "after a pull"])
+def test_check_on_one_agent_waits_for_no_other_agent(host: Host, missing: dict[str, list[str]]) -> None:
+    committed = start(plan({"agent1": 1}), public_keys=KEYS, missing_images=missing)
+    if missing:
+        host.variables["agent1"]["__session_pull"] = {"sessions": {MADE.id: {"nonce": "n", "images": {}}}}
+    host.take("apply" if missing else "claim", committed)
+    (entry,) = host.sessions
+    assert entry["steps"] == ["apply", "commit"]
+    assert "may_commit_later" not in entry
+
+
 def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
-    pulling = start(pulls={"agent2": [IMAGE]})
+    pulling = start(missing_images={"agent2": [IMAGE]})
     for agent in ("agent1", "agent2"):
         host.take("claim", pulling, agent=agent)
         images = {IMAGE: image_data(2)} if agent == "agent2" else {}
