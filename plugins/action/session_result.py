@@ -23,8 +23,8 @@ from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils.control import ControlAction
 
-ROUTES_RESULT = "__session_gateway"
-"""The variable of each gateway with its result of ``gateway_routes``."""
+ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway")
+"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, of pending ones."""
 
 
 class ActionModule(ControlAction):
@@ -90,10 +90,11 @@ class ActionModule(ControlAction):
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """Return the links of each gateway, by name."""
-        replies = {
-            name: variables["hostvars"][name].get(ROUTES_RESULT) for name in self._task.args.get("gateways") or ()
-        }
-        return {name: (reply or {}).get("links") or [] for name, reply in replies.items()}
+        links = {}
+        for gateway in self._task.args.get("gateways") or ():
+            results = [variables["hostvars"][gateway].get(name) or {} for name in ROUTES_RESULTS]
+            links[gateway] = [link for result in results for link in result.get("links") or []]
+        return links
 
     def _host_key(self, session_id: str, variables: Mapping[str, Any]) -> str:
         """Return the public host key of main1; empty if this run does not have it."""

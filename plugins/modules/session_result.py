@@ -58,7 +58,7 @@ options:
     elements: dict
   gateways:
     description: The inventory names of gateways. Their results of M(backendai.cluster.gateway_routes) are read from the
-      variable C(__session_gateway) of each.
+      variables C(__session_gateway) and C(__session_pending_gateway) of each.
     type: list
     elements: str
   access_path:

@@ -51,6 +51,7 @@ def report(
     waited: bool = False,
     check_mode: bool = False,
     links: Mapping[str, Any] | None = None,
+    pending_links: Mapping[str, Any] | None = None,
     claimed: Mapping[str, Any] | None = None,
     **args: Any,
 ) -> dict[str, Any]:
@@ -60,6 +61,8 @@ def report(
     hostvars: dict[str, Any] = {
         name: {"__session_gateway": {"links": replied}} for name, replied in (links or {}).items()
     }
+    for name, replied in (pending_links or {}).items():
+        hostvars[name]["__session_pending_gateway"] = {"links": replied}
     hostvars["agent1"] = {"__session_claim": claimed}
     args = {"state": "reported", "result": settled, "later": started, "gateways": [*(links or {})], **args}
     return run(ActionModule, args, {"hostvars": hostvars}, check_mode=check_mode)
@@ -183,6 +186,14 @@ def test_access_to_a_running_session_is_shown_and_written(
     assert printed == ["Session train-llm is RUNNING.", LINE, *PRINTED]
     assert json.loads(path.read_text()) == result["access"] == ACCESS
     assert result["record"] == RUNS
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize("first", [True, False], ids=["started at once", "started from the queue"])
+def test_links_are_those_of_all_updates_of_the_run(run: Run, first: bool) -> None:
+    mine, others = {"gateway1": [LINK]}, {"gateway1": [{**LINK, "id": "other"}]}
+    result = report(run, RUNS, links=mine if first else others, pending_links=others if first else mine)
+    assert result["access"] == ACCESS
 
 
 KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"}}
