@@ -80,8 +80,8 @@ PLAN = {"state": "planned", "agents": ["agent1"], "gateways": ["gateway1"], "por
 
 
 def hostvars(**results: dict[str, Any]) -> dict[str, Any]:
-    expected_values = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
-    return {"hostvars": {**expected_values, **results}}
+    variables = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
+    return {"hostvars": {**variables, **results}}
 
 
 def test_reported_addresses_are_probed(run: Run) -> None:
@@ -113,8 +113,8 @@ def test_agent_without_docker_is_probed_with_a_warning(run: Run) -> None:
     ],
 )
 def test_unreachable_host_is_probed_at_its_inventory_addresses(run: Run, results: dict[str, Any], reason: str) -> None:
-    expected_values = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
-    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**expected_values, **results}))
+    variables = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
+    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**variables, **results}))
     assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
     assert result["warnings"] == [f"agent1: its addresses could not be read: {reason}."]
 

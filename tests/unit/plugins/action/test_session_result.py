@@ -74,7 +74,7 @@ def test_failed_start_is_recorded_without_failing_the_task(run: Run, tmp_path: P
 
 @pytest.mark.usefixtures("printed")
 def test_failed_repair_leaves_the_session_running(run: Run) -> None:
-    (session,) = settle(run, FAILED, starts=[decided(expected_values=True)])["sessions"]
+    (session,) = settle(run, FAILED, starts=[decided(committed=True)])["sessions"]
     assert session["error"].startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
 
 

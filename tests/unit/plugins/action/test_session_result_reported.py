@@ -215,10 +215,8 @@ def test_host_key_of_main1_is_shown_if_known(
     start = {"id": session_id, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
     claimed = {"sessions": {session_id: {"nonce": "nonce", "public_keys": created}}}
     report(run, RUNS, links={"gateway1": [LINK]}, starts=[start], claimed=claimed)
-    expected_values = (
-        ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
-    )
-    assert printed[2:] == [*PRINTED[:5], *expected_values, *PRINTED[5:]]
+    lines = ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
+    assert printed[2:] == [*PRINTED[:5], *lines, *PRINTED[5:]]
 
 
 def test_gateway_without_a_result_has_no_access(run: Run, printed: list[str]) -> None:

@@ -114,14 +114,14 @@ def variables(inventory: InventoryManager, name: str) -> dict[str, Any]:
     """Return the templated variables of a container's connection."""
     manager = VariableManager(loader=inventory._loader, inventory=inventory)
     HostVars(inventory, manager, inventory._loader)
-    expected_values = manager.get_vars(host=inventory.hosts[name])
-    templar = Templar(loader=inventory._loader, variables=expected_values)
+    host_variables = manager.get_vars(host=inventory.hosts[name])
+    templar = Templar(loader=inventory._loader, variables=host_variables)
     expected = {
         entry
-        for entry in expected_values
+        for entry in host_variables
         if entry.startswith(("backendai_", "ansible_remote", "ansible_conn", "ansible_user"))
     }
-    return {entry: templar.template(expected_values[entry]) for entry in expected | {"ansible_shell_executable"}}
+    return {entry: templar.template(host_variables[entry]) for entry in expected | {"ansible_shell_executable"}}
 
 
 # ---- hosts and groups
