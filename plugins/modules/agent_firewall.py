@@ -71,7 +71,17 @@ EXAMPLES = r"""
   backendai.cluster.agent_firewall:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+nonce:
+  description: The nonce to confirm the rules with; empty if they need no confirmation.
+  returned: with O(state=applied)
+  type: str
+ssh_sources:
+  description: The networks that may log in by SSH.
+  returned: with O(state=applied)
+  type: list
+  elements: str
+"""
 
 from typing import Any
 

@@ -42,7 +42,13 @@ EXAMPLES = r"""
   backendai.cluster.agent_segmentation:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+findings:
+  description: The exposures, each with its C(kind) and a C(message).
+  returned: always
+  type: list
+  elements: dict
+"""
 
 import dataclasses
 from collections.abc import Mapping

@@ -44,7 +44,12 @@ EXAMPLES = r"""
   backendai.cluster.agent_underlay:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+underlay:
+  description: The C(address) and the C(mtu) of the WireGuard device; V(null) without one.
+  returned: always
+  type: dict
+"""
 
 from typing import Any
 

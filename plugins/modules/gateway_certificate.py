@@ -59,7 +59,16 @@ EXAMPLES = r"""
   backendai.cluster.gateway_certificate:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+gateway:
+  description: The public name and the ports of the gateway.
+  returned: with O(state=validated)
+  type: dict
+certificate:
+  description: The names, the expiry and the fingerprint of the certificate.
+  returned: with O(state=present)
+  type: dict
+"""
 
 import dataclasses
 import time

@@ -70,4 +70,44 @@ EXAMPLES = r"""
   backendai.cluster.isolation_host:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+addresses:
+  description: The addresses of the host, its bridges and its containers, each with its owner.
+  returned: with O(phase=targets)
+  type: dict
+udp_ports:
+  description: The UDP ports of tunnels.
+  returned: with O(phase=targets)
+  type: list
+  elements: int
+expected:
+  description: The TCP ports that may be open, each with its purpose.
+  returned: with O(phase=targets)
+  type: dict
+unread:
+  description: The reason why addresses or ports are missing; empty if none are.
+  returned: with O(phase=targets)
+  type: str
+answers:
+  description: The ports that answered, by address, protocol and state.
+  returned: with O(phase=probe)
+  type: list
+  elements: dict
+next_hops:
+  description: The next hop to each probed address; empty on the same segment.
+  returned: with O(phase=probe)
+  type: dict
+missing:
+  description: The addresses that could not be probed, each with the reason.
+  returned: with O(phase=probe)
+  type: dict
+unresolved:
+  description: The addresses that no host on the segment has.
+  returned: with O(phase=probe)
+  type: list
+  elements: str
+on_link:
+  description: Whether the probed host is on the same segment.
+  returned: with O(phase=probe)
+  type: bool
+"""

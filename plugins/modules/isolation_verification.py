@@ -70,4 +70,24 @@ EXAMPLES = r"""
   backendai.cluster.isolation_verification:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+to_read:
+  description: The hosts to read the addresses of.
+  returned: with O(state=validated)
+  type: list
+  elements: str
+targets:
+  description: The hosts to probe.
+  returned: with O(state=planned)
+  type: list
+  elements: dict
+batches:
+  description: The batches of probes.
+  returned: with O(state=planned)
+  type: list
+  elements: dict
+report:
+  description: The report, as in the file.
+  returned: with O(state=reported)
+  type: dict
+"""

@@ -37,7 +37,21 @@ EXAMPLES = r"""
   backendai.cluster.runtime_kit:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+version:
+  description: The digest of the kit.
+  returned: always
+  type: str
+path:
+  description: The folder of the kit.
+  returned: always
+  type: str
+removed:
+  description: The older versions that were removed.
+  returned: always
+  type: list
+  elements: str
+"""
 
 import os
 from typing import Any

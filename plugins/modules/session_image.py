@@ -34,4 +34,13 @@ EXAMPLES = r"""
   backendai.cluster.session_image:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+sessions:
+  description: The C(images) of each session on this agent, or why its pull C(failed), by session id.
+  returned: always
+  type: dict
+repeat:
+  description: Whether another round has to follow.
+  returned: always
+  type: bool
+"""

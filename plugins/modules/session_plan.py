@@ -67,4 +67,31 @@ EXAMPLES = r"""
   backendai.cluster.session_plan:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+starts:
+  description: The sessions that this run starts, each with its plan.
+  returned: always
+  type: list
+  elements: dict
+agents:
+  description: The agents of these sessions.
+  returned: always
+  type: list
+  elements: str
+id:
+  description: The id of the session.
+  returned: without O(queue=true)
+  type: str
+record:
+  description: The record of a session that remains PENDING, else V(null).
+  returned: without O(queue=true)
+  type: dict
+pending:
+  description: The reason and the shortfall of a session that remains PENDING, else V(null).
+  returned: without O(queue=true)
+  type: dict
+capacity_released:
+  description: Whether capacity was released since the survey.
+  returned: if the session remains PENDING
+  type: bool
+"""

@@ -38,4 +38,22 @@ EXAMPLES = r"""
   backendai.cluster.session_reconcile:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+end:
+  description: The ids of the sessions to end, by agent.
+  returned: always
+  type: dict
+restart:
+  description: The ids of the sessions to restart containers of, by agent.
+  returned: always
+  type: dict
+agents:
+  description: The agents that have to take action.
+  returned: always
+  type: list
+  elements: str
+routes:
+  description: The update for gateways.
+  returned: always
+  type: dict
+"""

@@ -74,4 +74,35 @@ EXAMPLES = r"""
   backendai.cluster.session_result:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+sessions:
+  description: The C(record) and the C(error) of each session.
+  returned: with O(state=settled)
+  type: list
+  elements: dict
+retry:
+  description: Whether the session has to be planned again.
+  returned: with O(state=settled)
+  type: bool
+wait:
+  description: Whether to wait for the end of the session.
+  returned: with O(state=settled)
+  type: bool
+waiting:
+  description: Whether pending sessions may find capacity now.
+  returned: with O(state=settled)
+  type: bool
+routes:
+  description: The update for gateways.
+  returned: with O(state=settled)
+  type: dict
+record:
+  description: The record of the session.
+  returned: with O(state=reported)
+  type: dict
+access:
+  description: The links to the session, one for each gateway.
+  returned: with O(state=reported)
+  type: list
+  elements: dict
+"""

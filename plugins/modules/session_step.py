@@ -45,4 +45,9 @@ EXAMPLES = r"""
   backendai.cluster.session_step:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+sessions:
+  description: The result of each session, by its id.
+  returned: unless skipped
+  type: dict
+"""
