@@ -90,7 +90,7 @@ class HostAction(ActionBase):
                 self._display.vvv(str(reply["traceback"]))
             raise AnsibleActionFail(str(reply["failed"]))
         if not (isinstance(reply.get("result"), dict) if request else isinstance(reply.get("installed"), bool)):
-            raise AnsibleActionFail("the program on this host gave a reply without a result.")
+            raise AnsibleActionFail("the program on this host returned a reply without a result.")
         return reply
 
     def _exchange(self, interpreter: str, payload: bytes) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class HostAction(ActionBase):
         except (IndexError, ValueError):
             raise AnsibleActionFail(_describe_missing_reply(interpreter, completed)) from None
         if not isinstance(reply, dict):
-            raise AnsibleActionFail("the program on this host gave a reply that is no mapping.")
+            raise AnsibleActionFail("the program on this host returned a reply that is not a mapping.")
         return reply
 
     def _run_with_file(self, command: str, payload: bytes) -> dict[str, Any]:

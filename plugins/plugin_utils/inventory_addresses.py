@@ -35,5 +35,5 @@ def _resolve(host: str, name: str) -> list[str]:
     except OSError as error:
         raise ValidationError(f"{host}: {name!r} has no address: {error.strerror}.") from None
     except UnicodeError:
-        raise ValidationError(f"{host}: {name!r} has no address: it is no name of a host.") from None
+        raise ValidationError(f"{host}: {name!r} has no address: it is not a host name.") from None
     return [str(answer[4][0]).partition("%")[0] for answer in answers]

@@ -156,7 +156,7 @@ def _next_entry(
             entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now
         )
     if _is_orphaned(entry) and end_orphaned:
-        record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, entry.enqueued_at, now)
+        record = ended_record(entry.record, "ERROR", "the run that created it was killed", None, entry.enqueued_at, now)
         if not parts:
             return (
                 mark_terminating(entry, record, unreachable, now)

@@ -217,4 +217,4 @@ def _find_reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -
         return reply if reply and reply.get("nonce") == nonce else None
     if result.get("unreachable"):
         return {"failed": UNREACHABLE}
-    return {"failed": str(result.get("msg") or "it failed without a word")}
+    return {"failed": str(result.get("msg") or "it failed without an error message")}

@@ -112,7 +112,7 @@ def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueStore) ->
             {"unreachable": True, "msg": "Failed to connect:\n  no route to host"},
             "agent2 is left out: Failed to connect: no route to host.",
         ),
-        ({"failed": True}, "agent2 is left out: it gave no facts."),
+        ({"failed": True}, "agent2 is left out: it returned no facts."),
     ],
     ids=["error", "unreachable", "silent"],
 )

@@ -165,7 +165,7 @@ def test_gateway_without_address_fails_with_a_record(run: Run, tmp_path: Path) -
     path = tmp_path / "record.json"
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {"gateways": ["gateway3"]}, {**variables(record_path=str(path)), "hostvars": HOSTS})
-    sentence = "gateway3: 'a..b' has no address: it is no name of a host."
+    sentence = "gateway3: 'a..b' has no address: it is not a host name."
     assert (str(refused.value), json.loads(path.read_text())["error"]) == (sentence, sentence)
 
 
@@ -182,14 +182,14 @@ def test_gateway_without_address_is_a_warning_for_other_playbooks(run: Run, warn
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway3"]}
     result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
     assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ()}
-    assert warned == ["gateway3: 'a..b' has no address: it is no name of a host."]
+    assert warned == ["gateway3: 'a..b' has no address: it is not a host name."]
 
 
 @pytest.mark.parametrize("args", [{}, {"purpose": "create"}], ids=["unsaid", "create"])
 def test_invalid_new_session_fails_without_a_warning(run: Run, warned: list[str], args: dict[str, str]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**args, "gateways": ["gateway1", "gateway3"]}, {**variables(), "hostvars": HOSTS})
-    assert str(refused.value) == "gateway3: 'a..b' has no address: it is no name of a host."
+    assert str(refused.value) == "gateway3: 'a..b' has no address: it is not a host name."
     assert warned == []
 
 

@@ -23,7 +23,7 @@ def test_hosts_become_their_addresses() -> None:
 def test_host_without_address_fails() -> None:
     with pytest.raises(AnsibleFilterError) as refused:
         addresses(["agent3"], HOSTVARS)
-    assert str(refused.value) == "agent3: 'a..b' has no address: it is no name of a host."
+    assert str(refused.value) == "agent3: 'a..b' has no address: it is not a host name."
 
 
 def test_filter_is_registered_by_name() -> None:

@@ -265,7 +265,7 @@ def test_agent_with_invalid_settings_is_omitted_with_a_warning(
 def test_unreadable_session_is_a_warning(place: Place, warned: list[str]) -> None:
     (place.folder / "agent1/sessions" / plan().id / "session.json").write_text("{}")
     assert members(place.read(), "sessions") == {"sub2.train-llm"}
-    assert warned == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
+    assert warned == ["agent1: a stored session cannot be read, so its containers are left out."]
 
 
 def test_the_group_of_the_agents_is_an_option(place: Place) -> None:

@@ -84,4 +84,4 @@ def test_what_is_no_name_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.undo()
     with pytest.raises(ValidationError) as refused:
         addresses_of({name: {}}, [name])
-    assert str(refused.value) == f"{name}: {name!r} has no address: it is no name of a host."
+    assert str(refused.value) == f"{name}: {name!r} has no address: it is not a host name."

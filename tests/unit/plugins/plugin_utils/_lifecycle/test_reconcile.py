@@ -327,7 +327,7 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
     assert (saved.state, saved.record["status"], saved.record["error"]) == (
         "TERMINATED",
         "ERROR",
-        "the run that made it was killed",
+        "the run that created it was killed",
     )
 
 
@@ -347,7 +347,7 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
         "TERMINATING",
         ("agent1", "agent2"),
         "ERROR",
-        "the run that made it was killed",
+        "the run that created it was killed",
     )
     assert len(saved.record["kernels"]) == 4
 

@@ -225,7 +225,7 @@ def test_keys_are_those_of_all_claims() -> None:
         ({"sessions": {"session-1": {"nonce": "nonce-1", "failed": "agent1 is full."}}}, "agent1 is full."),
         ({"unreachable": True, "msg": "no route"}, "it became unreachable"),
         ({"failed": True, "msg": "it took too long"}, "it took too long"),
-        ({"failed": True}, "it failed without a word"),
+        ({"failed": True}, "it failed without an error message"),
         ({"skipped": True}, "it returned no result"),
         (None, "it returned no result"),
         ({"sessions": {}}, "it returned no result"),
