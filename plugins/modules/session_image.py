@@ -37,10 +37,10 @@ EXAMPLES = r"""
 RETURN = r"""
 sessions:
   description: The C(images) of each session on this agent, or why its pull C(failed), by session id.
-  returned: always
+  returned: unless skipped
   type: dict
 repeat:
   description: Whether another round has to follow.
-  returned: always
+  returned: unless skipped
   type: bool
 """
