@@ -72,15 +72,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-nonce:
-  description: The nonce to confirm the rules with; empty if they need no confirmation.
-  returned: with O(state=applied)
-  type: str
-ssh_sources:
-  description: The networks that may log in by SSH.
-  returned: with O(state=applied)
-  type: list
-  elements: str
+nonce: {type: str, returned: with O(state=applied),
+  description: The nonce to confirm the rules with; empty if they need no confirmation.}
+ssh_sources: {type: list, elements: str, returned: with O(state=applied),
+  description: The networks that may log in by SSH.}
 """
 
 from typing import Any

@@ -43,11 +43,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-findings:
-  description: The exposures, each with its C(kind) and a C(message).
-  returned: always
-  type: list
-  elements: dict
+findings: {type: list, elements: dict, returned: always,
+  description: "The exposures, each with its C(kind) and a C(message)."}
 """
 
 import dataclasses

@@ -45,10 +45,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-underlay:
-  description: The C(address) and the C(mtu) of the WireGuard device; V(null) without one.
-  returned: always
-  type: dict
+underlay: {type: dict, returned: always,
+  description: The C(address) and the C(mtu) of the WireGuard device; V(null) without one.}
 """
 
 from typing import Any

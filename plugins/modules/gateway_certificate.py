@@ -60,14 +60,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-gateway:
-  description: The public name and the ports of the gateway.
-  returned: with O(state=validated)
-  type: dict
-certificate:
-  description: The names, the expiry and the fingerprint of the certificate.
-  returned: with O(state=present)
-  type: dict
+gateway: {type: dict, returned: with O(state=validated), description: The public name and the ports of the gateway.}
+certificate: {type: dict, returned: with O(state=present),
+  description: "The names, the expiry and the fingerprint of the certificate."}
 """
 
 import dataclasses

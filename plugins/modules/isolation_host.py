@@ -71,43 +71,20 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-addresses:
-  description: The addresses of the host, its bridges and its containers, each with its owner.
-  returned: with O(phase=targets)
-  type: dict
-udp_ports:
-  description: The UDP ports of tunnels.
-  returned: with O(phase=targets)
-  type: list
-  elements: int
-expected:
-  description: The TCP ports that may be open, each with its purpose.
-  returned: with O(phase=targets)
-  type: dict
-unread:
-  description: The reason why addresses or ports are missing; empty if none are.
-  returned: with O(phase=targets)
-  type: str
-answers:
-  description: The ports that answered, by address, protocol and state.
-  returned: with O(phase=probe)
-  type: list
-  elements: dict
-next_hops:
-  description: The next hop to each probed address; empty on the same segment.
-  returned: with O(phase=probe)
-  type: dict
-missing:
-  description: The addresses that could not be probed, each with the reason.
-  returned: with O(phase=probe)
-  type: dict
-unresolved:
-  description: The addresses that no host on the segment has.
-  returned: with O(phase=probe)
-  type: list
-  elements: str
-on_link:
-  description: Whether the probed host is on the same segment.
-  returned: with O(phase=probe)
-  type: bool
+addresses: {type: dict, returned: with O(phase=targets),
+  description: "The addresses of the host, its bridges and its containers, each with its owner."}
+udp_ports: {type: list, elements: int, returned: with O(phase=targets), description: The UDP ports of tunnels.}
+expected: {type: dict, returned: with O(phase=targets),
+  description: "The TCP ports that may be open, each with its purpose."}
+unread: {type: str, returned: with O(phase=targets),
+  description: The reason why addresses or ports are missing; empty if none are.}
+answers: {type: list, elements: dict, returned: with O(phase=probe),
+  description: "The ports that answered, by address, protocol and state."}
+next_hops: {type: dict, returned: with O(phase=probe),
+  description: The next hop to each probed address; empty on the same segment.}
+missing: {type: dict, returned: with O(phase=probe),
+  description: "The addresses that could not be probed, each with the reason."}
+unresolved: {type: list, elements: str, returned: with O(phase=probe),
+  description: The addresses that no host on the segment has.}
+on_link: {type: bool, returned: with O(phase=probe), description: Whether the probed host is on the same segment.}
 """

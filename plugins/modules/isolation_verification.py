@@ -71,23 +71,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-to_read:
-  description: The hosts to read the addresses of.
-  returned: with O(state=validated)
-  type: list
-  elements: str
-targets:
-  description: The hosts to probe.
-  returned: with O(state=planned)
-  type: list
-  elements: dict
-batches:
-  description: The batches of probes.
-  returned: with O(state=planned)
-  type: list
-  elements: dict
-report:
-  description: The report, as in the file.
-  returned: with O(state=reported)
-  type: dict
+to_read: {type: list, elements: str, returned: with O(state=validated),
+  description: The hosts to read the addresses of.}
+targets: {type: list, elements: dict, returned: with O(state=planned), description: The hosts to probe.}
+batches: {type: list, elements: dict, returned: with O(state=planned), description: The batches of probes.}
+report: {type: dict, returned: with O(state=reported), description: "The report, as in the file."}
 """

@@ -38,19 +38,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-version:
-  description: The digest of the kit.
-  returned: always
-  type: str
-path:
-  description: The folder of the kit.
-  returned: always
-  type: str
-removed:
-  description: The older versions that were removed.
-  returned: always
-  type: list
-  elements: str
+version: {type: str, returned: always, description: The digest of the kit.}
+path: {type: str, returned: always, description: The folder of the kit.}
+removed: {type: list, elements: str, returned: always, description: The older versions that were removed.}
 """
 
 import os

@@ -73,47 +73,19 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-agent:
-  description: The facts of the agent; V(null) if RV(error) is set.
-  returned: with O(phase=survey)
-  type: dict
-failures:
-  description: The errors by session id.
-  returned: with O(phase=reap)
-  type: dict
-sessions:
-  description: An empty result for each session id.
-  returned: with O(phase=remove)
-  type: dict
-ended:
-  description: Whether the command has ended.
-  returned: with O(phase=wait)
-  type: bool
-exit_code:
-  description: The exit code of main1; V(null) if it is not known.
-  returned: with O(phase=wait)
-  type: int
-parts:
-  description: This agent's part of each session that matches.
-  returned: with O(phase=verify) or O(phase=logs)
-  type: list
-  elements: dict
-created:
-  description: The targets of mounts with a marker file.
-  returned: with O(phase=marker) and O(operation=create)
-  type: list
-  elements: str
-observed:
-  description: What each container sees of each mount.
-  returned: with O(phase=marker) and O(operation=find)
-  type: dict
-leftover:
-  description: The targets of mounts with a marker file that could not be removed.
-  returned: with O(phase=marker) and O(operation=remove)
-  type: list
-  elements: str
-error:
-  description: The reason why there is no result; V(null) if there is one.
-  returned: with O(phase=survey), O(phase=verify) or O(phase=logs)
-  type: str
+agent: {type: dict, returned: with O(phase=survey), description: The facts of the agent; V(null) if RV(error) is set.}
+failures: {type: dict, returned: with O(phase=reap), description: The errors by session id.}
+sessions: {type: dict, returned: with O(phase=remove), description: An empty result for each session id.}
+ended: {type: bool, returned: with O(phase=wait), description: Whether the command has ended.}
+exit_code: {type: int, returned: with O(phase=wait), description: The exit code of main1; V(null) if it is not known.}
+parts: {type: list, elements: dict, returned: with O(phase=verify) or O(phase=logs),
+  description: This agent's part of each session that matches.}
+created: {type: list, elements: str, returned: with O(phase=marker) and O(operation=create),
+  description: The targets of mounts with a marker file.}
+observed: {type: dict, returned: with O(phase=marker) and O(operation=find),
+  description: What each container sees of each mount.}
+leftover: {type: list, elements: str, returned: with O(phase=marker) and O(operation=remove),
+  description: The targets of mounts with a marker file that could not be removed.}
+error: {type: str, returned: "with O(phase=survey), O(phase=verify) or O(phase=logs)",
+  description: The reason why there is no result; V(null) if there is one.}
 """

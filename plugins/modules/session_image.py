@@ -35,12 +35,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sessions:
-  description: The C(images) of each session on this agent, or why its pull C(failed), by session id.
-  returned: unless skipped
-  type: dict
-repeat:
-  description: Whether another round has to follow.
-  returned: unless skipped
-  type: bool
+sessions: {type: dict, returned: unless skipped,
+  description: "The C(images) of each session on this agent, or why its pull C(failed), by session id."}
+repeat: {type: bool, returned: unless skipped, description: Whether another round has to follow.}
 """

@@ -68,30 +68,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-starts:
-  description: The sessions that this run starts, each with its plan.
-  returned: always
-  type: list
-  elements: dict
-agents:
-  description: The agents of these sessions.
-  returned: always
-  type: list
-  elements: str
-id:
-  description: The id of the session.
-  returned: without O(queue=true)
-  type: str
-record:
-  description: The record of a session that remains PENDING, else V(null).
-  returned: without O(queue=true)
-  type: dict
-pending:
-  description: The reason and the shortfall of a session that remains PENDING, else V(null).
-  returned: without O(queue=true)
-  type: dict
-capacity_released:
-  description: Whether capacity was released since the survey.
-  returned: if the session remains PENDING
-  type: bool
+starts: {type: list, elements: dict, returned: always,
+  description: "The sessions that this run starts, each with its plan."}
+agents: {type: list, elements: str, returned: always, description: The agents of these sessions.}
+id: {type: str, returned: without O(queue=true), description: The id of the session.}
+record: {type: dict, returned: without O(queue=true),
+  description: "The record of a session that remains PENDING, else V(null)."}
+pending: {type: dict, returned: without O(queue=true),
+  description: "The reason and the shortfall of a session that remains PENDING, else V(null)."}
+capacity_released: {type: bool, returned: if the session remains PENDING,
+  description: Whether capacity was released since the survey.}
 """

@@ -39,21 +39,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-end:
-  description: The ids of the sessions to end, by agent.
-  returned: always
-  type: dict
-restart:
-  description: The ids of the sessions to restart containers of, by agent.
-  returned: always
-  type: dict
-agents:
-  description: The agents that have to take action.
-  returned: always
-  type: list
-  elements: str
-routes:
-  description: The update for gateways.
-  returned: always
-  type: dict
+end: {type: dict, returned: always, description: "The ids of the sessions to end, by agent."}
+restart: {type: dict, returned: always, description: "The ids of the sessions to restart containers of, by agent."}
+agents: {type: list, elements: str, returned: always, description: The agents that have to take action.}
+routes: {type: dict, returned: always, description: The update for gateways.}
 """

@@ -37,40 +37,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-run:
-  description: The options of the run.
-  returned: always
-  type: dict
-pools:
-  description: The network pools.
-  returned: always
-  type: dict
-spec:
-  description: The request for a session.
-  returned: with O(purpose=create)
-  type: dict
-agents:
-  description: The inventory names of all agents.
-  returned: always
-  type: list
-  elements: str
-to_survey:
-  description: The agents without recent facts in the cache.
-  returned: always
-  type: list
-  elements: str
-images:
-  description: The images that sessions may need.
-  returned: always
-  type: list
-  elements: str
-paths:
-  description: The folders of agents that sessions may need.
-  returned: always
-  type: list
-  elements: str
-started_at:
-  description: The time when the run began, in seconds since the epoch.
-  returned: always
-  type: float
+run: {type: dict, returned: always, description: The options of the run.}
+pools: {type: dict, returned: always, description: The network pools.}
+spec: {type: dict, returned: with O(purpose=create), description: The request for a session.}
+agents: {type: list, elements: str, returned: always, description: The inventory names of all agents.}
+to_survey: {type: list, elements: str, returned: always, description: The agents without recent facts in the cache.}
+images: {type: list, elements: str, returned: always, description: The images that sessions may need.}
+paths: {type: list, elements: str, returned: always, description: The folders of agents that sessions may need.}
+started_at: {type: float, returned: always, description: "The time when the run began, in seconds since the epoch."}
 """

@@ -75,34 +75,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sessions:
-  description: The C(record) and the C(error) of each session.
-  returned: with O(state=settled)
-  type: list
-  elements: dict
-retry:
-  description: Whether the session has to be planned again.
-  returned: with O(state=settled)
-  type: bool
-wait:
-  description: Whether to wait for the end of the session.
-  returned: with O(state=settled)
-  type: bool
-waiting:
-  description: Whether pending sessions may find capacity now.
-  returned: with O(state=settled)
-  type: bool
-routes:
-  description: The update for gateways.
-  returned: with O(state=settled)
-  type: dict
-record:
-  description: The record of the session.
-  returned: with O(state=reported)
-  type: dict
-access:
-  description: The links to the session, one for each gateway.
-  returned: with O(state=reported)
-  type: list
-  elements: dict
+sessions: {type: list, elements: dict, returned: with O(state=settled),
+  description: The C(record) and the C(error) of each session.}
+retry: {type: bool, returned: with O(state=settled), description: Whether the session has to be planned again.}
+wait: {type: bool, returned: with O(state=settled), description: Whether to wait for the end of the session.}
+waiting: {type: bool, returned: with O(state=settled), description: Whether pending sessions may find capacity now.}
+routes: {type: dict, returned: with O(state=settled), description: The update for gateways.}
+record: {type: dict, returned: with O(state=reported), description: The record of the session.}
+access: {type: list, elements: dict, returned: with O(state=reported),
+  description: "The links to the session, one for each gateway."}
 """

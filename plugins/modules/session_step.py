@@ -46,8 +46,5 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sessions:
-  description: The result of each session, by its id.
-  returned: unless skipped
-  type: dict
+sessions: {type: dict, returned: unless skipped, description: "The result of each session, by its id."}
 """

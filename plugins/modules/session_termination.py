@@ -54,30 +54,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-record:
-  description: The final record of the session.
-  returned: always
-  type: dict
-plan:
-  description: The plan of the session; V(null) if no agent has a part of it.
-  returned: with O(state=begun)
-  type: dict
-agents:
-  description: The agents to remove the session from.
-  returned: with O(state=begun)
-  type: list
-  elements: str
-unreachable_agents:
-  description: The agents that remove it later.
-  returned: with O(state=begun)
-  type: list
-  elements: str
-waiting:
-  description: Whether there are pending sessions.
-  returned: with O(state=ended)
-  type: bool
-routes:
-  description: The update for gateways.
-  returned: with O(state=ended)
-  type: dict
+record: {type: dict, returned: always, description: The final record of the session.}
+plan: {type: dict, returned: with O(state=begun),
+  description: The plan of the session; V(null) if no agent has a part of it.}
+agents: {type: list, elements: str, returned: with O(state=begun), description: The agents to remove the session from.}
+unreachable_agents: {type: list, elements: str, returned: with O(state=begun),
+  description: The agents that remove it later.}
+waiting: {type: bool, returned: with O(state=ended), description: Whether there are pending sessions.}
+routes: {type: dict, returned: with O(state=ended), description: The update for gateways.}
 """
