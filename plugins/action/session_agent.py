@@ -18,7 +18,11 @@ from ..plugin_utils.host_action import HostAction
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
 
 # The results of failed phases, for phases that report their failure as a result.
-UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
+FAILED_RESULTS: Mapping[str, Mapping[str, Any]] = {
+    "survey": {"agent": None},
+    "verify": {"parts": []},
+    "logs": {"parts": []},
+}
 
 
 class ActionModule(HostAction):
@@ -32,9 +36,9 @@ class ActionModule(HostAction):
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
             reply = self.call(phase, options, variables, SECONDS[phase])
         except AnsibleActionFail as error:
-            if phase not in UNFIT:
+            if phase not in FAILED_RESULTS:
                 raise
-            return {**result, "changed": False, **UNFIT[phase], "error": str(error)}
+            return {**result, "changed": False, **FAILED_RESULTS[phase], "error": str(error)}
         for session_id, sentence in (reply.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
         failures = [reply["failed"] for reply in (reply.get("sessions") or {}).values() if "failed" in reply]
