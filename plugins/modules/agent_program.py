@@ -11,7 +11,7 @@ description:
   - Tasks run the code of the collection on a host as one program, identified by its digest, and upload it if it is
     missing. This module makes it available to the systemd units of the host, too, which run it without Ansible. An
     older release never replaces a newer one.
-  - It needs only Python and the Docker SDK.
+  - It needs only Python and, on agents, the Docker SDK.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:

@@ -29,5 +29,5 @@ def check_public_keys(keys: Sequence[str]) -> None:
             load_ssh_public_key(key.encode())
         except (ValueError, UnsupportedAlgorithm):
             raise ValidationError(
-                f"session_authorized_keys[{index}]: {key[:40]!r} is not a public key of OpenSSH (ssh-ed25519 AAAA…)."
+                f"session_authorized_keys[{index}]: {key[:40]!r} is not an OpenSSH public key (ssh-ed25519 AAAA…)."
             ) from None

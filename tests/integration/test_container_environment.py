@@ -141,9 +141,12 @@ def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) ->
     [
         (
             "echo no licence; exit 7",
-            "no licence / backendai: the session's environment could not be made: exit code 7.",
+            "no licence / backendai: the session's environment could not be created: exit code 7.",
         ),
-        ("trap - EXIT; exit 0", "backendai: session_bootstrap_script ended before the session's environment was made."),
+        (
+            "trap - EXIT; exit 0",
+            "backendai: session_bootstrap_script ended before the environment was created.",
+        ),
     ],
 )
 def test_failed_bootstrap_script_is_reported_and_leaves_nothing(

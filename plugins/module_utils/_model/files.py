@@ -104,6 +104,6 @@ def load_state(text: str | bytes) -> dict[str, Any]:
     version = data.pop("version", 1)
     if not isinstance(version, int) or version > VERSION:
         raise ValueError(
-            f"written by a newer release, with state version {version!r}: update backendai.cluster on this host"
+            f"written by a newer release, with state version {version!r}: update backendai.cluster on the control node"
         )
     return data

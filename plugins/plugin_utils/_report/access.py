@@ -53,7 +53,7 @@ def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str =
     for link in links:
         if link["ssh"]:
             lines += [
-                f"Put this into ~/.ssh/config for `ssh {name}`, by way of {link['gateway']}:",
+                f"Put this into ~/.ssh/config for `ssh {name}`, through {link['gateway']}:",
                 f"  Host {name}",
                 f"    HostName {link['ssh']['host']}",
                 f"    Port {link['ssh']['port']}",
@@ -64,5 +64,5 @@ def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str =
         apps += [f"  {app['name']:<16} {app['url'] or f'use ssh -L (not HTTP): {name}'}" for app in link["apps"]]
     if apps:
         token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"
-        lines += ["Its apps, with a token:", *apps, f"A token comes from ansible-playbook {token}"]
+        lines += ["Its apps require a token:", *apps, f"Create a token with ansible-playbook -i INVENTORY {token}"]
     return lines

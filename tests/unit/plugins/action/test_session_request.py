@@ -214,7 +214,7 @@ def test_invalid_request_is_reported(run: Run) -> None:
         ),
         (
             {"authorized_keys": ["x"]},
-            "session_authorized_keys[0]: 'x' is not a public key of OpenSSH (ssh-ed25519 AAAA…).",
+            "session_authorized_keys[0]: 'x' is not an OpenSSH public key (ssh-ed25519 AAAA…).",
         ),
     ],
     ids=["pools", "published ports", "keys"],

@@ -163,16 +163,16 @@ APP = {"name": "jupyter", "url": "https://gateway1/s/train-llm/jupyter/"}
 LINK = {"id": SESSION_ID, "name": "train-llm", "ssh": {"host": "gateway1", "port": 31001}, "apps": [APP]}
 ACCESS = [{"gateway": "gateway1", "ssh": LINK["ssh"], "apps": [APP]}]
 PRINTED = [
-    "Put this into ~/.ssh/config for `ssh train-llm`, by way of gateway1:",
+    "Put this into ~/.ssh/config for `ssh train-llm`, through gateway1:",
     "  Host train-llm",
     "    HostName gateway1",
     "    Port 31001",
     "    User work",
-    "Its apps, with a token:",
+    "Its apps require a token:",
     "  jupyter          https://gateway1/s/train-llm/jupyter/",
     (
-        "A token comes from ansible-playbook backendai.cluster.session_token -e session_name=train-llm"
-        " -e session_token_path=FILE"
+        "Create a token with ansible-playbook -i INVENTORY backendai.cluster.session_token"
+        " -e session_name=train-llm -e session_token_path=FILE"
     ),
 ]
 

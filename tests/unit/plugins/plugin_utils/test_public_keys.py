@@ -42,7 +42,7 @@ def test_anything_else_is_refused_with_its_place(key: str) -> None:
     with pytest.raises(ValidationError) as refused:
         check_public_keys([ED25519, key])
     assert str(refused.value) == (
-        f"session_authorized_keys[1]: {key[:40]!r} is not a public key of OpenSSH (ssh-ed25519 AAAA…)."
+        f"session_authorized_keys[1]: {key[:40]!r} is not an OpenSSH public key (ssh-ed25519 AAAA…)."
     )
 
 

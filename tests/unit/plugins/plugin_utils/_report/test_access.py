@@ -70,17 +70,17 @@ def test_a_session_that_no_gateway_knows_has_no_way_in() -> None:
 
 def test_access_lines_contain_the_ssh_configuration_and_token_command() -> None:
     assert render_access("train-llm", session_links(SESSION_ID, {"gateway1": [LINK]})) == [
-        "Put this into ~/.ssh/config for `ssh train-llm`, by way of gateway1:",
+        "Put this into ~/.ssh/config for `ssh train-llm`, through gateway1:",
         "  Host train-llm",
         "    HostName gateway",
         "    Port 31001",
         "    User work",
-        "Its apps, with a token:",
+        "Its apps require a token:",
         "  jupyter          https://gateway/s/train-llm/jupyter/",
         "  db               use ssh -L (not HTTP): train-llm",
         (
-            "A token comes from ansible-playbook backendai.cluster.session_token -e session_name=train-llm"
-            " -e session_token_path=FILE"
+            "Create a token with ansible-playbook -i INVENTORY backendai.cluster.session_token"
+            " -e session_name=train-llm -e session_token_path=FILE"
         ),
     ]
 
@@ -89,7 +89,7 @@ def test_access_lines_contain_a_known_host_key() -> None:
     assert render_access("a", [in_by("gateway1"), in_by("2001:db8::7")], "ssh-ed25519 HOST-main1")[5:] == [
         "and this into ~/.ssh/known_hosts:",
         "  [gateway1]:31001 ssh-ed25519 HOST-main1",
-        "Put this into ~/.ssh/config for `ssh a`, by way of 2001:db8::7:",
+        "Put this into ~/.ssh/config for `ssh a`, through 2001:db8::7:",
         "  Host a",
         "    HostName 2001:db8::7",
         "    Port 31001",
@@ -101,16 +101,16 @@ def test_access_lines_contain_a_known_host_key() -> None:
 
 
 def test_access_lines_without_apps_mention_no_token() -> None:
-    assert [line for line in render_access("a", [in_by("gateway1"), in_by("gateway2")]) if "by way of" in line] == [
-        "Put this into ~/.ssh/config for `ssh a`, by way of gateway1:",
-        "Put this into ~/.ssh/config for `ssh a`, by way of gateway2:",
+    assert [line for line in render_access("a", [in_by("gateway1"), in_by("gateway2")]) if ", through " in line] == [
+        "Put this into ~/.ssh/config for `ssh a`, through gateway1:",
+        "Put this into ~/.ssh/config for `ssh a`, through gateway2:",
     ]
     assert len(render_access("a", [in_by("gateway1")])) == 5
 
 
 def test_access_lines_without_sshd_contain_apps_only() -> None:
     assert render_access("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])])[:2] == [
-        "Its apps, with a token:",
+        "Its apps require a token:",
         "  jupyter          https://gateway/s/train-llm/jupyter/",
     ]
 
