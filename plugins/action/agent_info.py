@@ -19,4 +19,4 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         options = self.options({**CONNECTION_OPTIONS, **CAPACITY_OPTIONS, **SURVEY_OPTIONS}, self._task.args)
         options["settings"] = {name: options.pop(name) for name in CAPACITY_OPTIONS}
-        return {**result, "changed": False, **self.ask("survey", options, task_vars or {}, SECONDS)}
+        return {**result, "changed": False, **self.call("survey", options, task_vars or {}, SECONDS)}

@@ -18,4 +18,4 @@ class ActionModule(HostAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         options = self.options({**GATEWAY_OPTIONS, **ROUTES_OPTIONS}, self._task.args)
-        return {**result, **self.ask("routes", options, task_vars or {}, SECONDS)}
+        return {**result, **self.call("routes", options, task_vars or {}, SECONDS)}

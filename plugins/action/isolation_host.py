@@ -47,4 +47,4 @@ class ActionModule(HostAction):
         if phase == "targets":
             kind = options["kind"]
             options |= self.variables(VARIABLES[kind], f"{kind}_", variables)
-        return {**result, "changed": False, **self.ask(phase, options, variables, SECONDS[phase])}
+        return {**result, "changed": False, **self.call(phase, options, variables, SECONDS[phase])}

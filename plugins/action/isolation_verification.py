@@ -26,7 +26,7 @@ from ..plugin_utils.control import ControlAction
 # The variable of each agent and gateway that holds the result of ``isolation_host`` with ``phase: targets``.
 TARGETS_RESULT = "__isolation_targets"
 
-# The variable of each outsider that holds the results with ``phase: probe``, one for each batch.
+# The variable of each probe host that holds the results with ``phase: probe``, one for each batch.
 PROBE_RESULTS = "__isolation_probe"
 
 # The loop variable of the playbook's loop over batches.
@@ -52,10 +52,10 @@ class ActionModule(ControlAction):
                 addresses = ", ".join(batch.addresses)
                 self._display.display(f"{batch.target}: {addresses}: TCP ports {batch.ports} would be probed.")
             return {}
-        outsiders = list(args["outsiders"])
-        probed = [probe for name in outsiders for probe in _probe_results(name, hostvars[name], batches)]
+        probe_hosts = list(args["probe_hosts"])
+        probed = [probe for name in probe_hosts for probe in _probe_results(name, hostvars[name], batches)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
-        report = build_exposure_report(targets, outsiders, probed)
+        report = build_exposure_report(targets, probe_hosts, probed)
         self.write_report(str(args.get("path") or ""), to_json(report))
         for line in render_report(report):
             self._display.display(line)
@@ -82,21 +82,21 @@ def _validate(args: Mapping[str, Any]) -> dict[str, Any]:
         problems.add_invalid("firewall_report_path", path, "must be in an existing folder")
     if problems:
         raise AnsibleActionFail(str(problems))
-    hosts = {kind: list(args[kind]) for kind in ("outsiders", "agents", "gateways")}
-    ask = list(dict.fromkeys([*hosts["agents"], *hosts["gateways"]]))
-    return {**hosts, "ask": ask, "ports": ports, "rate": rate}
+    hosts = {kind: list(args[kind]) for kind in ("probe_hosts", "agents", "gateways")}
+    to_read = list(dict.fromkeys([*hosts["agents"], *hosts["gateways"]]))
+    return {**hosts, "to_read": to_read, "ports": ports, "rate": rate}
 
 
 def _check_hosts(problems: ValidationErrors, args: Mapping[str, Any]) -> None:
     option, pattern = "firewall_probe_hosts", args["pattern"]
     if not args["agents"]:
         problems.add("the inventory has no agents to probe")
-    if not args["outsiders"]:
+    if not args["probe_hosts"]:
         problems.add_invalid(
             option, pattern, "matches no host of the inventory; set it to untrusted hosts to probe from"
         )
     for kind in ("agents", "gateways", "managers"):
-        trusted = [name for name in args["outsiders"] if name in args[kind]]
+        trusted = [name for name in args["probe_hosts"] if name in args[kind]]
         if trusted:
             problems.add_invalid(option, pattern, f"must not include {kind}, which are trusted: {', '.join(trusted)}")
 
@@ -129,17 +129,19 @@ def _probed_host(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHo
     return ProbedHost(name, kind, dict.fromkeys(addresses, kind), unread=unread)
 
 
-def _probe_results(outsider: str, variables: Mapping[str, Any], batches: list[ProbeBatch]) -> list[ProbeResult]:
+def _probe_results(probe_host: str, variables: Mapping[str, Any], batches: list[ProbeBatch]) -> list[ProbeResult]:
     """Return the result of each batch on a probing host, or its error."""
     loop = variables.get(PROBE_RESULTS) or {}
     tried = [result for result in loop.get("results", []) if LOOP_VARIABLE in result]
     results = {from_plain(ProbeBatch, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}
-    return [_batch_result(outsider, batch, results.get(batch, loop)) for batch in batches]
+    return [_batch_result(probe_host, batch, results.get(batch, loop)) for batch in batches]
 
 
-def _batch_result(outsider: str, batch: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
+def _batch_result(probe_host: str, batch: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
     if "next_hops" not in result:
-        return ProbeResult(outsider, batch, failed=f"the probe failed: {describe_missing_result(result)}")
+        return ProbeResult(probe_host, batch, failed=f"the probe failed: {describe_missing_result(result)}")
     return ProbeResult(
-        outsider, batch, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
+        probe_host,
+        batch,
+        **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")},
     )

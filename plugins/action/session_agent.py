@@ -15,10 +15,14 @@ from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils.host_action import HostAction
 
 # Timeout of each phase in seconds.
-SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "mark": 110}
+SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
 
 # The results of failed phases, for phases that report their failure as a result.
-UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
+FAILED_RESULTS: Mapping[str, Mapping[str, Any]] = {
+    "survey": {"agent": None},
+    "verify": {"parts": []},
+    "logs": {"parts": []},
+}
 
 
 class ActionModule(HostAction):
@@ -30,11 +34,11 @@ class ActionModule(HostAction):
             options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
             if phase == "survey":
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
-            reply = self.ask(phase, options, variables, SECONDS[phase])
+            reply = self.call(phase, options, variables, SECONDS[phase])
         except AnsibleActionFail as error:
-            if phase not in UNFIT:
+            if phase not in FAILED_RESULTS:
                 raise
-            return {**result, "changed": False, **UNFIT[phase], "error": str(error)}
+            return {**result, "changed": False, **FAILED_RESULTS[phase], "error": str(error)}
         for session_id, sentence in (reply.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
         failures = [reply["failed"] for reply in (reply.get("sessions") or {}).values() if "failed" in reply]

@@ -25,7 +25,8 @@ from ..plugin_utils.host_action import HostAction
 # Seconds between polls; the last one repeats. Short at first, so that small images cost little time.
 PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)
 
-LOOK_SECONDS = 60
+# Timeout of one poll.
+POLL_SECONDS = 60
 
 NO_IMAGE = {"name": "", "reference": "", "username": "", "password": ""}
 
@@ -42,7 +43,7 @@ class ActionModule(HostAction):
         )
         if not starts and not sessions:
             return {**result, "skipped": True}
-        result |= {"changed": False, "diff": [], "sessions": sessions, "again": False}
+        result |= {"changed": False, "diff": [], "sessions": sessions, "repeat": False}
         credentials = _credentials(args.get("registries") or {})
         until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batch_count(variables)
         for start in starts:
@@ -80,12 +81,12 @@ class ActionModule(HostAction):
         }
         # Without an image, the poll only renews the claim.
         for image in [_image(name, pull_reference(name, images), credentials) for name in names] or [NO_IMAGE]:
-            look = self._poll({**options, **image}, until, variables)
-            result["changed"] |= look["changed"]
-            result["again"] |= look["changed"] and not self._task.check_mode
-            result["diff"] += [look["diff"]] if look["changed"] and look.get("diff") else []
-            reply["images"] |= look["images"]
-            if look["under_way"]:
+            status = self._poll({**options, **image}, until, variables)
+            result["changed"] |= status["changed"]
+            result["repeat"] |= status["changed"] and not self._task.check_mode
+            result["diff"] += [status["diff"]] if status["changed"] and status.get("diff") else []
+            reply["images"] |= status["images"]
+            if status["under_way"]:
                 return
 
     def _poll(self, options: dict[str, Any], until: float, variables: dict[str, Any]) -> dict[str, Any]:
@@ -93,19 +94,19 @@ class ActionModule(HostAction):
 
         With fewer forks than agents, a round that starts a pull ends at once, so that the next agents start theirs.
         """
-        first = look = self.ask("pull", options, variables, LOOK_SECONDS)
+        first = status = self.call("pull", options, variables, POLL_SECONDS)
         shown = ""
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-            progress = look.get("progress") or shown
+            progress = status.get("progress") or shown
             if progress != shown:
                 shown = progress
                 self._display.display(f"{variables['inventory_hostname']}: pulling {options['name']}: {shown}")
-            finished = time.monotonic() + pause > until or (look.get("started") and _batch_count(variables) > 1)
-            if finished or not look.get("under_way"):
+            finished = time.monotonic() + pause > until or (status.get("started") and _batch_count(variables) > 1)
+            if finished or not status.get("under_way"):
                 break
             time.sleep(pause)
-            look = self.ask("pull", options, variables, LOOK_SECONDS)
-        return {**look, "changed": first.get("changed", False), "diff": first.get("diff")}
+            status = self.call("pull", options, variables, POLL_SECONDS)
+        return {**status, "changed": first.get("changed", False), "diff": first.get("diff")}
 
 
 def _previous_replies(starts: Sequence[Start], agent: str) -> dict[str, dict[str, Any]]:

@@ -27,9 +27,9 @@ from ..plugin_utils._report.verification import (
 from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
 
-# The variables of each agent that hold the results of ``session_agent``, by its phase and act.
+# The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"
-WRITTEN, OBSERVED, REMOVED = "__session_marker_written", "__session_marker_observed", "__session_marker_removed"
+CREATED, OBSERVED, REMOVED = "__session_marker_created", "__session_marker_observed", "__session_marker_removed"
 
 
 class ActionModule(ControlAction):
@@ -119,16 +119,16 @@ def _record(parts: Parts) -> dict[str, Any]:
 
 def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:
     """Return the results of agents from their variables."""
-    parts, unfit = collect_parts(hostvars, VERIFIED)
-    marked = [target for result in _results(hostvars, WRITTEN) for target in result.get("marked", [])]
+    parts, errors = collect_parts(hostvars, VERIFIED)
+    created = [target for result in _results(hostvars, CREATED) for target in result.get("created", [])]
     # Without a result of the removal, all marker files are considered left.
-    leftover = [target for result in _results(hostvars, REMOVED) for target in result.get("leftover", marked)]
+    leftover = [target for result in _results(hostvars, REMOVED) for target in result.get("leftover", created)]
     observed = {
         hostname: sight
         for result in _results(hostvars, OBSERVED)
         for hostname, sight in result.get("observed", {}).items()
     }
-    return AgentReports(parts, unfit, marked, leftover, observed)
+    return AgentReports(parts, errors, created, leftover, observed)
 
 
 def _results(hostvars: Mapping[str, Mapping[str, Any]], variable: str) -> list[Mapping[str, Any]]:

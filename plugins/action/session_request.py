@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check what is asked, on the control node, before any host is touched."""
+"""Validate the request on the control node, before any host is contacted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import check_public_keys
 from ..plugin_utils.session_options import parse_options
 
-UNDERLAY = "gateway_source_address"
+SOURCE_ADDRESS = "gateway_source_address"
 """The variable of a gateway with the source address of its connections to agents."""
 
 
@@ -52,7 +52,7 @@ class ActionModule(ControlAction):
             "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways)},
             "images": sorted({image for session in specs for image in session.images}),
             "paths": sorted({mount.source for session in specs for mount in session.mounts}),
-            "ask": self._agents_to_survey(run, purpose, agents, task_vars or {}),
+            "to_survey": self._agents_to_survey(run, purpose, agents, task_vars or {}),
             "started_at": time.time(),
             "specs": {session.name: dataclasses.asdict(session) for session in specs},
         }
@@ -64,7 +64,7 @@ class ActionModule(ControlAction):
         """Return the addresses of gateways. A gateway without an address is an error only for a new session."""
         hosts = self._task.args.get("gateways") or ()
         try:
-            return addresses_of(hostvars, hosts, UNDERLAY)
+            return addresses_of(hostvars, hosts, SOURCE_ADDRESS)
         except ValidationError as error:
             if purpose == "create":
                 raise

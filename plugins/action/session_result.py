@@ -23,8 +23,8 @@ from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils.control import ControlAction
 
-ROUTES_RESULT = "__session_gateway"
-"""The variable of each gateway with its result of ``gateway_routes``."""
+ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway")
+"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, of pending ones."""
 
 
 class ActionModule(ControlAction):
@@ -40,12 +40,12 @@ class ActionModule(ControlAction):
         refused = [refusal for start in starts for refusal in start.refusals]
         if refused and args.get("retry"):
             # Other runs have claimed the resources: the session is planned again, and this run keeps its queue entry.
-            return {"again": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
+            return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
         sessions = [self._settle_start(start, variables) for start in starts]
         if args.get("pending"):
             sessions.append({"record": args["pending"], "error": None})
         self.write_report(args.get("path") or "", to_json(sessions[0]["record"] if sessions else None))
-        for session in sessions if args.get("say", True) else ():
+        for session in sessions if args.get("show", True) else ():
             for line in summarize_record(session["record"], check_mode=self._task.check_mode):
                 self._display.display(line)
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
@@ -56,7 +56,7 @@ class ActionModule(ControlAction):
         capacity_released = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
         previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return {
-            "again": False,
+            "retry": False,
             "sessions": sessions,
             "wait": wait,
             "waiting": wait or (capacity_released and any(entry.state != TERMINATED for entry in entries)),
@@ -90,10 +90,11 @@ class ActionModule(ControlAction):
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """Return the links of each gateway, by name."""
-        replies = {
-            name: variables["hostvars"][name].get(ROUTES_RESULT) for name in self._task.args.get("gateways") or ()
-        }
-        return {name: (reply or {}).get("links") or [] for name, reply in replies.items()}
+        links = {}
+        for gateway in self._task.args.get("gateways") or ():
+            results = [variables["hostvars"][gateway].get(name) or {} for name in ROUTES_RESULTS]
+            links[gateway] = [link for result in results for link in result.get("links") or []]
+        return links
 
     def _host_key(self, session_id: str, variables: Mapping[str, Any]) -> str:
         """Return the public host key of main1; empty if this run does not have it."""

@@ -17,8 +17,8 @@ from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
+    COMMIT,
     OVERLAY,
-    PROVE,
     PULL,
     REMOVE,
     UNREACHABLE,
@@ -74,7 +74,7 @@ class ActionModule(HostAction):
         requests = [self._session_request(start, self._steps(start, step, agent), agent, variables) for start in starts]
         seconds = STEP_SECONDS + self._options_of_run(variables)["claim_ttl"]
         phase = step if step in (OVERLAY, REMOVE) else "start"
-        reply = self.ask(phase, {**self._host_options(variables), "sessions": requests}, variables, seconds)
+        reply = self.call(phase, {**self._host_options(variables), "sessions": requests}, variables, seconds)
         replies = reply.get("sessions") or {}
         nonces = {start.id: start.decided["nonce"] for start in starts if start.id in replies}
         return {**reply, "sessions": {name: {**replies[name], "nonce": nonce} for name, nonce in nonces.items()}}
@@ -92,8 +92,9 @@ class ActionModule(HostAction):
         """Return the request to the agent for one session."""
         decided = start.decided
         request: dict[str, Any] = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
-        if steps == [APPLY, PROVE]:
-            request["may_prove_later"] = True
+        # An agent that holds the whole session has no other agents to wait for, and no later step.
+        if steps == [APPLY, COMMIT] and len(start.agents) > 1:
+            request["may_commit_later"] = True
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
             request["plan"] = decided["plan"]
         if CLAIM in steps:

@@ -227,11 +227,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         try:
             chosen = {name: self.templar.template(variables[name]) for name in variables.keys() & _PLUGIN_VARIABLES}
             names = sorted(variables.keys() & connection_variables(connection_plugin(chosen), become_method_of(chosen)))
-            how = {name: self.templar.template(variables[name]) for name in names}
+            settings = {name: self.templar.template(variables[name]) for name in names}
             state_path, docker_host = (
                 str(self.templar.template(variables.get(name, place))) for name, place in _DEFAULT_PATHS
             )
-            return Agent(host.name, AgentConnection(how), names, state_path, docker_host, timeout_of(how))
+            return Agent(host.name, AgentConnection(settings), names, state_path, docker_host, timeout_of(settings))
         except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None

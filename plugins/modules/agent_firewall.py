@@ -25,7 +25,7 @@ requirements:
   - nftables
 options:
   state:
-    description: Whether to apply rules, or to confirm the applied ones; the latter uses only O(nonce), O(unproven) and
+    description: Whether to apply rules, or to confirm the applied ones; the latter uses only O(nonce), O(force) and
       O(state_path).
     type: str
     choices: [applied, confirmed]
@@ -33,7 +33,7 @@ options:
   nonce:
     description: The nonce that O(state=applied) returned. Required with O(state=confirmed).
     type: str
-  unproven:
+  force:
     description:
       - Whether to confirm without a new SSH connection, for example from a console. Whether new connections are
         accepted is not checked then.
@@ -71,7 +71,12 @@ EXAMPLES = r"""
   backendai.cluster.agent_firewall:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+nonce: {type: str, returned: with O(state=applied),
+  description: The nonce to confirm the rules with; empty if they need no confirmation.}
+ssh_sources: {type: list, elements: str, returned: with O(state=applied),
+  description: The networks that may log in by SSH.}
+"""
 
 from typing import Any
 
@@ -95,7 +100,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     **CONNECTION_OPTIONS,
     "state": {"type": "str", "choices": ["applied", "confirmed"], "default": "applied"},
     "nonce": {"type": "str"},
-    "unproven": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
     "enabled": {"type": "bool", "default": True},
     "firewall": {"type": "dict", "default": {}},
     "inventory_managers": {"type": "list", "elements": "str", "default": []},
@@ -139,7 +144,7 @@ def confirm_rules(module: AnsibleModule) -> dict[str, Any]:
     """Confirm the rules on trial; there are none in check mode."""
     params = module.params
     if not module.check_mode:
-        confirm(Store(params["state_path"]), params["nonce"], ssh_connection(), unproven=params["unproven"])
+        confirm(Store(params["state_path"]), params["nonce"], ssh_connection(), force=params["force"])
     return {"changed": False}
 
 

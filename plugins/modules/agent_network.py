@@ -37,7 +37,7 @@ EXAMPLES = r"""
   backendai.cluster.agent_network:
 """
 
-RETURN = "# Internal."
+RETURN = "# Only the common return values."
 
 from typing import Any
 

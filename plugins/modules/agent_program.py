@@ -29,4 +29,4 @@ EXAMPLES = r"""
   backendai.cluster.agent_program:
 """
 
-RETURN = "# Internal."
+RETURN = "# Only the common return values."

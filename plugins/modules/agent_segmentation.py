@@ -42,7 +42,10 @@ EXAMPLES = r"""
   backendai.cluster.agent_segmentation:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+findings: {type: list, elements: dict, returned: always,
+  description: "The exposures, each with its C(kind) and a C(message)."}
+"""
 
 import dataclasses
 from collections.abc import Mapping

@@ -44,7 +44,10 @@ EXAMPLES = r"""
   backendai.cluster.agent_underlay:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+underlay: {type: dict, returned: always,
+  description: The C(address) and the C(mtu) of the WireGuard device; V(null) without one.}
+"""
 
 from typing import Any
 

@@ -59,7 +59,11 @@ EXAMPLES = r"""
   backendai.cluster.gateway_certificate:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+gateway: {type: dict, returned: with O(state=validated), description: The public name and the ports of the gateway.}
+certificate: {type: dict, returned: with O(state=present),
+  description: "The names, the expiry and the fingerprint of the certificate."}
+"""
 
 import dataclasses
 import time

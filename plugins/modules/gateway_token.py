@@ -134,7 +134,7 @@ def ensure_key(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
         if missing and not module.check_mode:
             make_token_key(store.key)
         public = public_key(store.key) if store.key.exists() else None
-    changes = [Change(f"key {store.key}", None, "made")] if missing else []
+    changes = [Change(f"key {store.key}", None, "created")] if missing else []
     return {"changed": missing, "diff": as_diff(changes), "public_key": public}
 
 

@@ -70,4 +70,21 @@ EXAMPLES = r"""
   backendai.cluster.isolation_host:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+addresses: {type: dict, returned: with O(phase=targets),
+  description: "The addresses of the host, its bridges and its containers, each with its owner."}
+udp_ports: {type: list, elements: int, returned: with O(phase=targets), description: The UDP ports of tunnels.}
+expected: {type: dict, returned: with O(phase=targets),
+  description: "The TCP ports that may be open, each with its purpose."}
+unread: {type: str, returned: with O(phase=targets),
+  description: The reason why addresses or ports are missing; empty if none are.}
+answers: {type: list, elements: dict, returned: with O(phase=probe),
+  description: "The ports that answered, by address, protocol and state."}
+next_hops: {type: dict, returned: with O(phase=probe),
+  description: The next hop to each probed address; empty on the same segment.}
+missing: {type: dict, returned: with O(phase=probe),
+  description: "The addresses that could not be probed, each with the reason."}
+unresolved: {type: list, elements: str, returned: with O(phase=probe),
+  description: The addresses that no host on the segment has.}
+on_link: {type: bool, returned: with O(phase=probe), description: Whether the probed host is on the same segment.}
+"""

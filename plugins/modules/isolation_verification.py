@@ -42,7 +42,7 @@ options:
     default: 16000
   pattern:
     description: The inventory pattern of the probing hosts, for messages. Required with O(state=validated).
-  outsiders:
+  probe_hosts:
     description:
       - The inventory names of the probing hosts. With O(state=reported), their results are read from the variable
         C(__isolation_probe) of each.
@@ -70,4 +70,10 @@ EXAMPLES = r"""
   backendai.cluster.isolation_verification:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+to_read: {type: list, elements: str, returned: with O(state=validated),
+  description: The hosts to read the addresses of.}
+targets: {type: list, elements: dict, returned: with O(state=planned), description: The hosts to probe.}
+batches: {type: list, elements: dict, returned: with O(state=planned), description: The batches of probes.}
+report: {type: dict, returned: with O(state=reported), description: "The report, as in the file."}
+"""

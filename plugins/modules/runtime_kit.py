@@ -37,7 +37,11 @@ EXAMPLES = r"""
   backendai.cluster.runtime_kit:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+version: {type: str, returned: always, description: The digest of the kit.}
+path: {type: str, returned: always, description: The folder of the kit.}
+removed: {type: list, elements: str, returned: always, description: The older versions that were removed.}
+"""
 
 import os
 from typing import Any

@@ -23,8 +23,8 @@ options:
       - V(remove) removes this agent's part of O(sessions).
       - V(wait) waits for C(main1) of a session to end.
       - V(verify) and V(logs) read this agent's part of a session and change nothing.
-      - V(mark) writes a marker file into the mounts of a session, looks for it from its containers, or removes it.
-    choices: [survey, reap, remove, wait, verify, logs, mark]
+      - V(marker) creates a marker file in the mounts of a session, looks for it from its containers, or removes it.
+    choices: [survey, reap, remove, wait, verify, logs, marker]
     required: true
   images:
     description: The images that sessions may need, for O(phase=survey).
@@ -60,10 +60,10 @@ options:
   timeout:
     description: The maximum time to wait in seconds, for O(phase=wait).
     type: int
-  mark:
-    description: The unique name of the marker file, for O(phase=mark).
-  act:
-    description: What to do with the file, for O(phase=mark).
+  marker:
+    description: The unique name of the marker file, for O(phase=marker).
+  operation:
+    description: What to do with the file, for O(phase=marker).
     choices: [create, find, remove]
 """
 
@@ -72,4 +72,20 @@ EXAMPLES = r"""
   backendai.cluster.session_agent:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+agent: {type: dict, returned: with O(phase=survey), description: The facts of the agent; V(null) if RV(error) is set.}
+failures: {type: dict, returned: with O(phase=reap), description: The errors by session id.}
+sessions: {type: dict, returned: with O(phase=remove), description: An empty result for each session id.}
+ended: {type: bool, returned: with O(phase=wait), description: Whether the command has ended.}
+exit_code: {type: int, returned: with O(phase=wait), description: The exit code of main1; V(null) if it is not known.}
+parts: {type: list, elements: dict, returned: with O(phase=verify) or O(phase=logs),
+  description: This agent's part of each session that matches.}
+created: {type: list, elements: str, returned: with O(phase=marker) and O(operation=create),
+  description: The targets of mounts with a marker file.}
+observed: {type: dict, returned: with O(phase=marker) and O(operation=find),
+  description: What each container sees of each mount.}
+leftover: {type: list, elements: str, returned: with O(phase=marker) and O(operation=remove),
+  description: The targets of mounts with a marker file that could not be removed.}
+error: {type: str, returned: "with O(phase=survey), O(phase=verify) or O(phase=logs)",
+  description: The reason why there is no result; V(null) if there is one.}
+"""

@@ -34,4 +34,8 @@ EXAMPLES = r"""
   backendai.cluster.session_image:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+sessions: {type: dict, returned: unless skipped,
+  description: "The C(images) of each session on this agent, or why its pull C(failed), by session id."}
+repeat: {type: bool, returned: unless skipped, description: Whether another round has to follow.}
+"""

@@ -67,4 +67,15 @@ EXAMPLES = r"""
   backendai.cluster.session_plan:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+starts: {type: list, elements: dict, returned: always,
+  description: "The sessions that this run starts, each with its plan."}
+agents: {type: list, elements: str, returned: always, description: The agents of these sessions.}
+id: {type: str, returned: without O(queue=true), description: The id of the session.}
+record: {type: dict, returned: without O(queue=true),
+  description: "The record of a session that remains PENDING, else V(null)."}
+pending: {type: dict, returned: without O(queue=true),
+  description: "The reason and the shortfall of a session that remains PENDING, else V(null)."}
+capacity_released: {type: bool, returned: if the session remains PENDING,
+  description: Whether capacity was released since the survey.}
+"""

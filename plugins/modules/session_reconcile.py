@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: session_reconcile
-short_description: Find the sessions that must be ended, restarted or forgotten
+short_description: Find the sessions to terminate, restart or remove from the queue
 description:
   - "Internal: called by the playbooks of this collection."
   - Compares the sessions on the agents with the queue, and finds finished sessions, failed containers, expired claims,
@@ -34,8 +34,13 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Find the sessions that must be ended, restarted or forgotten
+- name: Find the sessions to terminate, restart or remove from the queue
   backendai.cluster.session_reconcile:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+end: {type: dict, returned: always, description: "The ids of the sessions to end, by agent."}
+restart: {type: dict, returned: always, description: "The ids of the sessions to restart containers of, by agent."}
+agents: {type: list, elements: str, returned: always, description: The agents that have to take action.}
+routes: {type: dict, returned: always, description: The update for gateways.}
+"""

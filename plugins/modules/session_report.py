@@ -9,7 +9,7 @@ short_description: Report on sessions from the results of agents and the queue
 version_added: 0.1.0
 description:
   - Shows a report and writes it as JSON. The results of M(backendai.cluster.session_agent) are read from the variables
-    of the agents - C(__session_agent), C(__session_verify), C(__session_marker_written), C(__session_marker_observed),
+    of the agents - C(__session_agent), C(__session_verify), C(__session_marker_created), C(__session_marker_observed),
     C(__session_marker_removed) and C(__session_logs).
   - Changes nothing. Sessions that have ended and containers that have failed are reported only.
   - Control characters in logs are shown as C(\x1b) and the like. The file and the result contain the lines unchanged;
@@ -86,7 +86,7 @@ report:
       - source: /mnt/data
         target: /home/work/data
         read_only: false
-        compared: mark
+        compared: marker
         same: true
         differing: []
         unknown: []

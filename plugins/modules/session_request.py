@@ -36,4 +36,13 @@ EXAMPLES = r"""
   backendai.cluster.session_request:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+run: {type: dict, returned: always, description: The options of the run.}
+pools: {type: dict, returned: always, description: The network pools.}
+spec: {type: dict, returned: with O(purpose=create), description: The request for a session.}
+agents: {type: list, elements: str, returned: always, description: The inventory names of all agents.}
+to_survey: {type: list, elements: str, returned: always, description: The agents without recent facts in the cache.}
+images: {type: list, elements: str, returned: always, description: The images that sessions may need.}
+paths: {type: list, elements: str, returned: always, description: The folders of agents that sessions may need.}
+started_at: {type: float, returned: always, description: "The time when the run began, in seconds since the epoch."}
+"""

@@ -35,7 +35,7 @@ options:
   capacity_released:
     description: Whether capacity may have been released since the survey of the agents.
     type: bool
-  say:
+  show:
     description: Whether to print the results.
     type: bool
     default: true
@@ -58,7 +58,7 @@ options:
     elements: dict
   gateways:
     description: The inventory names of gateways. Their results of M(backendai.cluster.gateway_routes) are read from the
-      variable C(__session_gateway) of each.
+      variables C(__session_gateway) and C(__session_pending_gateway) of each.
     type: list
     elements: str
   access_path:
@@ -74,4 +74,14 @@ EXAMPLES = r"""
   backendai.cluster.session_result:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+sessions: {type: list, elements: dict, returned: with O(state=settled),
+  description: The C(record) and the C(error) of each session.}
+retry: {type: bool, returned: with O(state=settled), description: Whether the session has to be planned again.}
+wait: {type: bool, returned: with O(state=settled), description: Whether to wait for the end of the session.}
+waiting: {type: bool, returned: with O(state=settled), description: Whether pending sessions may find capacity now.}
+routes: {type: dict, returned: with O(state=settled), description: The update for gateways.}
+record: {type: dict, returned: with O(state=reported), description: The record of the session.}
+access: {type: list, elements: dict, returned: with O(state=reported),
+  description: "The links to the session, one for each gateway."}
+"""

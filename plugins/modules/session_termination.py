@@ -53,4 +53,13 @@ EXAMPLES = r"""
   backendai.cluster.session_termination:
 """
 
-RETURN = "# Internal."
+RETURN = r"""
+record: {type: dict, returned: always, description: The final record of the session.}
+plan: {type: dict, returned: with O(state=begun),
+  description: The plan of the session; V(null) if no agent has a part of it.}
+agents: {type: list, elements: str, returned: with O(state=begun), description: The agents to remove the session from.}
+unreachable_agents: {type: list, elements: str, returned: with O(state=begun),
+  description: The agents that remove it later.}
+waiting: {type: bool, returned: with O(state=ended), description: Whether there are pending sessions.}
+routes: {type: dict, returned: with O(state=ended), description: The update for gateways.}
+"""

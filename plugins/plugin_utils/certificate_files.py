@@ -38,7 +38,7 @@ def read_pair(certificate: str, key: str) -> tuple[str, str]:
         raise _file_error(KEY, key, "holds no private key in PEM form") from None
     begins_at, expires_at = (read_timestamp(parsed, field) for field in ("not_valid_before", "not_valid_after"))
     if expires_at <= time.time():
-        raise _file_error(CERTIFICATE, certificate, f"has expired on {format_date(expires_at)}")
+        raise _file_error(CERTIFICATE, certificate, f"expired on {format_date(expires_at)}")
     if begins_at > time.time():
         raise _file_error(CERTIFICATE, certificate, f"is not valid before {format_date(begins_at)}")
     if _public_bytes(private) != _public_bytes(parsed):

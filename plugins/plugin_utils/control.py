@@ -48,7 +48,7 @@ def start_arguments(
     return {
         "plan": plan.to_dict(),
         "id": plan.id,
-        "known": decision.existing,
+        "existing": decision.existing,
         "never_completed": never_completed,
         "request": fingerprint(spec, plan.id),
         "agents": plan.agents,
@@ -128,7 +128,7 @@ class ControlAction(ActionBase):
                 except DataError as error:
                     unavailable[name] = str(error)
             else:
-                unavailable[name] = str(result.get("error") or result.get("msg", "it gave no facts"))
+                unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
         return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()})
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:

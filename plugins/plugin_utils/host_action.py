@@ -38,7 +38,7 @@ class HostAction(ActionBase):
 
     TRANSFERS_FILES = False
 
-    def ask(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
+    def call(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
         """Return the result of a phase on the host, with a timeout in seconds.
 
         Raises :class:`AnsibleActionFail` with the error message of the host, or why there was no reply.
@@ -90,7 +90,7 @@ class HostAction(ActionBase):
                 self._display.vvv(str(reply["traceback"]))
             raise AnsibleActionFail(str(reply["failed"]))
         if not (isinstance(reply.get("result"), dict) if request else isinstance(reply.get("installed"), bool)):
-            raise AnsibleActionFail("the program on this host gave a reply without a result.")
+            raise AnsibleActionFail("the program on this host returned a reply without a result.")
         return reply
 
     def _exchange(self, interpreter: str, payload: bytes) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class HostAction(ActionBase):
         except (IndexError, ValueError):
             raise AnsibleActionFail(_describe_missing_reply(interpreter, completed)) from None
         if not isinstance(reply, dict):
-            raise AnsibleActionFail("the program on this host gave a reply that is no mapping.")
+            raise AnsibleActionFail("the program on this host returned a reply that is not a mapping.")
         return reply
 
     def _run_with_file(self, command: str, payload: bytes) -> dict[str, Any]:

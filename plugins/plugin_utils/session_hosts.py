@@ -74,7 +74,7 @@ def list_command(state_path: str, docker_host: str, seconds: int) -> str:
     # A session may end between the listing and the read.
     script = (
         f"cd {shlex.quote(sessions)} 2> /dev/null || {{ echo {shlex.quote(closed)} >&2; exit 1; }}\n"
-        'for one in */session.json; do [ ! -e "$one" ] || { cat "$one"; echo; }; done\n'
+        'for file in */session.json; do [ ! -e "$file" ] || { cat "$file"; echo; }; done\n'
         f"exec {shlex.join(listing)}"
     )
     return shlex.join(["timeout", str(seconds), "/bin/sh", "-c", script])
@@ -91,7 +91,7 @@ def parse_listing(agent: str, output: str) -> tuple[list[SessionHost], list[str]
             continue
         session = _parse_session(line)
         if session is None:
-            warnings.append(f"{agent}: a session that it holds cannot be read, and none of its containers is here.")
+            warnings.append(f"{agent}: a stored session cannot be read, so its containers are left out.")
         elif session.committed:
             hosts += [_host(agent, session, kernel) for kernel in session.kernels if kernel.container in running]
     return hosts, warnings
@@ -119,7 +119,7 @@ def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tup
         name = f"{host.hostname}.{host.session_name}{suffix}"
         if name in used_names:
             warnings.append(
-                f"{host.agent}: the container {host.container} is left out: a host {name} is there already."
+                f"{host.agent}: the container {host.container} is left out: the inventory already has a host {name}."
             )
             continue
         used_names.add(name)

@@ -71,7 +71,7 @@ def test_local_storage_of_agents_is_not_the_same_data(four: StartedSession) -> N
     run = verify(four)
     (mount,) = run.record["mounts"]
     assert run.code != 0
-    assert (mount["compared"], mount["same"], mount["marker_left"]) == ("mark", False, False)
+    assert (mount["compared"], mount["same"], mount["marker_left"]) == ("marker", False, False)
     assert "mount /home/work/data: differs from main1 in" in run.output
     assert run_on_all(f"ls -A {FOLDER}") == [""] * 3
 
@@ -81,7 +81,7 @@ def test_containers_of_one_agent_see_the_same_data(agent1_sessions: Sessions) ->
     session = agent1_sessions.start(**SMALL, cluster_size=2, mounts=MOUNTS)
     run = verify(session)
     assert (run.code, run.changed) == (0, 0), run.output
-    assert [(mount["compared"], mount["same"]) for mount in run.record["mounts"]] == [("mark", True)]
+    assert [(mount["compared"], mount["same"]) for mount in run.record["mounts"]] == [("marker", True)]
 
 
 def test_unreachable_agent_is_a_finding(four: StartedSession, unreachable_agent2: list[str]) -> None:

@@ -92,13 +92,13 @@ def test_agent_without_rules_is_reported_open(containers: set[str], tmp_path: Pa
 def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[str], tmp_path: Path) -> None:
     """The rules that were removed are restored, so agent1 has no findings either."""
     run = verify(tmp_path)
-    probed = {(entry["target"], entry["address"]): entry for entry in run.record["tried"]}
+    probed = {(entry["target"], entry["address"]): entry for entry in run.record["probed"]}
     assert (run.code, run.record["ok"]) == (0, True), run.output
     assert (run.record["findings"], run.record["inconclusive"]) == ([], [])
     assert "Only the gateway answers user1, at " in run.output
     expected = {port["description"].partition(" ")[0]: port["open"] for port in run.record["expected"]}
     assert expected == {"HTTPS": True, "SSH": True}
-    assert run.record["outsiders"] == ["user1"]
+    assert run.record["probe_hosts"] == ["user1"]
     assert {entry["kind"] for entry in probed.values()} == {"agent", "bridge", "container", "gateway"}
     for agent in AGENTS:
         entry = probed[agent, address(agent)]
@@ -126,7 +126,7 @@ def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:
     assert LISTENING in ours
     assert LISTENING not in expected
     assert ours == {int(port.partition("/")[0]) for _host, port in scanned if re.fullmatch(r"\d+/open", port)}
-    hidden = {entry["target"] for entry in run.record["inconclusive"] if "hidden by --limit" in entry["why"]}
+    hidden = {entry["target"] for entry in run.record["inconclusive"] if "hidden by --limit" in entry["reason"]}
     assert hidden == set(AGENTS)
 
 
@@ -150,8 +150,8 @@ def test_unreachable_host_is_probed_by_inventory_and_inconclusive(unreachable_ru
     (inconclusive,) = [entry for entry in unreachable_run.record["inconclusive"] if entry["target"] == "agent2"]
     assert unreachable_run.code != 0
     assert inconclusive["address"] is None
-    assert inconclusive["why"].startswith("its addresses could not be read: ")
-    assert [entry["address"] for entry in unreachable_run.record["tried"] if entry["target"] == "agent2"] == [
+    assert inconclusive["reason"].startswith("its addresses could not be read: ")
+    assert [entry["address"] for entry in unreachable_run.record["probed"] if entry["target"] == "agent2"] == [
         address("agent2")
     ]
     assert "agent2: its addresses could not be read: " in unreachable_run.text
@@ -159,7 +159,7 @@ def test_unreachable_host_is_probed_by_inventory_and_inconclusive(unreachable_ru
 
 def test_silence_of_an_unused_address_is_inconclusive(unreachable_run: Run) -> None:
     inconclusive = {
-        (entry["target"], entry["address"], entry["why"]) for entry in unreachable_run.record["inconclusive"]
+        (entry["target"], entry["address"], entry["reason"]) for entry in unreachable_run.record["inconclusive"]
     }
     assert ("agent3", unused_address(), "no host on the segment has this address") in inconclusive
 
@@ -167,7 +167,7 @@ def test_silence_of_an_unused_address_is_inconclusive(unreachable_run: Run) -> N
 def test_unusable_probe_host_is_inconclusive(tmp_path: Path) -> None:
     run = verify(tmp_path, *inventory_options(tmp_path, user1=UNREACHABLE), ports="22")
     assert run.code != 0
-    assert run.record["tried"] == []
+    assert run.record["probed"] == []
     assert {entry["target"] for entry in run.record["inconclusive"]} == {*AGENTS, "gateway1"}
     assert "checks were inconclusive" in run.text
 

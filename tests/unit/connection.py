@@ -39,7 +39,7 @@ class Echo(HostAction):
     """Action that sends a request to the program, with a timeout of 7 seconds."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        return {**super().run(tmp, task_vars), **self.ask("echo", self._task.args, task_vars or {}, 7)}
+        return {**super().run(tmp, task_vars), **self.call("echo", self._task.args, task_vars or {}, 7)}
 
 
 class Become(BecomeBase):

@@ -10,8 +10,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     APPLY,
     CLAIM,
     COMMAND,
+    COMMIT,
     OVERLAY,
-    PROVE,
     PULL,
     REMOVE,
     UNREACHABLE,
@@ -72,7 +72,7 @@ class Run:
             for session in self.sessions
         ):
             self._task(OVERLAY)
-        for step in (APPLY, PROVE, COMMAND, REMOVE):
+        for step in (APPLY, COMMIT, COMMAND, REMOVE):
             self._task(step)
         return self
 
@@ -126,7 +126,7 @@ class Run:
         reply: dict[str, Any] = {"nonce": session["nonce"], "steps": []}
         for step in steps:
             fault = self.faults.get((session["id"], step, agent))
-            if fault and steps == [APPLY, PROVE] and step == PROVE:
+            if fault and steps == [APPLY, COMMIT] and step == COMMIT and len(session["agents"]) > 1:
                 # Other agents may not be ready yet: this is not a failure.
                 return reply
             if fault:
@@ -134,7 +134,7 @@ class Run:
             if step == REMOVE:
                 self.removed.add((session["id"], agent))
             reply["steps"] = [*reply["steps"], step]
-            if step == PROVE:
+            if step == COMMIT:
                 reply["containers"] = {agent: {"status": "running", "image_digest": None}}
             self.completed.add((session["id"], step, agent))
         return reply

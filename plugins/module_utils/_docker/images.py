@@ -93,7 +93,7 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
     return Image(
         # Loaded images have no registry digest, only their id.
         digest=next((digest.partition("@")[2] for digest in [reference, *digests] if digest), str(inspected["Id"])),
-        environment={key: value for key, _mark, value in variables},
+        environment={key: value for key, _equals, value in variables},
         id=str(inspected["Id"]),
         argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
         reference=reference,

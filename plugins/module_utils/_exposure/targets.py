@@ -18,7 +18,7 @@ from .._network.host import own_addresses
 from .._network.iproute import show
 from .model import AGENT, BRIDGE, CONTAINER, GATEWAY
 
-SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
+SSH_PURPOSE, HTTPS_PURPOSE = "SSH of the session {name}", "HTTPS of sessions' apps"
 
 
 def collect_agent_targets(docker_host: str, wireguard_port: int) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def collect_gateway_targets(state_path: str, https_port: int) -> dict[str, Any]:
         routes, unread = list(GatewayStore(state_path).routes().values()), ""
     except GatewayError as error:
         routes, unread = [], f"its routes are not known: {as_phrase(error)}"
-    ssh = {str(route.ssh_port): SSH_MEANS.format(name=route.name) for route in routes if route.ssh_port is not None}
+    ssh = {str(route.ssh_port): SSH_PURPOSE.format(name=route.name) for route in routes if route.ssh_port is not None}
     return {
         "addresses": _map_owners({GATEWAY: own, BRIDGE: bridges}),
         "udp_ports": read_tunnel_ports(),
-        "expected": {**ssh, str(https_port): HTTPS_MEANS},
+        "expected": {**ssh, str(https_port): HTTPS_PURPOSE},
         "unread": unread,
     }
 

@@ -128,10 +128,10 @@ def list_peers(plan: SessionPlan, agent: str) -> list[Underlay]:
     return [underlay for name, underlay in plan.underlays.items() if name != agent]
 
 
-def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: Collection[str] = ()) -> str:
+def render(isolation: IsolationPolicy, firewall: Firewall | None = None, external: Collection[str] = ()) -> str:
     """Return the ``nft`` input that replaces both tables atomically; loading it is idempotent.
 
-    ``firewall`` is the host firewall, ``outer`` are the interfaces that lead to other hosts, not to containers.
+    ``firewall`` is the host firewall, ``external`` are the interfaces that lead to other hosts, not to containers.
     """
     rules = build_firewall_rules(firewall, isolation.wireguard_ports)
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
@@ -145,15 +145,15 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
         "published6": [" . ".join(published) for published in isolation.published if is_ipv6(published[0])],
         "gateways4": filter_family(gateways, 4),
         "gateways6": filter_family(gateways, 6),
-        "external_ifaces": _quote(outer),
+        "external_ifaces": _quote(external),
         **{match_set: [" . ".join(sender) for sender in matches] for match_set, matches in isolation.peers.items()},
         **rules.elements,
     }
-    dynamic_sets = {"external_ifaces": "type ifname"} if outer or firewall else {}
+    dynamic_sets = {"external_ifaces": "type ifname"} if external or firewall else {}
     types = {**_SETS, **dynamic_sets, **rules.sets}
     sets = "".join(_render_set(name, kind, elements.get(name, [])) for name, kind in types.items())
     drop_chains = "".join(_render_drop_chain(name, reason) for name, reason in _DROPS.items())
-    packets = f"{sets}{drop_chains}{_render_chains(rules, outer)}"
+    packets = f"{sets}{drop_chains}{_render_chains(rules, external)}"
     return f"{_replace_table('inet', packets)}{_replace_table('bridge', _render_frames(isolation.pins))}"
 
 
@@ -202,7 +202,7 @@ def _render_frames(pins: Collection[Pin]) -> str:
 """
 
 
-def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
+def _render_chains(firewall: FirewallRules, external: Collection[str]) -> str:
     """Return the chains of the table, with the rules of the host firewall."""
     return f"""
     # After connection tracking (-200) and before Docker's DNAT (-100): destinations are still the original ones.
@@ -231,7 +231,7 @@ def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         iifname "{VXLAN_PREFIX}*" return
         # Session traffic arrives in tunnels: the chain vxlan_peers checks the senders.
         udp dport @tunnel_ports fib daddr type local return
-{_anti_spoofing_rules(outer)}        ct direction reply return
+{_anti_spoofing_rules(external)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published
         ip6 daddr . tcp dport @published6 goto published
 {firewall.ingress}    }}
@@ -287,14 +287,14 @@ def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
 {firewall.chain}"""
 
 
-def _anti_spoofing_rules(outer: Collection[str]) -> str:
+def _anti_spoofing_rules(external: Collection[str]) -> str:
     """Return the rules that drop packets from outside with a source address that is routed inside.
 
     In ``nft`` 1.0.6 the result of ``fib`` has another type than the elements of a named set of interfaces.
     """
-    if not outer:
+    if not external:
         return ""
-    mismatch = f"fib saddr oifname != {{ {', '.join(_quote(outer))} }} goto drop_forged"
+    mismatch = f"fib saddr oifname != {{ {', '.join(_quote(external))} }} goto drop_forged"
     return f"""\
         # Anti-spoofing: source addresses that are routed inside are invalid here, or they could pass as replies.
         iifname @external_ifaces ip saddr != 0.0.0.0 {mismatch}

@@ -94,7 +94,7 @@ UFW = Path("/etc/ufw/ufw.conf")
 
 _WARNING = (
     "{name} is active on this host: its rules apply in addition to those of the role firewall, and packets that it"
-    " drops stay dropped; allow gateways, peers and managers there as well."
+    " drops stay dropped; allow SSH sources, agents and gateways there as well."
 )
 
 

@@ -25,11 +25,11 @@ def sync_ruleset(
     store: Store,
     *,
     check_mode: bool,
-    except_id: str = "",
+    excluded: str = "",
     trial_over: bool = False,
     ports: Iterable[LinkOperation] = (),
 ) -> list[Change]:
-    """Apply the firewall tables for all stored sessions but ``except_id``, and return the changes.
+    """Apply the firewall tables for all stored sessions but ``excluded`` (an id), and return the changes.
 
     It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
     session cannot be read, for example because another version of the collection wrote it, existing rules stay, so that
@@ -44,7 +44,7 @@ def sync_ruleset(
         if not check_mode:
             apply_operations(ports)
         links = LinkState()
-        ruleset = render_ruleset(store, state.active(), except_id, links)
+        ruleset = render_ruleset(store, state.active(), excluded, links)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
         changes = [] if keep else AGENTS_TABLE.plan(ruleset)
         if changes and not check_mode:
@@ -67,13 +67,13 @@ def _read_state(store: Store, *, check_mode: bool) -> FirewallState:
         raise
 
 
-def render_ruleset(store: Store, firewall: Firewall | None, except_id: str = "", links: LinkState | None = None) -> str:
-    """Return the text of the tables for all stored sessions but ``except_id``, with this firewall.
+def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", links: LinkState | None = None) -> str:
+    """Return the text of the tables for all stored sessions but ``excluded``, with this firewall.
 
     ``links`` is a snapshot of this host, by default a new one.
     """
     readable, _damaged = store.load_all()
-    slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != except_id]
+    slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != excluded]
     addresses = {peer.address for plan, agent in slices for peer in list_peers(plan, agent)}
     routed = {address for address in addresses if _is_routed(address)}
     isolation = build_isolation_policy(slices, routed, read_pins(links or LinkState()))

@@ -28,7 +28,7 @@ from .state import FirewallState, Trial, read_uptime
 from .sync import render_ruleset, sync_ruleset
 from .table import AGENTS_TABLE
 
-_UNPROVEN = "so SSH access is not verified: the old rules are restored, unless firewall_confirm_force is true"
+_NOT_VERIFIED = "so SSH access is not verified: the old rules are restored, unless firewall_confirm_force is true"
 
 # Schedules the rollback of a trial (its nonce) after a number of seconds, independent of this process.
 StartTimer = Callable[[str, int], None]
@@ -77,8 +77,8 @@ def apply_with_rollback(
     return TrialResult(changes, trial.nonce if trial else "")
 
 
-def confirm(store: Store, nonce: str, connection: str, *, unproven: bool) -> None:
-    """Confirm the firewall on trial; with ``unproven`` even if SSH access is not verified.
+def confirm(store: Store, nonce: str, connection: str, *, force: bool) -> None:
+    """Confirm the firewall on trial; with ``force`` even if SSH access is not verified.
 
     Raises :class:`ConfirmError`; the previous firewall is active then, or will be after the timeout.
     """
@@ -89,10 +89,10 @@ def confirm(store: Store, nonce: str, connection: str, *, unproven: bool) -> Non
             raise ConfirmError(
                 "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored"
             )
-        if not unproven and not connection:
-            raise ConfirmError(f"this connection does not use SSH, {_UNPROVEN}")
-        if not unproven and connection == trial.connection:
-            raise ConfirmError(f"this connection was opened before the new rules were applied, {_UNPROVEN}")
+        if not force and not connection:
+            raise ConfirmError(f"this connection does not use SSH, {_NOT_VERIFIED}")
+        if not force and connection == trial.connection:
+            raise ConfirmError(f"this connection was opened before the new rules were applied, {_NOT_VERIFIED}")
         state.save(trial.firewall, None)
 
 

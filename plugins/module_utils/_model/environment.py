@@ -114,4 +114,4 @@ def environment_text(environment: Mapping[str, str]) -> str:
 def parse_environment(text: str) -> dict[str, str]:
     """Parse the text of an environment file; lines that begin with ``#`` are comments."""
     lines = (line for line in text.split("\n") if "=" in line and not line.lstrip().startswith("#"))
-    return {key.strip(): value for key, _mark, value in (line.partition("=") for line in lines)}
+    return {key.strip(): value for key, _equals, value in (line.partition("=") for line in lines)}

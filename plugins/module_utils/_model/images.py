@@ -89,12 +89,13 @@ def repository_of(image: str) -> str:
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first != first.lower()):
         first, rest = DOCKER_HUB, name
-    first = _normalize_host(first)
+    first = normalize_host(first)
     # A colon after the last slash begins a tag; that of a port is always followed by a slash.
     path, slash, last = rest.rpartition("/")
     path = f"{path}{slash}{last.partition(':')[0]}"
     return f"{first}/library/{path}" if first == DOCKER_HUB and "/" not in path else f"{first}/{path}"
 
 
-def _normalize_host(host: str) -> str:
+def normalize_host(host: str) -> str:
+    """Return the host of a registry in the form of :func:`registry_of`: Docker Hub has two names."""
     return DOCKER_HUB if host == f"index.{DOCKER_HUB}" else host

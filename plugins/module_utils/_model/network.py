@@ -53,10 +53,11 @@ class Network:
 
 def vxlan_link_name(session_id: str) -> str:
     """Return the name of a session's VXLAN link on every agent; Linux allows 15 characters at most."""
-    return f"{VXLAN_PREFIX}{_short_id(session_id)}"
+    return f"{VXLAN_PREFIX}{short_id(session_id)}"
 
 
-def _short_id(session_id: str) -> str:
+def short_id(session_id: str) -> str:
+    """Return the part of a session's id that is in the names of its interfaces."""
     return session_id.replace("-", "")[:10]
 
 

@@ -22,8 +22,8 @@ def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
-        questions = FactsQuery(images=options["images"], paths=options["paths"])
-        facts = collect_facts(client, store, AgentSettings(**options["settings"]), questions)
+        query = FactsQuery(images=options["images"], paths=options["paths"])
+        facts = collect_facts(client, store, AgentSettings(**options["settings"]), query)
         return {"agent": facts.to_dict(), "error": None}
     except EXPECTED as error:
         return {"agent": None, "error": reason(error)}

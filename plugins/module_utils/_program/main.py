@@ -26,7 +26,7 @@ PHASES = {
     "reap": "session",
     "wait": "session",
     "verify": "session",
-    "mark": "session",
+    "marker": "session",
     "logs": "session",
     "routes": "gateway",
     "targets": "exposure",

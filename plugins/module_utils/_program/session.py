@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The phases for existing sessions on an agent: remove, reap, wait, verify, logs and mark."""
+"""The phases for existing sessions on an agent: remove, reap, wait, verify, logs and marker."""
 
 from __future__ import annotations
 
@@ -86,14 +86,17 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     return {"parts": parts, "error": None}
 
 
-def mark(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Create, find or remove the marker ``mark`` in the mounts of ``session_id``, according to ``act``."""
+def marker(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Create, find or remove the marker file ``marker`` in the mounts of ``session_id``, as ``operation`` selects.
+
+    Returns the targets of mounts: ``created``, ``observed`` (by hostname, what the container sees) or ``leftover``.
+    """
     session = Store(options["state_path"]).session(options["session_id"])
     if session is None:
         raise ClusterError(f"the session {options['session_id']} is not on this agent")
-    client, name = connect(options["docker_host"]), options["mark"]
-    if options["act"] == "find":
+    client, name = connect(options["docker_host"]), options["marker"]
+    if options["operation"] == "find":
         return {"observed": mount_markers.find_markers(client, session.plan, name)}
-    if options["act"] == "create":
-        return {"marked": [] if check_mode else mount_markers.create_marker(client, session.plan, name)}
+    if options["operation"] == "create":
+        return {"created": [] if check_mode else mount_markers.create_marker(client, session.plan, name)}
     return {"leftover": [] if check_mode else mount_markers.remove_marker(client, session.plan, name)}

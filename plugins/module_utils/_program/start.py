@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The start phase: an agent's part of the sessions that a run starts, as steps: claim, apply, prove, command.
+"""The start phase: an agent's part of the sessions that a run starts, as steps: claim, apply, commit, command.
 
 All agents of a session complete a step before any begins the next one, so a request names the steps to run now; all of
 them if a session has one agent. The failure of one session is part of the result, and does not stop the others.
@@ -50,16 +50,16 @@ class Part:
         return self.request["id"], self.request["nonce"]
 
     @property
-    def may_prove_later(self) -> bool:
+    def may_commit_later(self) -> bool:
         """Whether a failed check is no error yet: other agents may not have started their containers."""
-        return bool(self.request.get("may_prove_later"))
+        return bool(self.request.get("may_commit_later"))
 
 
 def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Run the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
     A result has the ``steps`` that succeeded and their results, ``public_keys`` and ``containers``; ``refused`` if
-    another run was faster; or ``failed`` with a sentence. After either, no more steps run. With ``may_prove_later``,
+    another run was faster; or ``failed`` with a sentence. After either, no more steps run. With ``may_commit_later``,
     because other agents may still work on the session, a failed check is not a failure.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
@@ -108,12 +108,12 @@ class Agent:
         apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
         part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
 
-    def prove(self, part: Part) -> None:
+    def commit(self, part: Part) -> None:
         """Check the session on this agent, and commit it."""
         if part.check_mode:
             return
-        seconds = FIRST_CHECK_SECONDS if part.may_prove_later else CHECK_SECONDS
-        part.result["containers"] = check_and_commit(self.client, self.store, *part.session, seconds, commit=True)
+        seconds = FIRST_CHECK_SECONDS if part.may_commit_later else CHECK_SECONDS
+        part.result["containers"] = check_and_commit(self.client, self.store, *part.session, seconds)
 
     def command(self, part: Part) -> None:
         """Start the session's command in the containers that run it."""
@@ -124,7 +124,7 @@ class Agent:
 STEPS: dict[str, Callable[[Agent, Part], None]] = {
     "claim": Agent.claim,
     "apply": Agent.apply,
-    "prove": Agent.prove,
+    "commit": Agent.commit,
     "command": Agent.command,
 }
 
@@ -134,7 +134,7 @@ def _take_steps(agent: Agent, part: Part) -> None:
         try:
             STEPS[name](agent, part)
         except CheckFailedError as error:
-            if part.may_prove_later:
+            if part.may_commit_later:
                 return
             part.result["failed"] = sentence(error)
         except EXPECTED as error:

@@ -32,7 +32,7 @@ class CheckFailedError(ClusterError):
 
 
 def check_and_commit(
-    client: docker.APIClient, store: Store, session_id: str, nonce: str, seconds: int, *, commit: bool
+    client: docker.APIClient, store: Store, session_id: str, nonce: str, seconds: int
 ) -> dict[str, dict[str, Any]]:
     """Check this agent's part of a session and commit it; return its containers' states and images by hostname.
 
@@ -49,7 +49,7 @@ def check_and_commit(
         raise CheckFailedError("; ".join(failures))
     with store.lock():
         session = require_claim(store, session_id, nonce)
-        if commit and not session.committed:
+        if not session.committed:
             store.commit(session)
     return to_plain(container_states(client, containers.find_containers(client, session_id)))
 

@@ -24,12 +24,12 @@ PREFIX = ".backendai-verify-"
 _CREATE = """
 set -C
 for target in "$@"; do
-    if true > "$target/$mark"; then echo created; else echo refused; fi
+    if true > "$target/$marker"; then echo created; else echo refused; fi
 done 2> /dev/null
 """
 _FIND = f"""
 for target in "$@"; do
-    if [ -e "$target/$mark" ]; then seen=yes; else seen=no; fi
+    if [ -e "$target/$marker" ]; then seen=yes; else seen=no; fi
     if names=$(ls -A1 "$target"); then
         names=$(echo "$names" | grep -v -e '^{PREFIX}' -e '^$' | sha256sum | cut -c1-16)
     else
@@ -40,23 +40,23 @@ done 2> /dev/null
 """
 _REMOVE = """
 for target in "$@"; do
-    if rm -f "$target/$mark"; then echo removed; else echo kept; fi
+    if rm -f "$target/$marker"; then echo removed; else echo kept; fi
 done 2> /dev/null
 """
 
 
-def create_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
+def create_marker(client: docker.APIClient, plan: SessionPlan, name: str) -> list[str]:
     """Create the marker from main1 in each writable mount; return the targets where that succeeded."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
-    answers = _run(client, plan.kernels[0].container, _CREATE, mark, targets)
+    answers = _run(client, plan.kernels[0].container, _CREATE, name, targets)
     return [target for target, answer in zip(targets, answers) if answer == "created"]
 
 
-def find_markers(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict[str, dict[str, dict[str, Any]]]:
+def find_markers(client: docker.APIClient, plan: SessionPlan, name: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Return how each container that runs here sees each mount, by hostname and target.
 
-    ``mark``: whether the marker exists. ``folder``: the device and inode of the mount's top folder. ``names``: a digest
-    of the names in it, without markers. The last two are ``-`` where the container cannot read them.
+    ``marker``: whether the marker exists. ``folder``: the device and inode of the mount's top folder. ``names``: a
+    digest of the names in it, without markers. The last two are ``-`` where the container cannot read them.
     """
     running = {
         container["Labels"][labels.HOSTNAME]: container["Id"]
@@ -65,25 +65,25 @@ def find_markers(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict
     }
     targets = [mount.target for mount in plan.mounts]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        answers = pool.map(lambda container: _run(client, container, _FIND, mark, targets), running.values())
+        answers = pool.map(lambda container: _run(client, container, _FIND, name, targets), running.values())
         return {
             hostname: {target: _parse_line(line) for target, line in zip(targets, lines)}
             for hostname, lines in zip(running, answers)
         }
 
 
-def remove_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
+def remove_marker(client: docker.APIClient, plan: SessionPlan, name: str) -> list[str]:
     """Remove the marker from main1; return the targets where that failed."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
-    answers = _run(client, plan.kernels[0].container, _REMOVE, mark, targets)
+    answers = _run(client, plan.kernels[0].container, _REMOVE, name, targets)
     return [target for target, answer in zip(targets, answers) if answer != "removed"]
 
 
 def _parse_line(line: str) -> dict[str, Any]:
     present, folder, names = line.split()
-    return {"mark": present == "yes", "folder": folder, "names": names}
+    return {"marker": present == "yes", "folder": folder, "names": names}
 
 
-def _run(client: docker.APIClient, container: str, script: str, mark: str, targets: list[str]) -> list[str]:
-    command = [BUSYBOX, "env", f"mark={PREFIX}{mark}", BUSYBOX, "sh", "-c", script, "sh", *targets]
+def _run(client: docker.APIClient, container: str, script: str, name: str, targets: list[str]) -> list[str]:
+    command = [BUSYBOX, "env", f"marker={PREFIX}{name}", BUSYBOX, "sh", "-c", script, "sh", *targets]
     return run_as_work(client, container, shlex.join(command)).splitlines()

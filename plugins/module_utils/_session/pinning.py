@@ -63,7 +63,7 @@ def _available_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcomm
     return cores
 
 
-def _pick_devices(free: Sequence[Device], requested: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
+def _pick_devices(free: Sequence[Device], requested: Mapping[str, int], has_cores: Mapping[int, bool]) -> list[Device]:
     """Return the devices of one container; ``has_cores``: whether a node also has enough available cores."""
     chosen: list[Device] = []
     missing = dict(requested)
@@ -72,25 +72,30 @@ def _pick_devices(free: Sequence[Device], requested: Mapping[str, int], roomy: M
         if not candidates:
             short = ", ".join(f"{count} of {slot}" for slot, count in missing.items() if count)
             raise ValueError(f"{short} are requested beyond what is free")
-        for device in _pick_from_one_node(candidates, missing, roomy):
+        for device in _pick_from_one_node(candidates, missing, has_cores):
             chosen.append(device)
             missing[device.slot] -= 1
     return chosen
 
 
 def _pick_from_one_node(
-    candidates: Sequence[Device], missing: Mapping[str, int], roomy: Mapping[int, bool]
+    candidates: Sequence[Device], missing: Mapping[str, int], has_cores: Mapping[int, bool]
 ) -> list[Device]:
     """Return the missing devices that the best node has."""
     offers = {}
-    for node in {*roomy, *(device.numa for device in candidates if device.numa is not None)}:
+    for node in {*has_cores, *(device.numa for device in candidates if device.numa is not None)}:
         near = sorted(
             (device for device in candidates if device.numa in (node, None)), key=lambda device: device.numa is None
         )
         offers[node] = [device for slot, count in missing.items() for device in _take_of_slot(near, slot, count)]
 
     def order(node: int) -> tuple[int, bool, int, int]:
-        return -len(offers[node]), not roomy.get(node, False), sum(device.numa == node for device in candidates), node
+        return (
+            -len(offers[node]),
+            not has_cores.get(node, False),
+            sum(device.numa == node for device in candidates),
+            node,
+        )
 
     return offers[min(offers, key=order)]
 

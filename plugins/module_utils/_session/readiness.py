@@ -87,8 +87,8 @@ def _has_ready_marker(process: _Process) -> bool:
     try:
         # The container controls the file: it may be a link or a FIFO.
         handle = os.open(f"/proc/{process.pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(handle) as mark:
-            return mark.read(32).strip() == process.started
+        with open(handle) as marker:
+            return marker.read(32).strip() == process.started
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -49,7 +49,7 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, che
     vxlan.remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
     changes += overlay.remove_overlays(client, session_id)
-    sync_ruleset(store, check_mode=False, except_id=session_id)
+    sync_ruleset(store, check_mode=False, excluded=session_id)
     sync_wireguard_peers(store, check_mode=False, excluded=session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))

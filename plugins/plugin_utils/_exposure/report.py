@@ -90,8 +90,8 @@ def build_exposure_report(
     inconclusive = _build_inconclusive(targets, probe_hosts, probed)
     return {
         "ok": not findings and not inconclusive,
-        "outsiders": list(probe_hosts),
-        "tried": _build_coverage(by_name, probed),
+        "probe_hosts": list(probe_hosts),
+        "probed": _build_coverage(by_name, probed),
         "findings": findings,
         "expected": [port for target in targets for port in _build_expected(target, answers_by_key)],
         "inconclusive": inconclusive,
@@ -139,7 +139,7 @@ def _build_findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> 
     probe_host, name, address, protocol, state = key
     if target.kind == GATEWAY and (state != OPEN or protocol == "icmp"):
         return []
-    finding = {"outsider": probe_host, "target": name, "address": address, "protocol": protocol}
+    finding = {"probe_host": probe_host, "target": name, "address": address, "protocol": protocol}
     if protocol == "icmp":
         return [{**finding, "port": None, "ports": "", "state": state, "description": "it answers pings"}]
     if state == OPEN:
@@ -171,7 +171,7 @@ def _build_coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeRes
             key = (result.probe_host, target.name, address)
             kind, via = target.addresses[address], result.next_hops[address] or None
             new = {
-                "outsider": result.probe_host,
+                "probe_host": result.probe_host,
                 "target": target.name,
                 "address": address,
                 "kind": kind,
@@ -194,7 +194,7 @@ def _build_expected(target: ProbedHost, answers_by_key: Mapping[Key, port_ranges
     """Return the ports that may be open, and whether a probe host found them open."""
     open_ports = {
         port
-        for (_outsider, name, _address, protocol, state), ports in answers_by_key.items()
+        for (_probe_host, name, _address, protocol, state), ports in answers_by_key.items()
         if (name, protocol, state) == (target.name, "tcp", OPEN)
         for port in port_ranges.iter_ports(ports)
     }
@@ -246,7 +246,7 @@ def _build_inconclusive(
 def _inconclusive_entry(
     target: ProbedHost, reason: str, address: str | None = None, probe_host: str | None = None
 ) -> dict[str, Any]:
-    return {"outsider": probe_host, "target": target.name, "address": address, "why": reason}
+    return {"probe_host": probe_host, "target": target.name, "address": address, "reason": reason}
 
 
 def _format_count(number: int, singular: str, plural: str) -> str:

@@ -18,7 +18,7 @@ _SHOWN_PORTS = 60
 def render_report(report: Mapping[str, Any]) -> list[str]:
     """Return the whole report: table, findings, expected ports, inconclusive checks."""
     return [
-        *render_matrix(report["tried"], report["findings"], report["expected"]),
+        *render_matrix(report["probed"], report["findings"], report["expected"]),
         *(_format_finding(finding) for finding in report["findings"]),
         *(_format_expected(port) for port in report["expected"]),
         *(_format_inconclusive(entry) for entry in report["inconclusive"]),
@@ -27,12 +27,12 @@ def render_report(report: Mapping[str, Any]) -> list[str]:
 
 
 def render_matrix(
-    tried: Iterable[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+    probed: Iterable[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return a table of scanned addresses: for each protocol, the number of findings; ``-`` for none."""
     rows = [["from", "to", "address", "kind", "next hop", "tcp ports", "tcp", "udp", "icmp"]]
-    for entry in tried:
-        where = [entry["outsider"], entry["target"], entry["address"], entry["kind"], entry["next_hop"] or "-"]
+    for entry in probed:
+        where = [entry["probe_host"], entry["target"], entry["address"], entry["kind"], entry["next_hop"] or "-"]
         cells = [_format_cell(entry, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
         rows.append([*where, _shorten(entry["ports"]), *cells])
     return render_table(rows) if len(rows) > 1 else []
@@ -46,7 +46,7 @@ def _format_cell(
 ) -> str:
     if protocol not in entry["protocols"]:
         return "?"
-    place = (entry["outsider"], entry["target"], entry["address"], protocol)
+    place = (entry["probe_host"], entry["target"], entry["address"], protocol)
     matching = [finding for finding in findings if _finding_key(finding) == place]
     cells = []
     for state in dict.fromkeys(finding["state"] for finding in matching):
@@ -59,12 +59,12 @@ def _format_cell(
 
 
 def _finding_key(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return finding["outsider"], finding["target"], finding["address"], finding["protocol"]
+    return finding["probe_host"], finding["target"], finding["address"], finding["protocol"]
 
 
 def _format_finding(finding: Mapping[str, Any]) -> str:
     port = f"{finding['protocol']} {_shorten(finding['ports'])}".strip()
-    place = f"{finding['outsider']} -> {finding['target']} ({finding['address']})"
+    place = f"{finding['probe_host']} -> {finding['target']} ({finding['address']})"
     return f"{place} {port} {finding['state']}: {finding['description']}."
 
 
@@ -75,13 +75,13 @@ def _format_expected(port: Mapping[str, Any]) -> str:
 
 def _format_inconclusive(entry: Mapping[str, Any]) -> str:
     place = f"{entry['target']} ({entry['address']})" if entry["address"] else entry["target"]
-    source = f"{entry['outsider']} -> " if entry["outsider"] else ""
-    return f"inconclusive: {source}{place}: {entry['why']}."
+    source = f"{entry['probe_host']} -> " if entry["probe_host"] else ""
+    return f"inconclusive: {source}{place}: {entry['reason']}."
 
 
 def _format_summary(report: Mapping[str, Any]) -> str:
-    addresses = {(entry["target"], entry["address"]) for entry in report["tried"]}
-    return f"Only the gateway answers {', '.join(report['outsiders'])}, at {len(addresses)} addresses."
+    addresses = {(entry["target"], entry["address"]) for entry in report["probed"]}
+    return f"Only the gateway answers {', '.join(report['probe_hosts'])}, at {len(addresses)} addresses."
 
 
 def _shorten(ports: str) -> str:

@@ -15,8 +15,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
-ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
+CLAIM, PULL, OVERLAY, APPLY, COMMIT, COMMAND, REMOVE = (
+    "claim",
+    "pull",
+    "overlay",
+    "apply",
+    "commit",
+    "command",
+    "remove",
+)
+ORDER = (CLAIM, PULL, OVERLAY, APPLY, COMMIT, COMMAND)
 
 UNREACHABLE, NO_RESULT = "it became unreachable", "it returned no result"
 
@@ -71,11 +79,11 @@ class Start:
             return []
         if self._is_single_request:
             # The first request includes all steps.
-            steps = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._participants(name)]
+            steps = [name for name in (CLAIM, APPLY, COMMIT, COMMAND) if self._participants(name)]
             return [name for name in steps if name != CLAIM or not self.committed] if step == CLAIM else []
-        if step == PROVE and self._succeeded(PROVE, agent):
+        if step == COMMIT and self._succeeded(COMMIT, agent):
             return []
-        return [APPLY, PROVE] if step == APPLY and len(self.agents) <= forks else [step]
+        return [APPLY, COMMIT] if step == APPLY and len(self.agents) <= forks else [step]
 
     def needs_pull(self, agent: str) -> bool:
         """Return whether an agent has to pull images for this session, or to renew its claim while other agents do."""
@@ -209,4 +217,4 @@ def _find_reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -
         return reply if reply and reply.get("nonce") == nonce else None
     if result.get("unreachable"):
         return {"failed": UNREACHABLE}
-    return {"failed": str(result.get("msg") or "it failed without a word")}
+    return {"failed": str(result.get("msg") or "it failed without an error message")}

@@ -104,7 +104,7 @@ class Greedy:
                     heapq.heappop(queue)
         return [
             (agent, tuple(packing))
-            for (_key, agent, _one), packing in zip(agents, packings, strict=True)
+            for (_key, agent, _measure), packing in zip(agents, packings, strict=True)
             if any(packing)
         ]
 

@@ -254,4 +254,4 @@ def largest_packing(packings: Iterable[Packing]) -> Packing:
 
 def sum_packings(chosen: Iterable[tuple[object, Packing]], counts: Packing) -> Packing:
     """Return the sum of packings, each after its owner; ``counts`` has one element per shape."""
-    return tuple(map(sum, zip([0] * len(counts), *(packing for _whose, packing in chosen), strict=True)))
+    return tuple(map(sum, zip([0] * len(counts), *(packing for _owner, packing in chosen), strict=True)))

@@ -97,7 +97,7 @@ def _assign_hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:
     position = next(position for position, (_agent, packing) in enumerate(packings) if packing[main])
     ordered = [packings[position], *packings[:position], *packings[position + 1 :]]
     names = [
-        iter([agent.name for agent, packing in ordered for _one in range(packing[shape])])
+        iter([agent.name for agent, packing in ordered for _container in range(packing[shape])])
         for shape in range(len(demand.counts))
     ]
     return tuple(next(names[member.shape]) for member in demand.members)

@@ -80,8 +80,8 @@ def disperse(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, orde
 
     All agents together must be able to hold that many. ``order`` breaks ties.
     """
-    usable_agent_count = ((order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room)
-    chosen = heapq.nsmallest(size, usable_agent_count)
+    usable = ((order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room)
+    chosen = heapq.nsmallest(size, usable)
     counts = [0] * len(chosen)
     # A sorted list is a heap.
     emptiest = [(0, position) for position in range(len(chosen))]

@@ -128,4 +128,4 @@ def _exceeds_online_cpus(agents: Sequence[AgentFacts], demand: Demand, remaining
     most = max(agent.online_cpu_count for agent in agents)
     if widest <= most:
         return ""
-    return f"; one container asks for {widest} cores and no agent has more than {most} online"
+    return f"; one container requests {widest} cores and no agent has more than {most} online"

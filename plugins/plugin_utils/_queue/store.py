@@ -19,7 +19,7 @@ from ansible.errors import AnsibleActionFail
 from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import locked, write_atomically
 from ...module_utils._model.session import is_session_id
-from .entry import TERMINATED, CorruptEntryError, Owner, QueueEntry
+from .entry import CorruptEntryError, Owner, QueueEntry
 
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
@@ -52,10 +52,6 @@ class QueueStore:
     def entry(self, session_id: str) -> QueueEntry | None:
         """Return the entry of a session; ``None`` if there is none."""
         return self._read(session_id) if is_session_id(session_id) else None
-
-    def by_name(self, name: str) -> list[QueueEntry]:
-        """Return the entries of that name that are not TERMINATED."""
-        return [entry for entry in self.entries() if entry.name == name and entry.state != TERMINATED]
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

@@ -136,8 +136,8 @@ def _list_pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[d
 def _compare_mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, Any]:
     """Return whether all containers see the same data in a mount as main1.
 
-    ``compared`` is the method: by a marker file of main1 (``mark``), or else by the ``names`` in the top folder, which
-    is weaker. ``differing`` are the containers that see other data, ``unknown`` those without a result.
+    ``compared`` is the method: by a marker file of main1 (``marker``), or else by the ``names`` in the top folder,
+    which is weaker. ``differing`` are the containers that see other data, ``unknown`` those without a result.
     """
     observed = {kernel.hostname: answers.observed.get(kernel.hostname, {}).get(mount.target) for kernel in plan.kernels}
     main, agents = plan.kernels[0], {kernel.hostname: kernel.agent for kernel in plan.kernels}
@@ -147,7 +147,7 @@ def _compare_mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> di
 
     def same(hostname: str, sight: Mapping[str, Any]) -> bool:
         if marked or main_view is None:
-            return bool(sight["mark"])
+            return bool(sight["marker"])
         same_folder = agents[hostname] == main.agent and sight["folder"] == main_view["folder"]
         return same_folder or bool(sight["names"] == main_view["names"])
 
@@ -155,7 +155,7 @@ def _compare_mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> di
     silent = [name for name, sight in observed.items() if sight is None or not readable]
     return {
         **dataclasses.asdict(mount),
-        "compared": "mark" if marked else "names" if readable else None,
+        "compared": "marker" if marked else "names" if readable else None,
         "same": False if differing else None if silent else True,
         "differing": differing,
         "unknown": silent,

@@ -47,8 +47,8 @@ def _render_cell(pair: Mapping[str, Any]) -> str:
 
 
 def _render_change(change: Mapping[str, Any]) -> str:
-    is_now, should = change["actual"] or "missing", change["expected"] or "removed"
-    return f"{change['agent']}: {change['subject']}: {is_now} -> {should}"
+    actual, expected = change["actual"] or "missing", change["expected"] or "removed"
+    return f"{change['agent']}: {change['subject']}: {actual} -> {expected}"
 
 
 def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -64,7 +64,7 @@ def _render_failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _render_mount(mount: Mapping[str, Any]) -> str:
     method = {
-        "mark": "compared by a marker file of main1",
+        "marker": "compared by a marker file of main1",
         "names": "main1 could not create a marker file: compared by the names in the top folder",
         None: "user work of main1 cannot read it, or was not checked",
     }[mount["compared"]]

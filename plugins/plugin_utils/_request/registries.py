@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._model.images import Credential, _normalize_host
+from ...module_utils._model.images import Credential, normalize_host
 from ...module_utils._model.validation import ValidationErrors
 from .containers import parse_mapping
 
@@ -27,7 +27,7 @@ def parse_registries(problems: ValidationErrors, value: Any) -> dict[str, Creden
     for host, entry in parse_mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
             problems.add(f"{OPTION}: {host!r} is not a registry host, such as registry.example.com:5000")
-        credentials[_normalize_host(host)] = _parse_credential(problems, f"{OPTION}.{host}", entry)
+        credentials[normalize_host(host)] = _parse_credential(problems, f"{OPTION}.{host}", entry)
     return credentials
 
 

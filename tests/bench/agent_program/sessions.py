@@ -91,7 +91,7 @@ class Sessions:
             part = apply.ApplyRequest(plan, self._agent, nonce, _contents(plan, keys), self._default_network)
             apply.apply_claimed(self._client, self._store, part, check_mode=False)
         with self._times.measure("check"):
-            check.check_and_commit(self._client, self._store, plan.id, nonce, CHECK_SECONDS, commit=True)
+            check.check_and_commit(self._client, self._store, plan.id, nonce, CHECK_SECONDS)
 
     def remove(self, session_id: str) -> None:
         """Remove one session."""

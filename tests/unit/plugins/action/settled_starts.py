@@ -25,9 +25,9 @@ OTHER = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
 GONE: dict[str, Any] = {"unreachable": True, "msg": "Failed to connect"}
 CLAIMED: Steps = {"claim": {"agent1": {}, "agent2": {}}, "apply": {"agent1": {}, "agent2": {}}}
 RUNS = {"status": "running", "image_digest": "sha256:1"}
-PROVEN: Steps = {
+COMMITTED: Steps = {
     **CLAIMED,
-    "prove": {
+    "commit": {
         "agent1": {"containers": {"main1": RUNS}},
         "agent2": {"containers": {"sub1": {"status": "running", "image_digest": "sha256:2"}}},
     },
@@ -46,11 +46,11 @@ NO_ROOM = {"reason": "no room for 1 of 4 containers", "shortfall": {"cpu": 1}}
 PENDING = {**unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID), "pending": NO_ROOM}
 
 
-def decided(of: SessionPlan = MADE, *, expected_values: bool = False) -> dict[str, Any]:
-    """Return a start of a session as it is planned; ``known`` is one that was committed before."""
-    keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if expected_values else {}
+def decided(of: SessionPlan = MADE, *, committed: bool = False) -> dict[str, Any]:
+    """Return a start of a session as it is planned; ``committed`` is one that was committed before."""
+    keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if committed else {}
     return {
-        **start_arguments(Decision(of, expected_values, {}, keys), spec(), [], never_completed=False),
+        **start_arguments(Decision(of, committed, {}, keys), spec(), [], never_completed=False),
         "nonce": f"nonce of {of.name}",
     }
 

@@ -125,12 +125,12 @@ def test_agent_without_facts_is_omitted_with_a_one_line_reason(run: Run) -> None
     assert readings.unavailable == {
         "agent2": "start docker",
         "agent3": "Failed to connect: no route to host",
-        "agent4": "it gave no facts",
+        "agent4": "it returned no facts",
     }
     assert result["warnings"] == [
         "agent2 is left out: start docker.",
         "agent3 is left out: Failed to connect: no route to host.",
-        "agent4 is left out: it gave no facts.",
+        "agent4 is left out: it returned no facts.",
         "agent1: nvidia-smi fails",
     ]
 
@@ -249,7 +249,7 @@ def test_start_has_no_secrets() -> None:
     assert start == {
         "plan": session_plan.to_dict(),
         "id": SESSION_ID,
-        "known": False,
+        "existing": False,
         "never_completed": True,
         "agents": ["agent1", "agent2"],
         "prepare": True,

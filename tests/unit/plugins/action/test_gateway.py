@@ -86,7 +86,7 @@ def test_invalid_certificate_is_rejected(run: Run, pair: tuple[Path, Path], tmp_
     assert refused(certificate, none) == f"gateway_certificate_key: '{none}' cannot be read: No such file or directory."
     assert refused(text, key) == f"gateway_certificate: '{text}' holds no certificate in PEM form."
     assert refused(certificate, text) == f"gateway_certificate_key: '{text}' holds no private key in PEM form."
-    assert refused(old, key) == f"gateway_certificate: '{old}' has expired on 1971-02-01."
+    assert refused(old, key) == f"gateway_certificate: '{old}' expired on 1971-02-01."
     assert refused(certificate, old) == f"gateway_certificate_key: '{old}' does not fit the certificate."
 
 

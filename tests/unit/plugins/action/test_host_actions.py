@@ -22,11 +22,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Return the requests to hosts; each returns facts."""
     calls: Asked = []
 
-    def ask(_action: HostAction, phase: str, options: Any, _variables: Any, seconds: int) -> dict[str, Any]:
+    def call(_action: HostAction, phase: str, options: Any, _variables: Any, seconds: int) -> dict[str, Any]:
         calls.append((phase, options, seconds))
         return dict(FACTS)
 
-    monkeypatch.setattr(HostAction, "ask", ask)
+    monkeypatch.setattr(HostAction, "call", call)
     return calls
 
 
@@ -111,5 +111,5 @@ def test_gateway_routes_rejects_invalid_options(run: Run, requests: Asked, route
 
 
 def test_warnings_of_a_gateway_are_returned(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostAction, "ask", lambda *_asked: {"changed": True, "warnings": ["HAProxy does not run."]})
+    monkeypatch.setattr(HostAction, "call", lambda *_asked: {"changed": True, "warnings": ["HAProxy does not run."]})
     assert run(gateway_routes.ActionModule, {}, {})["warnings"] == ["HAProxy does not run."]

@@ -18,7 +18,7 @@ from tests.unit.plugins.action.conftest import Run
 OPTIONS: dict[str, Any] = {
     "state": "validated",
     "pattern": "users",
-    "outsiders": ["user1"],
+    "probe_hosts": ["user1"],
     "agents": ["agent1"],
     "gateways": ["gateway1"],
     "managers": [],
@@ -29,8 +29,8 @@ def test_valid_options_are_returned(run: Run, tmp_path: Path) -> None:
     arguments = {**OPTIONS, "ports": "22", "rate": "500", "path": str(tmp_path / "report.json")}
     result = run(isolation_verification.ActionModule, arguments, {})
     assert (result["changed"], result["ports"], result["rate"]) == (False, "22", 500)
-    assert (result["outsiders"], result["agents"], result["gateways"]) == (["user1"], ["agent1"], ["gateway1"])
-    assert result["ask"] == ["agent1", "gateway1"]
+    assert (result["probe_hosts"], result["agents"], result["gateways"]) == (["user1"], ["agent1"], ["gateway1"])
+    assert result["to_read"] == ["agent1", "gateway1"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -40,14 +40,14 @@ def test_options_have_defaults(run: Run) -> None:
 
 
 def test_host_in_both_groups_is_read_once(run: Run) -> None:
-    assert run(isolation_verification.ActionModule, {**OPTIONS, "gateways": ["agent1"]}, {})["ask"] == ["agent1"]
+    assert run(isolation_verification.ActionModule, {**OPTIONS, "gateways": ["agent1"]}, {})["to_read"] == ["agent1"]
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         (
-            {"outsiders": []},
+            {"probe_hosts": []},
             "firewall_probe_hosts: 'users' matches no host of the inventory; set it to untrusted hosts to probe from.",
         ),
         ({"agents": []}, "the inventory has no agents to probe."),
@@ -80,8 +80,8 @@ PLAN = {"state": "planned", "agents": ["agent1"], "gateways": ["gateway1"], "por
 
 
 def hostvars(**results: dict[str, Any]) -> dict[str, Any]:
-    expected_values = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
-    return {"hostvars": {**expected_values, **results}}
+    variables = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
+    return {"hostvars": {**variables, **results}}
 
 
 def test_reported_addresses_are_probed(run: Run) -> None:
@@ -113,8 +113,8 @@ def test_agent_without_docker_is_probed_with_a_warning(run: Run) -> None:
     ],
 )
 def test_unreachable_host_is_probed_at_its_inventory_addresses(run: Run, results: dict[str, Any], reason: str) -> None:
-    expected_values = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
-    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**expected_values, **results}))
+    variables = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
+    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**variables, **results}))
     assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
     assert result["warnings"] == [f"agent1: its addresses could not be read: {reason}."]
 
@@ -128,7 +128,7 @@ OPEN = {**QUIET, "answers": [{"address": "192.0.2.1", "protocol": "tcp", "state"
 def reported(run: Run, probed: dict[str, Any], path: str = "", *, check_mode: bool = False) -> dict[str, Any]:
     args = {
         "state": "reported",
-        "outsiders": ["user1"],
+        "probe_hosts": ["user1"],
         "targets": [dataclasses.asdict(TARGET)],
         "batches": [dataclasses.asdict(BATCH)],
         "path": path,
@@ -154,7 +154,7 @@ def test_open_port_is_reported_and_fails(run: Run, printed: list[str], tmp_path:
         reported(run, results(**OPEN), str(path))
     assert str(refused.value) == ("isolation check failed: probe hosts get an answer from 1 address of agent1.")
     (finding,) = json.loads(path.read_text())["findings"]
-    assert (finding["outsider"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
+    assert (finding["probe_host"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
     assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections." in printed
 
 

@@ -31,7 +31,7 @@ def ask(run: Run, requests: Asked) -> Any:
 
     def asking(answer: dict[str, Any] | Exception, variables: dict[str, Any] | None = None, **args: Any) -> Any:
         class Asking(ActionModule):
-            def ask(self, phase: str, options: Any, _task_vars: Any, seconds: int) -> dict[str, Any]:
+            def call(self, phase: str, options: Any, _task_vars: Any, seconds: int) -> dict[str, Any]:
                 requests.append((phase, options, seconds))
                 if isinstance(answer, Exception):
                     raise answer

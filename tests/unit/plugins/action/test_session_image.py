@@ -36,7 +36,7 @@ def under_way(progress: str = "") -> dict[str, Any]:
     return {**STARTED, "started": False, "progress": progress}
 
 
-def hostvars(name: str = IMAGE) -> dict[str, Any]:
+def pulled(name: str = IMAGE) -> dict[str, Any]:
     return {"changed": False, "diff": {"after": ""}, "images": {name: image_data()}, "under_way": [], "progress": ""}
 
 
@@ -79,14 +79,14 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
         images: list[str],
         variables: dict[str, Any] | None = None,
         *,
-        found_images: dict[str, Any] | None = None,
+        images_by_agent: dict[str, Any] | None = None,
         check_mode: bool = False,
         **args: Any,
     ) -> dict[str, Any]:
         replying = iter(replies)
 
         class Asked(ActionModule):
-            def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
+            def call(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
                 assert phase == "pull"
                 sent.append({name: options[name] for name in options if name not in CONNECTION_OPTIONS})
                 reply = next(replying)
@@ -94,7 +94,7 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
                     raise AnsibleActionFail(reply["failed"])
                 return reply
 
-        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": found_images or {}}
+        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": images_by_agent or {}}
         defaults = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
         defaults["hostvars"] = {agent: {} for agent in START["agents"]}
         arguments = {"starts": [start], "claim_ttl": 600, **args}
@@ -105,9 +105,9 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
 
 
 def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([{"changed": False, "images": {}, "under_way": []}], [], found_images={"agent1": {}})
+    result = pull([{"changed": False, "images": {}, "under_way": []}], [], images_by_agent={"agent1": {}})
     assert sent == [{**PLAIN, "name": "", "reference": ""}]
-    assert (result["changed"], result["images"], result["again"], result["diff"]) == (False, {}, False, [])
+    assert (result["changed"], result["images"], result["repeat"], result["diff"]) == (False, {}, False, [])
 
 
 def test_agent_without_pulls_is_skipped(run: Run) -> None:
@@ -117,19 +117,19 @@ def test_agent_without_pulls_is_skipped(run: Run) -> None:
 
 
 def test_pull_is_polled_until_the_image_is_present(pull: Pull, clock: Clock) -> None:
-    result = pull([STARTED, *[under_way()] * 7, hostvars()], [IMAGE])
+    result = pull([STARTED, *[under_way()] * 7, pulled()], [IMAGE])
     assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
     assert (result["changed"], result["images"]) == (True, {IMAGE: image_data()})
-    assert (result["again"], result["diff"]) == (True, [{"after": "pulled"}])
+    assert (result["repeat"], result["diff"]) == (True, [{"after": "pulled"}])
 
 
 def test_present_image_is_no_change(pull: Pull) -> None:
-    result = pull([hostvars()], [IMAGE])
+    result = pull([pulled()], [IMAGE])
     assert (result["changed"], result["diff"], result["images"]) == (False, [], {IMAGE: image_data()})
 
 
 def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([STARTED, hostvars(), STARTED, hostvars(OTHER)], [IMAGE, OTHER])
+    result = pull([STARTED, pulled(), STARTED, pulled(OTHER)], [IMAGE, OTHER])
     assert [entry["name"] for entry in sent] == [IMAGE, IMAGE, OTHER, OTHER]
     assert sorted(result["images"]) == [IMAGE, OTHER]
 
@@ -139,7 +139,7 @@ def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, 
 
 def test_progress_is_shown_when_it_changes(pull: Pull, printed: list[str]) -> None:
     looks = ["", "1.0 of 3.0 MB, 0 of 1 layers", "1.0 of 3.0 MB, 0 of 1 layers", "", "2.0 of 3.0 MB, 0 of 1 layers"]
-    pull([STARTED, *map(under_way, looks), hostvars()], [OTHER])
+    pull([STARTED, *map(under_way, looks), pulled()], [OTHER])
     assert printed == [
         "agent2: pulling registry:5000/other:1: 1.0 of 3.0 MB, 0 of 1 layers",
         "agent2: pulling registry:5000/other:1: 2.0 of 3.0 MB, 0 of 1 layers",
@@ -147,12 +147,12 @@ def test_progress_is_shown_when_it_changes(pull: Pull, printed: list[str]) -> No
 
 
 def test_short_pull_shows_no_progress(pull: Pull, printed: list[str]) -> None:
-    pull([STARTED, hostvars()], [IMAGE])
+    pull([STARTED, pulled()], [IMAGE])
     assert printed == []
 
 
 def test_progress_of_a_running_pull_is_shown_at_once(pull: Pull, printed: list[str]) -> None:
-    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), hostvars()], [IMAGE])
+    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), pulled()], [IMAGE])
     assert printed == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
 
 
@@ -188,13 +188,13 @@ def test_rounds_are_shorter_with_fewer_forks(pull: Pull, clock: Clock) -> None:
 
 
 def test_pulled_image_is_not_polled_in_the_next_round(pull: Pull) -> None:
-    result = pull(iter([STARTED, hostvars(), *[under_way()] * 50]), [IMAGE, OTHER])
+    result = pull(iter([STARTED, pulled(), *[under_way()] * 50]), [IMAGE, OTHER])
     assert list(result["images"]) == [IMAGE]
 
 
 def test_check_mode_polls_once(pull: Pull, clock: Clock) -> None:
     result = pull([{**STARTED, "under_way": []}], [IMAGE], check_mode=True)
-    assert (result["changed"], result["again"], clock.slept) == (True, False, [])
+    assert (result["changed"], result["repeat"], clock.slept) == (True, False, [])
 
 
 @pytest.mark.parametrize("answers", [[], [STARTED, under_way()]], ids=["at once", "later"])
@@ -208,13 +208,13 @@ def test_failed_pull_fails_with_its_error(pull: Pull, answers: list[dict[str, An
 
 def test_image_of_another_agent_is_pulled_by_digest(pull: Pull, sent: list[dict[str, Any]]) -> None:
     result = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
-    pull([hostvars(), hostvars(OTHER)], [IMAGE, OTHER], found_images=result)
+    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], images_by_agent=result)
     assert [(entry["name"], entry["reference"]) for entry in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
 
 
 def test_agent_gets_credentials_of_one_registry_only(pull: Pull, sent: list[dict[str, Any]]) -> None:
     registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
-    pull([hostvars(), hostvars(OTHER)], [IMAGE, OTHER], registries=registries)
+    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], registries=registries)
     plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
     assert sent == [plain, {**ASKED, "name": OTHER, "reference": OTHER, **READER}]
 
@@ -228,7 +228,7 @@ def test_invalid_registries_are_named_without_secrets(pull: Pull, sent: list[dic
 
 def test_mismatched_images_are_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
     result = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
-    assert pull([], [IMAGE], found_images=result)["failed"] == (
+    assert pull([], [IMAGE], images_by_agent=result)["failed"] == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
         " remove the outdated one (docker rmi) or specify the image by its digest."
     )

@@ -68,7 +68,7 @@ def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:
     hostvars = fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED))])
     result = run(ActionModule, arguments(), answers(agent1=hostvars), check_mode=True)
     assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
-    assert (result["known"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
+    assert (result["existing"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
 
 def test_missing_capacity_is_pending(run: Run) -> None:
@@ -112,7 +112,7 @@ def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueStore) ->
             {"unreachable": True, "msg": "Failed to connect:\n  no route to host"},
             "agent2 is left out: Failed to connect: no route to host.",
         ),
-        ({"failed": True}, "agent2 is left out: it gave no facts."),
+        ({"failed": True}, "agent2 is left out: it returned no facts."),
     ],
     ids=["error", "unreachable", "silent"],
 )
@@ -254,7 +254,7 @@ def test_claimed_session_of_another_run_is_taken_over(
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
-    assert (result["id"], result["known"], result["never_completed"]) == (SESSION_ID, True, True)
+    assert (result["id"], result["existing"], result["never_completed"]) == (SESSION_ID, True, True)
     assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, current_owner())]
 
 
@@ -263,7 +263,7 @@ def test_committed_session_needs_no_entry(run: Run, queue: QueueStore, history: 
     if history:
         queue.save(of_entry(id=SESSION_ID, state="TERMINATED", spec=None))
     result = run(ActionModule, arguments(), holding())
-    assert (result["known"], result["never_completed"]) == (True, False)
+    assert (result["existing"], result["never_completed"]) == (True, False)
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * history
 
 
@@ -271,7 +271,7 @@ def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueStore) ->
     session_plan = plan({"agent1": 4})
     queue.save(make_terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
-    assert (result["known"], result["stale_sessions"]) == (False, [SESSION_ID])
+    assert (result["existing"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
 
 
@@ -313,7 +313,7 @@ def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueStore) -> Non
 def test_pending_session_on_a_returning_agent_is_the_same(run: Run, queue: QueueStore, state: dict[str, Any]) -> None:
     queue.save(of_entry())
     result = run(ActionModule, arguments(), holding(**state))
-    assert (result["id"], result["known"]) == (SESSION_ID, True)
+    assert (result["id"], result["existing"]) == (SESSION_ID, True)
     assert [entry.id for entry in queue.entries()] == ([SESSION_ID] if state else [])
 
 

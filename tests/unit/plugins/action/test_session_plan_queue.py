@@ -78,7 +78,7 @@ def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueStore)
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
     result = run(ActionModule, ARGUMENTS, answers())
     (start,) = result["starts"]
-    assert (start["id"], start["known"], start["never_completed"]) == (requested(1).id, False, True)
+    assert (start["id"], start["existing"], start["never_completed"]) == (requested(1).id, False, True)
     assert "hunter2" not in json.dumps(start)
     assert {name: spec_from_dict(data) for name, data in result["specs"].items()} == {"session-1": request}
     assert result["_ansible_no_log"] is True
@@ -138,7 +138,7 @@ def test_claimed_session_is_resumed(run: Run, queue: QueueStore) -> None:
     session_plan = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=entry.id)
     facts = holders(session_plan, request, committed=False)
     (start,) = run(ActionModule, ARGUMENTS, answers(agent1=facts["agent1"]))["starts"]
-    assert (start["known"], start["plan"]) == (True, session_plan.to_dict())
+    assert (start["existing"], start["plan"]) == (True, session_plan.to_dict())
 
 
 def test_entries_changed_by_other_runs_are_skipped(

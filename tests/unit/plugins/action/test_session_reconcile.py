@@ -265,7 +265,9 @@ def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | No
 
     plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
     (routes, _of_starts) = [
-        play["vars"]["__session_routes"] for play in plays if "update_gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
+        play["vars"]["__session_routes"]
+        for play in plays
+        if "update_pending_gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
     ]
     localhost = {
         "__session_reconcile": {"routes": {"changed": True}},

@@ -18,15 +18,15 @@ from tests.unit.plugins.plugin_utils._report.test_verification import part
 MADE = plan({"agent1": 1, "agent2": 1}, mounts=[{"source": "/mnt/data", "target": "/data"}])
 AGENTS = ["agent1", "agent2", "agent3"]
 VERIFY: dict[str, Any] = {"kind": "verification", "agents": AGENTS}
-SIGHT = {"/data": {"mark": True, "folder": "1:1", "names": "abc"}}
-MISSED = {"/data": {"mark": False, "folder": "1:1", "names": "abc"}}
+SIGHT = {"/data": {"marker": True, "folder": "1:1", "names": "abc"}}
+MISSED = {"/data": {"marker": False, "folder": "1:1", "names": "abc"}}
 REPAIR = "create_session with the same variables repairs what differs from the plan."
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run with a healthy session, with changes."""
-    marked = {"__session_marker_written": {"marked": ["/data"]}, "__session_marker_removed": {"leftover": []}}
-    skipped = {"__session_marker_written": {"skipped": True}, "__session_marker_removed": {"skipped": True}}
+    marked = {"__session_marker_created": {"created": ["/data"]}, "__session_marker_removed": {"leftover": []}}
+    skipped = {"__session_marker_created": {"skipped": True}, "__session_marker_removed": {"skipped": True}}
     results: dict[str, dict[str, Any]] = {
         "agent1": {**marked, "__session_marker_observed": {"observed": {"main1": SIGHT}}},
         "agent2": {**skipped, "__session_marker_observed": {"observed": {"sub1": SIGHT}}},
@@ -88,7 +88,7 @@ def test_differing_mounts_fail(run: Run, printed: list[str], tmp_path: Path) -> 
 
 
 def test_marker_with_failed_removal_is_reported(run: Run, printed: list[str]) -> None:
-    lost = answers(agent1={"__session_marker_removed": {"unreachable": True, "msg": "stale_sessions"}})
+    lost = answers(agent1={"__session_marker_removed": {"unreachable": True, "msg": "it is down"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
     assert "mount /data: the marker file could not be removed (compared by a marker file of main1)" in printed

@@ -83,7 +83,7 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
     assert str(refused.value) == (
         "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
     )
-    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, arguments)["ask"] == ["agent1", "agent9"]
+    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, arguments)["to_survey"] == ["agent1", "agent9"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_only_a_new_session_uses_cached_facts(
     keep(queue, "agent1", "agent2")
     os.utime(queue.path / "facts" / "agent2.json", (0, 0))
     args = {"purpose": purpose, "agents": ["agent1", "agent2", "agent3"]}
-    assert run(ActionModule, args, variables(facts_max_age=age))["ask"] == requests
+    assert run(ActionModule, args, variables(facts_max_age=age))["to_survey"] == requests
 
 
 def test_run_options_are_returned_with_started_at(run: Run) -> None:
@@ -110,7 +110,7 @@ def test_run_options_are_returned_with_started_at(run: Run) -> None:
     result = run(ActionModule, {"purpose": "list"}, variables(claim_ttl="60", history="yes"))
     assert (result["run"]["claim_ttl"], result["run"]["history"]) == (60, True)
     assert before <= result["started_at"] <= time.time()
-    assert result["ask"] == result["images"] == result["paths"] == []
+    assert result["to_survey"] == result["images"] == result["paths"] == []
 
 
 def test_missing_options_have_the_default_of_the_role(run: Run) -> None:

@@ -14,10 +14,10 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store imp
 from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.settled_starts import (
+    COMMITTED,
     FAILED,
     MADE,
     NO_ROOM,
-    PROVEN,
     REFUSED,
     WHY,
     Steps,
@@ -30,7 +30,7 @@ from tests.unit.plugins.action.settled_starts import (
 
 
 def test_running_session_is_shown_with_its_containers(run: Run, printed: list[str]) -> None:
-    (session,) = settle(run, PROVEN)["sessions"]
+    (session,) = settle(run, COMMITTED)["sessions"]
     assert [kernel["image_digest"] for kernel in session["record"]["kernels"]] == ["sha256:1", "sha256:2"]
     assert printed == [
         "Session train-llm is RUNNING.",
@@ -42,7 +42,7 @@ def test_running_session_is_shown_with_its_containers(run: Run, printed: list[st
 @pytest.mark.usefixtures("printed")
 def test_record_is_world_readable_and_no_change(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    settled = settle(run, PROVEN, path=str(path))
+    settled = settle(run, COMMITTED, path=str(path))
     (session,) = settled["sessions"]
     assert json.loads(path.read_text()) == session["record"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -74,12 +74,12 @@ def test_failed_start_is_recorded_without_failing_the_task(run: Run, tmp_path: P
 
 @pytest.mark.usefixtures("printed")
 def test_failed_repair_leaves_the_session_running(run: Run) -> None:
-    (session,) = settle(run, FAILED, starts=[decided(expected_values=True)])["sessions"]
+    (session,) = settle(run, FAILED, starts=[decided(committed=True)])["sessions"]
     assert session["error"].startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
 
 
 def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
-    settle(run, PROVEN, say=False)
+    settle(run, COMMITTED, show=False)
     assert printed == []
 
 
@@ -89,7 +89,7 @@ def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
 @pytest.mark.usefixtures("printed")
 def test_running_session_leaves_the_queue(run: Run, queue: QueueStore) -> None:
     starts(queue)
-    settle(run, PROVEN)
+    settle(run, COMMITTED)
     assert queue.entries() == []
 
 
@@ -130,7 +130,7 @@ def test_failed_session_moves_to_the_history(run: Run, queue: QueueStore, change
     ],
     ids=["another run starts it", "it was ended", "it waits again"],
 )
-@pytest.mark.parametrize("outcome", [PROVEN, FAILED], ids=["runs", "failed"])
+@pytest.mark.parametrize("outcome", [COMMITTED, FAILED], ids=["runs", "failed"])
 def test_session_of_another_owner_is_not_changed(
     run: Run, queue: QueueStore, changes: dict[str, Any], outcome: Steps
 ) -> None:
@@ -144,7 +144,7 @@ def test_session_of_another_owner_is_not_changed(
 @pytest.mark.parametrize(
     ("outcome", "line"),
     [
-        (PROVEN, "Session train-llm was not touched: this is check mode."),
+        (COMMITTED, "Session train-llm was not touched: this is check mode."),
         (REFUSED, "Session train-llm is PENDING."),
         (FAILED, "Session train-llm is ERROR."),
     ],
@@ -168,9 +168,9 @@ def test_check_mode_writes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "outcome", "check_mode", "wait"),
     [
-        (True, PROVEN, False, True),
-        (False, PROVEN, False, False),
-        (True, PROVEN, True, False),
+        (True, COMMITTED, False, True),
+        (False, COMMITTED, False, False),
+        (True, COMMITTED, True, False),
         (True, FAILED, False, False),
         (True, None, False, False),
     ],
@@ -186,7 +186,13 @@ def test_only_running_sessions_are_waited_for(
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("freed", "outcome", "looks"),
-    [(False, PROVEN, False), (False, FAILED, True), (True, PROVEN, True), (True, None, True), (False, None, False)],
+    [
+        (False, COMMITTED, False),
+        (False, FAILED, True),
+        (True, COMMITTED, True),
+        (True, None, True),
+        (False, None, False),
+    ],
     ids=["it runs", "it failed", "room was freed", "it waits and room was freed", "it waits"],
 )
 @pytest.mark.parametrize("queued", [True, False])

@@ -51,6 +51,7 @@ def report(
     waited: bool = False,
     check_mode: bool = False,
     links: Mapping[str, Any] | None = None,
+    pending_links: Mapping[str, Any] | None = None,
     claimed: Mapping[str, Any] | None = None,
     **args: Any,
 ) -> dict[str, Any]:
@@ -60,6 +61,8 @@ def report(
     hostvars: dict[str, Any] = {
         name: {"__session_gateway": {"links": replied}} for name, replied in (links or {}).items()
     }
+    for name, replied in (pending_links or {}).items():
+        hostvars[name]["__session_pending_gateway"] = {"links": replied}
     hostvars["agent1"] = {"__session_claim": claimed}
     args = {"state": "reported", "result": settled, "later": started, "gateways": [*(links or {})], **args}
     return run(ActionModule, args, {"hostvars": hostvars}, check_mode=check_mode)
@@ -185,6 +188,14 @@ def test_access_to_a_running_session_is_shown_and_written(
     assert result["record"] == RUNS
 
 
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize("first", [True, False], ids=["started at once", "started from the queue"])
+def test_links_are_those_of_all_updates_of_the_run(run: Run, first: bool) -> None:
+    mine, others = {"gateway1": [LINK]}, {"gateway1": [{**LINK, "id": "other"}]}
+    result = report(run, RUNS, links=mine if first else others, pending_links=others if first else mine)
+    assert result["access"] == ACCESS
+
+
 KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"}}
 
 
@@ -204,10 +215,8 @@ def test_host_key_of_main1_is_shown_if_known(
     start = {"id": session_id, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
     claimed = {"sessions": {session_id: {"nonce": "nonce", "public_keys": created}}}
     report(run, RUNS, links={"gateway1": [LINK]}, starts=[start], claimed=claimed)
-    expected_values = (
-        ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
-    )
-    assert printed[2:] == [*PRINTED[:5], *expected_values, *PRINTED[5:]]
+    lines = ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
+    assert printed[2:] == [*PRINTED[:5], *lines, *PRINTED[5:]]
 
 
 def test_gateway_without_a_result_has_no_access(run: Run, printed: list[str]) -> None:

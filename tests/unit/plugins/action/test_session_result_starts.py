@@ -17,12 +17,12 @@ from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.settled_starts import (
     CLAIMED,
+    COMMITTED,
     FAILED,
     GONE,
     MADE,
     OTHER,
     OTHER_ID,
-    PROVEN,
     REFUSED,
     RUNS,
     WHY,
@@ -39,7 +39,7 @@ from tests.unit.plugins.action.settled_starts import (
 @pytest.mark.parametrize(
     ("steps", "statuses", "errors"),
     [
-        (PROVEN, ["RUNNING", "RUNNING"], [None, None]),
+        (COMMITTED, ["RUNNING", "RUNNING"], [None, None]),
         (REFUSED, ["PENDING", "RUNNING"], [None, None]),
         (FAILED, ["PENDING", "RUNNING"], [WHY, None]),
     ],
@@ -55,7 +55,7 @@ def test_each_start_is_reported_and_saved(
 ) -> None:
     starts(queue)
     starts(queue, id=OTHER_ID, name="other")
-    alone: Steps = {"claim": {"agent1": {"steps": ["claim", "apply", "prove"], "containers": {"main1": RUNS}}}}
+    alone: Steps = {"claim": {"agent1": {"steps": ["claim", "apply", "commit"], "containers": {"main1": RUNS}}}}
     hostvars = replies((OTHER, alone), (MADE, steps))
     args = {"state": "settled", "started_at": 0.0, "starts": [decided(), decided(OTHER)]}
     settled = run(ActionModule, args, hostvars)
@@ -75,14 +75,14 @@ def test_no_starts_have_no_results(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     args = {"state": "settled", "started_at": time.time(), "starts": [], "path": str(path)}
     settled = run(ActionModule, args, replies())
-    assert (settled["sessions"], settled["again"], settled["wait"], settled["waiting"]) == ([], False, False, False)
+    assert (settled["sessions"], settled["retry"], settled["wait"], settled["waiting"]) == ([], False, False, False)
     assert json.loads(path.read_text()) is None
 
 
 @pytest.mark.usefixtures("printed")
 def test_replies_to_earlier_attempts_are_ignored(run: Run) -> None:
     start = {**decided(), "nonce": "nonce of a later attempt"}
-    (session,) = settle(run, PROVEN, starts=[start])["sessions"]
+    (session,) = settle(run, COMMITTED, starts=[start])["sessions"]
     assert session["record"]["status"] == "ERROR"
 
 
@@ -93,9 +93,9 @@ def test_replies_to_earlier_attempts_are_ignored(run: Run) -> None:
         {},
         {"claim": {"agent1": {}}},
         CLAIMED,
-        {**CLAIMED, "prove": {"agent1": {"containers": {"main1": RUNS}}}},
+        {**CLAIMED, "commit": {"agent1": {"containers": {"main1": RUNS}}}},
     ],
-    ids=["nobody", "one at the claim", "nobody at the proof", "one at the proof"],
+    ids=["none", "one at the claim", "none at the commit", "one at the commit"],
 )
 def test_missing_reply_fails_the_session(run: Run, steps: Steps) -> None:
     (session,) = settle(run, steps, starts=[decided()], pending=None)["sessions"]
@@ -106,7 +106,7 @@ def test_missing_reply_fails_the_session(run: Run, steps: Steps) -> None:
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("step", ["pull", "overlay"])
 def test_step_results_of_other_starts_are_ignored(run: Run, step: str) -> None:
-    (session,) = settle(run, {**PROVEN, step: {"agent1": GONE}})["sessions"]
+    (session,) = settle(run, {**COMMITTED, step: {"agent1": GONE}})["sessions"]
     assert (session["record"]["status"], session["error"]) == ("RUNNING", None)
 
 
@@ -120,7 +120,7 @@ def test_refused_session_is_planned_again_and_keeps_its_entry(
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
     path = tmp_path / "record.json"
     settled = settle(run, REFUSED, retry=True, freed=True, path=str(path))
-    assert (settled["again"], settled["refused"], settled["sessions"]) == (True, ["no room"], [])
+    assert (settled["retry"], settled["refused"], settled["sessions"]) == (True, ["no room"], [])
     assert (settled["changed"], settled["wait"], settled["waiting"]) == (False, False, False)
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()} == before
     assert (printed, path.exists()) == ([], False)
@@ -129,14 +129,14 @@ def test_refused_session_is_planned_again_and_keeps_its_entry(
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
     ("steps", "retry"),
-    [(REFUSED, False), (FAILED, True), (PROVEN, True), (None, True)],
+    [(REFUSED, False), (FAILED, True), (COMMITTED, True), (None, True)],
     ids=["refused, and that is it", "failed", "runs", "no room"],
 )
 def test_only_refused_sessions_are_planned_again(run: Run, queue: QueueStore, steps: Steps | None, retry: bool) -> None:
     starts(queue)
     before = queue.entries()
     settled = settle(run, steps, retry=retry)
-    assert (settled["again"], len(settled["sessions"])) == (False, 1)
+    assert (settled["retry"], len(settled["sessions"])) == (False, 1)
     assert (queue.entries() == before) is (steps is None)
 
 
@@ -144,7 +144,7 @@ def test_only_refused_sessions_are_planned_again(run: Run, queue: QueueStore, st
 def test_refused_session_with_a_failure_is_not_planned_again(run: Run) -> None:
     steps: Steps = {"claim": {"agent1": {"failed": "no image."}, "agent2": {"refused": "no room"}}}
     settled = settle(run, steps, retry=True)
-    assert (settled["again"], settled["sessions"][0]["record"]["status"]) == (False, "ERROR")
+    assert (settled["retry"], settled["sessions"][0]["record"]["status"]) == (False, "ERROR")
 
 
 # ---- what gateways are told
@@ -155,7 +155,7 @@ PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22,
 
 @pytest.mark.usefixtures("printed", "queue")
 @pytest.mark.parametrize(
-    ("steps", "routed"), [(PROVEN, True), (REFUSED, False), (FAILED, False)], ids=["runs", "refused", "failed"]
+    ("steps", "routed"), [(COMMITTED, True), (REFUSED, False), (FAILED, False)], ids=["runs", "refused", "failed"]
 )
 def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed: bool) -> None:
     routes = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
@@ -164,7 +164,7 @@ def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed:
 
 @pytest.mark.usefixtures("printed", "queue")
 def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
-    for steps in (PROVEN, None):
+    for steps in (COMMITTED, None):
         assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
@@ -180,9 +180,9 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
         "started_at": began,
         "previous": ["__session_reconcile", "__other"],
     }
-    first = run(ActionModule, args, replies((MADE, PROVEN)))
+    first = run(ActionModule, args, replies((MADE, COMMITTED)))
     assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
-    later = replies((MADE, PROVEN), __session_reconcile=first, __other={"again": True})
+    later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
     assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True
@@ -198,5 +198,5 @@ def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> No
 @pytest.mark.usefixtures("printed")
 def test_ended_session_has_no_route(run: Run, queue: QueueStore) -> None:
     starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
-    routes = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
+    routes = settle(run, COMMITTED, starts=[decided(PUBLISHED)])["routes"]
     assert (routes["routes"], routes["ended"]) == ([], [SESSION_ID])

@@ -50,7 +50,7 @@ class Host:
         host = self
 
         class Asking(Rendering, ActionModule):
-            def ask(self, phase: str, options: Any, task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
+            def call(self, phase: str, options: Any, task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
                 assert task_vars["inventory_hostname"] == agent
                 host.asked.append((phase, options, seconds))
                 return {"changed": True, "sessions": {entry["id"]: host.answer(entry) for entry in options["sessions"]}}
@@ -110,17 +110,28 @@ def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     assert entry["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
 
-def test_prove_step_is_sent_along_with_apply(host: Host) -> None:
+def test_commit_step_is_sent_along_with_apply(host: Host) -> None:
     for step in ("claim", "apply"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
     (entry,) = host.sessions
-    assert (entry["steps"], entry["may_prove_later"]) == (["apply", "prove"], True)
-    assert host.take("prove", start())["skipped"]
+    assert (entry["steps"], entry["may_commit_later"]) == (["apply", "commit"], True)
+    assert host.take("commit", start())["skipped"]
+
+
+@pytest.mark.parametrize("missing", [{}, {"agent1": [IMAGE]}], ids=["one request", "after a pull"])
+def test_check_on_one_agent_waits_for_no_other_agent(host: Host, missing: dict[str, list[str]]) -> None:
+    committed = start(plan({"agent1": 1}), public_keys=KEYS, missing_images=missing)
+    if missing:
+        host.variables["agent1"]["__session_pull"] = {"sessions": {MADE.id: {"nonce": "n", "images": {}}}}
+    host.take("apply" if missing else "claim", committed)
+    (entry,) = host.sessions
+    assert entry["steps"] == ["apply", "commit"]
+    assert "may_commit_later" not in entry
 
 
 def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
-    pulling = start(pulls={"agent2": [IMAGE]})
+    pulling = start(missing_images={"agent2": [IMAGE]})
     for agent in ("agent1", "agent2"):
         host.take("claim", pulling, agent=agent)
         images = {IMAGE: image_data(2)} if agent == "agent2" else {}
@@ -130,12 +141,12 @@ def test_pulled_images_are_sent_to_all_agents(host: Host) -> None:
     assert pulling["images"]["agent2"] == {}
 
 
-@pytest.mark.parametrize("step", ["prove", "command"])
+@pytest.mark.parametrize("step", ["commit", "command"])
 def test_later_steps_need_no_plan(host: Host, step: str) -> None:
-    # The proof was tried with the start, too early.
+    # The check was made along with the start, too early.
     host.answer = lambda entry: {"steps": entry["steps"][:1]}
     with_command = start(plan({"agent1": 2, "agent2": 1}, command="train"))
-    for earlier in ("claim", "apply", *(["prove"] if step == "command" else [])):
+    for earlier in ("claim", "apply", *(["commit"] if step == "command" else [])):
         for agent in ("agent1", "agent2"):
             host.take(earlier, with_command, agent=agent)
     host.take(step, with_command)
@@ -156,9 +167,9 @@ def test_overlay_step_runs_on_the_overlay_agent(host: Host) -> None:
 def test_session_on_one_agent_runs_all_steps_in_one_request(host: Host) -> None:
     host.take("claim", start(ALONE))
     (entry,) = host.sessions
-    assert entry["steps"] == ["claim", "apply", "prove", "command"]
+    assert entry["steps"] == ["claim", "apply", "commit", "command"]
     assert {"request", "contents", "images"} <= entry.keys()
-    assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "prove", "command")] == [True] * 3
+    assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "commit", "command")] == [True] * 3
 
 
 def test_one_request_has_the_sessions_of_a_run(host: Host) -> None:
@@ -191,7 +202,7 @@ def test_failed_session_is_removed_on_all_agents(host: Host, fault: dict[str, st
 
 
 def test_successful_session_is_not_removed(host: Host) -> None:
-    for step in ("claim", "apply", "prove"):
+    for step in ("claim", "apply", "commit"):
         for agent in ("agent1", "agent2"):
             host.take(step, start(), agent=agent)
     assert host.take("remove", start())["skipped"] is True
@@ -221,7 +232,7 @@ def test_unreachable_agent_fails_its_sessions(host: Host) -> None:
 
 def test_replies_about_other_sessions_are_ignored(host: Host, run: Run) -> None:
     class Lying(ActionModule):
-        def ask(self, *_asked: Any) -> dict[str, Any]:
+        def call(self, *_asked: Any) -> dict[str, Any]:
             return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
 
     args = {"step": "claim", "starts": [start()]}

@@ -29,7 +29,7 @@ ASKED = spec(cluster_size=3, env=ENV, authorized_keys=["ssh-ed25519 ALICE"], boo
 class Sent(Rendering, ActionModule):
     """The action without its connection to an agent."""
 
-    def ask(self, _phase: str, options: Any, _task_vars: dict[str, Any], _seconds: int) -> dict[str, Any]:
+    def call(self, _phase: str, options: Any, _task_vars: dict[str, Any], _seconds: int) -> dict[str, Any]:
         return {"sent": options, "sessions": {}}
 
 
@@ -44,11 +44,11 @@ def contents(
     start = start_arguments(
         Decision(session_plan, True, {}, {"main1": {"user": "U", "host": "H"}}), request, [], never_completed=False
     )
-    proven = {"sessions": {session_plan.id: {"nonce": start["nonce"], "steps": []}}}
+    committed = {"sessions": {session_plan.id: {"nonce": start["nonce"], "steps": []}}}
     specs = {session_plan.name: dataclasses.asdict(waited)} if waited else {}
     request_result = {"specs": {session_plan.name: dataclasses.asdict(request)}, "run": OPTIONS_OF_RUN}
     control = {"__session_request": request_result, "__session_queue_plan": {"specs": specs}}
-    hostvars = {"localhost": control, **{agent: {"__session_claim": proven} for agent in session_plan.agents}}
+    hostvars = {"localhost": control, **{agent: {"__session_claim": committed} for agent in session_plan.agents}}
     step = "apply" if len(session_plan.agents) > 1 else "claim"
     args = {"step": step, "starts": [start]}
     own_variables = {f"session_{kind}_template": path for kind, path in (templates or {}).items()}

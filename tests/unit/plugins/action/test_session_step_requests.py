@@ -19,7 +19,7 @@ from tests.unit.rendering import OPTIONS_OF_RUN
 class Sent(ActionModule):
     """The action without its connection to an agent and its templates."""
 
-    def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
+    def call(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
         arguments = options["sessions"]
         return {"phase": phase, "asked": arguments, "sessions": {session["id"]: {} for session in arguments}}
 

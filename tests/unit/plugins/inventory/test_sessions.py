@@ -114,14 +114,14 @@ def variables(inventory: InventoryManager, name: str) -> dict[str, Any]:
     """Return the templated variables of a container's connection."""
     manager = VariableManager(loader=inventory._loader, inventory=inventory)
     HostVars(inventory, manager, inventory._loader)
-    expected_values = manager.get_vars(host=inventory.hosts[name])
-    templar = Templar(loader=inventory._loader, variables=expected_values)
+    host_variables = manager.get_vars(host=inventory.hosts[name])
+    templar = Templar(loader=inventory._loader, variables=host_variables)
     expected = {
         entry
-        for entry in expected_values
+        for entry in host_variables
         if entry.startswith(("backendai_", "ansible_remote", "ansible_conn", "ansible_user"))
     }
-    return {entry: templar.template(expected_values[entry]) for entry in expected | {"ansible_shell_executable"}}
+    return {entry: templar.template(host_variables[entry]) for entry in expected | {"ansible_shell_executable"}}
 
 
 # ---- hosts and groups
@@ -265,7 +265,7 @@ def test_agent_with_invalid_settings_is_omitted_with_a_warning(
 def test_unreadable_session_is_a_warning(place: Place, warned: list[str]) -> None:
     (place.folder / "agent1/sessions" / plan().id / "session.json").write_text("{}")
     assert members(place.read(), "sessions") == {"sub2.train-llm"}
-    assert warned == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
+    assert warned == ["agent1: a stored session cannot be read, so its containers are left out."]
 
 
 def test_the_group_of_the_agents_is_an_option(place: Place) -> None:

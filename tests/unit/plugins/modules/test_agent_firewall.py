@@ -268,8 +268,8 @@ def test_only_a_new_connection_confirms(
     assert FirewallState(store).confirmed == (None if connection == CONNECTION else MINE)
 
 
-def test_unproven_confirms_over_the_old_connection(tried: Any, confirmed: Any, store: Store) -> None:
-    assert confirmed(tried()["nonce"], unproven=True)["changed"] is False
+def test_force_confirms_over_the_old_connection(tried: Any, confirmed: Any, store: Store) -> None:
+    assert confirmed(tried()["nonce"], force=True)["changed"] is False
     assert FirewallState(store).confirmed == MINE
 
 

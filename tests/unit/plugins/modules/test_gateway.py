@@ -54,7 +54,7 @@ def test_key_is_created_once_and_its_public_key_returned(folder: Path, capsys: C
     created = result_of("gateway_token", args, capsys)
     again = result_of("gateway_token", args, capsys)
     assert (created["changed"], again["changed"]) == (True, False)
-    assert created["diff"] == {"before": "", "after": f"key {folder}/token.key: made\n"}
+    assert created["diff"] == {"before": "", "after": f"key {folder}/token.key: created\n"}
     assert created["public_key"] == again["public_key"]
     assert created["public_key"].startswith("-----BEGIN PUBLIC KEY-----\n")
 

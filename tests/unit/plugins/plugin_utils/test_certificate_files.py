@@ -40,7 +40,7 @@ def test_a_pair_that_fits_is_returned_as_it_is(tmp_path: Path) -> None:
         ("x", KEY, "gateway_certificate: holds no certificate in PEM form."),
         (CERTIFICATE, "x", "gateway_certificate_key: holds no private key in PEM form."),
         (CERTIFICATE, parts(make_self_signed(["x"], NOW))[1], "gateway_certificate_key: does not fit the certificate."),
-        (*parts(make_self_signed(["x"], 0.0)), "gateway_certificate: has expired on 1971-02-01."),
+        (*parts(make_self_signed(["x"], 0.0)), "gateway_certificate: expired on 1971-02-01."),
         (*parts(make_self_signed(["x"], 4e9)), "gateway_certificate: is not valid before 2096-10-02."),
     ],
     ids=["no certificate", "no key", "another key", "expired", "of the future"],

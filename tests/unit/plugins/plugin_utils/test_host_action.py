@@ -49,7 +49,7 @@ def test_program_that_is_missing_is_sent_once(way: Way, home: Path) -> None:
 
 def test_program_that_does_not_arrive_is_not_sent_again_and_again(way: Way) -> None:
     way.answer = lambda _sent: (0, b'backendai-reply {"missing": true}\n', b"")
-    with pytest.raises(AnsibleActionFail, match=r"^the program on this host gave a reply without a result\.$"):
+    with pytest.raises(AnsibleActionFail, match=r"^the program on this host returned a reply without a result\.$"):
         ask(way)
     assert len(way.sent) == 2
 

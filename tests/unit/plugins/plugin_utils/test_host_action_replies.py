@@ -79,10 +79,10 @@ def test_host_has_no_say_in_what_ansible_does_next(way: Way, key: str) -> None:
             "the program on this host ended with 137 and without a reply: MemoryError.",
         ),
         (f"{MARK}{{not json", "", 0, f"the program on this host ended with 0 and without a reply: {MARK}{{not json."),
-        (f"{MARK}[1]", "", 0, "the program on this host gave a reply that is no mapping."),
-        (f"{MARK}null", "", 0, "the program on this host gave a reply that is no mapping."),
-        (f"{MARK}{{}}", "", 0, "the program on this host gave a reply without a result."),
-        (f'{MARK}{{"result": []}}', "", 0, "the program on this host gave a reply without a result."),
+        (f"{MARK}[1]", "", 0, "the program on this host returned a reply that is not a mapping."),
+        (f"{MARK}null", "", 0, "the program on this host returned a reply that is not a mapping."),
+        (f"{MARK}{{}}", "", 0, "the program on this host returned a reply without a result."),
+        (f'{MARK}{{"result": []}}', "", 0, "the program on this host returned a reply without a result."),
         (
             "",
             "sh: 1: /opt/python: not found\n",
@@ -105,7 +105,7 @@ def test_host_without_a_reply_says_why(way: Way, output: str, errors: str, code:
 @pytest.mark.parametrize("output", [f"{MARK}{{}}", f'{MARK}{{"installed": "maybe"}}'])
 def test_program_that_does_not_say_whether_it_was_installed_is_a_failure(way: Way, output: str) -> None:
     answering(way, output)
-    with pytest.raises(AnsibleActionFail, match=r"^the program on this host gave a reply without a result\.$"):
+    with pytest.raises(AnsibleActionFail, match=r"^the program on this host returned a reply without a result\.$"):
         way.action({}).install(PYTHON)
 
 

@@ -133,7 +133,7 @@ def test_a_session_that_is_not_committed_has_no_hosts() -> None:
 def test_an_unreadable_session_is_a_warning_and_hides_no_other(damaged: str) -> None:
     hosts, warnings = session_hosts.parse_listing("agent1", f"{damaged}\n{line()}\nbackendai-train-llm-main1")
     assert [container.hostname for container in hosts] == ["main1"]
-    assert warnings == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
+    assert warnings == ["agent1: a stored session cannot be read, so its containers are left out."]
 
 
 # ---- host names
@@ -168,7 +168,7 @@ def test_a_host_that_is_there_already_is_never_replaced() -> None:
     assigned, warnings = session_hosts.assign_host_names([host()], ["main1.train-llm"])
     assert assigned == {}
     assert warnings == [
-        "agent1: the container backendai-train-llm-main1 is left out: a host main1.train-llm is there already."
+        "agent1: the container backendai-train-llm-main1 is left out: the inventory already has a host main1.train-llm."
     ]
 
 

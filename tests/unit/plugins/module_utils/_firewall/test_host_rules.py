@@ -139,7 +139,7 @@ def test_host_firewall_rules_are_last_after_published_ports() -> None:
     ]
     without = chain("ingress", render(NOTHING, None, ["eth0"]))
     assert without == chain("ingress", text)[:-1]
-    assert "chain firewall {" not in render(NOTHING)
+    assert "chain host_firewall {" not in render(NOTHING)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surrou
 
 BESIDE = (
     "{} is active on this host: its rules apply in addition to those of the role firewall, and packets that it drops"
-    " stay dropped; allow gateways, peers and managers there as well."
+    " stay dropped; allow SSH sources, agents and gateways there as well."
 )
 OFF = "# /etc/ufw/ufw.conf\n#ENABLED=yes\nENABLED=no\nLOGLEVEL=low\n"
 ON = "# /etc/ufw/ufw.conf\nENABLED=yes\nLOGLEVEL=low\n"

@@ -102,7 +102,7 @@ def test_the_host_firewall_applies_to_external_interfaces(store: Store, kernel: 
 def test_a_session_being_removed_does_not_count(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
-    sync_ruleset(store, check_mode=False, except_id=OTHER.id)
+    sync_ruleset(store, check_mode=False, excluded=OTHER.id)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 

@@ -42,9 +42,9 @@ CONNECTION = "192.0.2.7 51234 192.0.2.1 22"
 LATER = "192.0.2.7 51235 192.0.2.1 22"
 CHANGED = [Change("firewall table inet backendai", None, "there")]
 TOO_LATE = "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored"
-UNPROVEN = "so SSH access is not verified: the old rules are restored, unless firewall_confirm_force is true"
-SAME = f"this connection was opened before the new rules were applied, {UNPROVEN}"
-NO_SSH = f"this connection does not use SSH, {UNPROVEN}"
+NOT_VERIFIED = "so SSH access is not verified: the old rules are restored, unless firewall_confirm_force is true"
+SAME = f"this connection was opened before the new rules were applied, {NOT_VERIFIED}"
+NO_SSH = f"this connection does not use SSH, {NOT_VERIFIED}"
 
 
 class Host:
@@ -74,7 +74,7 @@ def tried(
 
 def confirmed(store: Store, host: Host, firewall: Firewall | None) -> None:
     """Apply and confirm a firewall."""
-    confirm(store, tried(store, host, firewall).nonce, LATER, unproven=False)
+    confirm(store, tried(store, host, firewall).nonce, LATER, force=False)
     host.timers.clear()
 
 
@@ -85,7 +85,7 @@ def text(firewall: Firewall | None) -> str:
 
 def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
     with pytest.raises(ConfirmError) as refused:
-        confirm(store, nonce, connection, unproven=False)
+        confirm(store, nonce, connection, force=False)
     return str(refused.value)
 
 
@@ -129,7 +129,7 @@ def test_a_clock_change_does_not_end_a_trial(
     nonce = tried(store, host, NEW).nonce
     monkeypatch.setattr(time, "time", lambda: now)
     assert sync_ruleset(store, check_mode=False) == []
-    confirm(store, nonce, LATER, unproven=False)
+    confirm(store, nonce, LATER, force=False)
     assert FirewallState(store).confirmed == NEW
 
 
@@ -140,7 +140,7 @@ def test_each_trial_has_its_own_nonce(store: Store, host: Host) -> None:
 
 
 def test_a_confirmed_firewall_stays_active(store: Store, kernel: FakeNetwork, host: Host) -> None:
-    confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
+    confirm(store, tried(store, host, NEW).nonce, LATER, force=False)
     host.uptime.up += 1e9
     assert sync_ruleset(store, check_mode=False) == []
     assert kernel.table == text(NEW)
@@ -172,7 +172,7 @@ def test_a_confirmed_firewall_is_on_trial_while_another_one_is(store: Store, ker
     assert again.nonce not in ("", lost)
     assert kernel.table == text(OLD)
     assert refusal(store, lost) == TOO_LATE
-    confirm(store, again.nonce, LATER, unproven=False)
+    confirm(store, again.nonce, LATER, force=False)
     assert FirewallState(store).active() == OLD
 
 
@@ -187,7 +187,7 @@ def test_an_expired_trial_cannot_be_confirmed(store: Store, host: Host, late: fl
 def test_a_trial_can_be_confirmed_until_it_expires(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     host.uptime.up += 59.9
-    confirm(store, nonce, LATER, unproven=False)
+    confirm(store, nonce, LATER, force=False)
     assert FirewallState(store).confirmed == NEW
 
 
@@ -207,7 +207,7 @@ def test_the_connection_of_the_trial_cannot_confirm_it(store: Store, host: Host)
     nonce = tried(store, host, NEW).nonce
     assert refusal(store, nonce, CONNECTION) == SAME
     assert FirewallState(store).confirmed is None
-    confirm(store, nonce, LATER, unproven=False)
+    confirm(store, nonce, LATER, force=False)
 
 
 @pytest.mark.parametrize("began", ["", CONNECTION])
@@ -219,12 +219,12 @@ def test_a_connection_without_ssh_cannot_confirm(store: Store, host: Host, began
 
 @pytest.mark.parametrize(("began", "ends"), [("", ""), (CONNECTION, ""), (CONNECTION, CONNECTION)])
 def test_force_confirms_without_verification(store: Store, host: Host, began: str, ends: str) -> None:
-    confirm(store, tried(store, host, NEW, began).nonce, ends, unproven=True)
+    confirm(store, tried(store, host, NEW, began).nonce, ends, force=True)
     assert FirewallState(store).confirmed == NEW
 
 
 def test_ssh_confirms_a_trial_started_without_ssh(store: Store, host: Host) -> None:
-    confirm(store, tried(store, host, NEW, "").nonce, LATER, unproven=False)
+    confirm(store, tried(store, host, NEW, "").nonce, LATER, force=False)
     assert FirewallState(store).confirmed == NEW
 
 
@@ -246,7 +246,7 @@ def test_another_nonce_does_not_roll_back_a_trial(store: Store, kernel: FakeNetw
 
 def test_a_confirmed_firewall_is_not_rolled_back(store: Store, kernel: FakeNetwork, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
-    confirm(store, nonce, LATER, unproven=False)
+    confirm(store, nonce, LATER, force=False)
     kernel.table = "flushed"
     assert roll_back(store, nonce) == CHANGED
     assert kernel.table == text(NEW)
@@ -380,7 +380,7 @@ def test_an_unreadable_session_prevents_a_trial(
     "act",
     [
         lambda store: apply_with_rollback(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, check_mode=False),
-        lambda store: confirm(store, "n", LATER, unproven=False),
+        lambda store: confirm(store, "n", LATER, force=False),
         lambda store: roll_back(store, "n"),
     ],
     ids=["try", "confirm", "withdraw"],

@@ -1,4 +1,4 @@
-"""The phases for existing sessions: remove, reap, wait, verify, logs and mark."""
+"""The phases for existing sessions: remove, reap, wait, verify, logs and marker."""
 
 from __future__ import annotations
 
@@ -204,11 +204,11 @@ def test_unreadable_session_is_an_error(agent: dict[str, Any], store: Store, pha
     assert "session.json is damaged" in result["error"]
 
 
-# ---- mark
+# ---- marker
 
 
-def marking(act: str, agent: dict[str, Any]) -> dict[str, Any]:
-    return {**agent, "session_id": SESSION_ID, "mark": "m", "act": act}
+def marker_options(operation: str, agent: dict[str, Any]) -> dict[str, Any]:
+    return {**agent, "session_id": SESSION_ID, "marker": "m", "operation": operation}
 
 
 @pytest.mark.usefixtures("engine")
@@ -219,8 +219,8 @@ def test_check_mode_creates_no_marker(
     acts: list[str] = []
 
     def acting(name: str, gives: Any) -> None:
-        def act(_client: FakeDocker, of: SessionPlan, mark: str) -> Any:
-            acts.append(f"{name} {mark} of {of.name}")
+        def act(_client: FakeDocker, of: SessionPlan, marker: str) -> Any:
+            acts.append(f"{name} {marker} of {of.name}")
             return gives
 
         monkeypatch.setattr(session.mount_markers, name, act)
@@ -229,9 +229,12 @@ def test_check_mode_creates_no_marker(
     acting("find_markers", {"main1": {}})
     acting("remove_marker", ["/data"])
     store.save(held(BATCH))
-    results = [result_of("mark", marking(act, agent), check_mode=check_mode) for act in ("create", "find", "remove")]
+    results = [
+        result_of("marker", marker_options(operation, agent), check_mode=check_mode)
+        for operation in ("create", "find", "remove")
+    ]
     targets = [] if check_mode else ["/data"]
-    assert results == [{"marked": targets}, {"observed": {"main1": {}}}, {"leftover": targets}]
+    assert results == [{"created": targets}, {"observed": {"main1": {}}}, {"leftover": targets}]
     expected = "m of train-llm"
     assert acts == (
         [f"find_markers {expected}"]
@@ -241,7 +244,7 @@ def test_check_mode_creates_no_marker(
 
 
 def test_marker_for_an_unknown_session_is_refused(agent: dict[str, Any]) -> None:
-    assert failure_of("mark", marking("find", agent)) == f"the session {SESSION_ID} is not on this agent."
+    assert failure_of("marker", marker_options("find", agent)) == f"the session {SESSION_ID} is not on this agent."
 
 
 # ---- a stopped engine
@@ -254,7 +257,7 @@ def test_marker_for_an_unknown_session_is_refused(agent: dict[str, Any]) -> None
         ("remove", {"sessions": [{"id": SESSION_ID, "nonce": None}]}),
         ("reap", {"end": [], "restart": []}),
         ("wait", {"session_id": SESSION_ID, "timeout": 1}),
-        ("mark", {"session_id": SESSION_ID, "mark": "m", "act": "find"}),
+        ("marker", {"session_id": SESSION_ID, "marker": "m", "operation": "find"}),
     ],
 )
 def test_stopped_engine_fails_with_one_sentence(

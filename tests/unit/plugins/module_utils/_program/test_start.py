@@ -39,7 +39,7 @@ CONTENTS = {
     "user_keys": ["ssh-ed25519 ALICE"],
     "bootstrap": "export A=1",
 }
-ALL = ["claim", "apply", "prove", "command"]
+ALL = ["claim", "apply", "commit", "command"]
 
 
 def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan = MADE) -> dict[str, Any]:
@@ -87,8 +87,8 @@ class Agent:
         self._take("apply", request.plan.id, request, check_mode)
         return [Change("container main1", None, "running")]
 
-    def check_and_commit(self, _client: str, _store: Store, *proof: Any, commit: bool) -> dict[str, Any]:
-        self._take("prove", proof[0], proof, not commit)
+    def check_and_commit(self, _client: str, _store: Store, *arguments: Any) -> dict[str, Any]:
+        self._take("commit", arguments[0], arguments, False)
         return RUNNING
 
     def start_command(self, _store: Store, session_id: str, nonce: str, *, check_mode: bool) -> list[Change]:
@@ -143,16 +143,16 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
 
 
 def test_check_commits_and_returns_containers(agent: Agent) -> None:
-    result = result_of("start", options_for(session_request(["prove"])))
-    assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["prove"], "containers": RUNNING})
-    assert agent.calls == [("prove", (SESSION_ID, "n", start.CHECK_SECONDS), False)]
+    result = result_of("start", options_for(session_request(["commit"])))
+    assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["commit"], "containers": RUNNING})
+    assert agent.calls == [("commit", (SESSION_ID, "n", start.CHECK_SECONDS), False)]
 
 
 def test_early_check_that_fails_is_no_failure(agent: Agent) -> None:
-    agent.errors["prove", SESSION_ID] = CheckFailedError("main1 does not reach sub2 with ssh over tcp")
-    early = {**session_request(["apply", "prove"]), "may_prove_later": True}
+    agent.errors["commit", SESSION_ID] = CheckFailedError("main1 does not reach sub2 with ssh over tcp")
+    early = {**session_request(["apply", "commit"]), "may_commit_later": True}
     assert result_of("start", options_for(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
-    assert agent.calls[-1] == ("prove", (SESSION_ID, "n", start.FIRST_CHECK_SECONDS), False)
+    assert agent.calls[-1] == ("commit", (SESSION_ID, "n", start.FIRST_CHECK_SECONDS), False)
 
 
 def test_session_of_one_agent_runs_all_steps_in_order(agent: Agent) -> None:

@@ -187,25 +187,24 @@ def test_logins_of_all_agents_form_one_ring_in_few_commands(
 
 
 @pytest.mark.usefixtures("probing")
-@pytest.mark.parametrize("commit", [True, False], ids=["run", "check mode"])
-def test_session_that_passes_is_committed(engine: Any, store: Store, commit: bool) -> None:
+def test_session_that_passes_is_committed(engine: Any, store: Store) -> None:
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, expires_at=9e12))
     running = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
-    assert check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=commit) == {
+    assert check_and_commit(engine, store, SESSION_ID, "nonce-1", 1) == {
         "main1": running,
         "sub1": running,
     }
     noted = store.session(SESSION_ID)
     assert noted is not None
-    assert noted.committed is commit
+    assert noted.committed
 
 
 @pytest.mark.usefixtures("probing")
 def test_session_that_fails_is_not_committed(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     with pytest.raises(CheckFailedError) as refused:
-        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=True)
+        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1)
     assert str(refused.value) == "main1 is missing on agent1; sub1 is missing on agent1"
     noted = store.session(SESSION_ID)
     assert noted is not None
@@ -217,4 +216,4 @@ def test_a_run_that_lost_its_claim_commits_nothing(engine: Any, store: Store) ->
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, nonce="nonce-2", expires_at=9e12))
     with pytest.raises(ClaimLostError):
-        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=True)
+        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1)

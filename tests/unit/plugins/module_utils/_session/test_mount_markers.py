@@ -91,7 +91,7 @@ def test_each_running_container_reports_each_mount(
     data, read_only = observed["main1"][str(tmp_path / "data")], observed["main1"][str(tmp_path / "read only")]
     assert list(observed) == ["main1"]
     assert commands == ["backendai-train-llm-main1", "id-main1"]
-    assert (data["mark"], read_only["mark"]) == (True, False)
+    assert (data["marker"], read_only["marker"]) == (True, False)
     status = (tmp_path / "data").stat()
     assert data["folder"] == f"{status.st_dev}:{status.st_ino}"
 
@@ -110,7 +110,7 @@ def test_missing_folder_is_unreadable(engine: Any, session_plan: SessionPlan, tm
     runs(engine, main1="running")
     (tmp_path / "data").rmdir()
     assert find_markers(engine, session_plan, MARK)["main1"][str(tmp_path / "data")] == {
-        "mark": False,
+        "marker": False,
         "folder": "-",
         "names": "-",
     }

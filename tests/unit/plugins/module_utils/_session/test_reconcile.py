@@ -78,9 +78,7 @@ def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: F
     assert engine.calls == ["start id-sub1"]
 
 
-def test_a_session_that_has_not_proven_itself_is_left_to_its_run(
-    store: Store, engine: FakeDocker, kernel: FakeNetwork
-) -> None:
+def test_an_uncommitted_session_is_left_to_its_run(store: Store, engine: FakeDocker, kernel: FakeNetwork) -> None:
     store.save(held(MADE, expires_at=9e12))
     stopped(engine, "main1")
     assert restored(store, engine, start=True) == []

@@ -77,8 +77,8 @@ def test_a_scan_without_answers_is_ok() -> None:
     built = report(probed(AGENT))
     assert built["ok"] is True
     assert (built["findings"], built["inconclusive"], summarize_error(built)) == ([], [], None)
-    assert built["tried"][1] == {
-        "outsider": "user1",
+    assert built["probed"][1] == {
+        "probe_host": "user1",
         "target": "agent1",
         "address": "172.18.0.2",
         "kind": "container",
@@ -170,7 +170,7 @@ def test_results_of_batches_are_merged() -> None:
     ]
     built = report(*parts)
     assert [entry["ports"] for entry in built["findings"]] == ["1-65535"] * 2
-    assert [(entry["ports"], entry["protocols"]) for entry in built["tried"]] == [
+    assert [(entry["ports"], entry["protocols"]) for entry in built["probed"]] == [
         ("1-65535", ["tcp", "udp", "icmp"])
     ] * 2
 
@@ -182,7 +182,7 @@ def test_an_unscanned_protocol_is_a_question_mark() -> None:
 
 
 def doubts(built: Any) -> list[tuple[Any, ...]]:
-    return [(entry["outsider"], entry["address"], entry["why"]) for entry in built["inconclusive"]]
+    return [(entry["probe_host"], entry["address"], entry["reason"]) for entry in built["inconclusive"]]
 
 
 def test_an_unread_host_is_inconclusive() -> None:
@@ -232,7 +232,7 @@ def test_behind_a_router_only_the_host_itself_must_be_scanned() -> None:
     routed = probed(AGENT, next_hops={"192.0.2.1": "203.0.113.1"}, missing=missing, on_link=False)
     assert report(routed)["ok"] is True
     cut_off = probed(AGENT, next_hops={}, missing={**missing, "192.0.2.1": "no route leads there"}, on_link=False)
-    assert [address for _outsider, address, _why in doubts(report(cut_off))] == ["172.18.0.2", "192.0.2.1"]
+    assert [address for _probe_host, address, _why in doubts(report(cut_off))] == ["172.18.0.2", "192.0.2.1"]
 
 
 def test_long_port_lists_are_cut_only_in_the_table() -> None:

@@ -128,7 +128,7 @@ def test_a_route_is_always_news() -> None:
     ("results", "ended"),
     [
         ([], set()),
-        ([None, {}, {"again": True}, {"routes": None}, {"routes": {}}], set()),
+        ([None, {}, {"retry": True}, {"routes": None}, {"routes": {}}], set()),
         ([{"routes": {"ended": ["a", "b"]}}, None, {"routes": {"ended": ["b", "c"]}}], {"a", "b", "c"}),
     ],
     ids=["no results", "results without routes", "several results"],

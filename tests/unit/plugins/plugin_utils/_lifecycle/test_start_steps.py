@@ -14,9 +14,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     APPLY,
     CLAIM,
     COMMAND,
+    COMMIT,
     ORDER,
     OVERLAY,
-    PROVE,
     PULL,
     REMOVE,
     UNREACHABLE,
@@ -108,7 +108,7 @@ def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run,
                 (session["id"], name, other) for name in before for other in takes_part(session, name)
             } <= run.completed
             # Several steps at once are only for a single agent, or if all agents work at the same time.
-            together = [APPLY, PROVE] if len(session["agents"]) <= run.forks else None
+            together = [APPLY, COMMIT] if len(session["agents"]) <= run.forks else None
             assert len(steps) == 1 or session["agents"] == [agent] or steps == together
 
 
@@ -117,7 +117,7 @@ def test_no_command_starts_if_the_check_failed_on_any_agent(run: Run, leftovers:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         if any(name == session["id"] and step == COMMAND for name, step, _agent in run.completed):
-            assert {(session["id"], PROVE, agent) for agent in session["agents"]} <= run.completed
+            assert {(session["id"], COMMIT, agent) for agent in session["agents"]} <= run.completed
 
 
 @given(runs(), EVERY)
@@ -161,22 +161,22 @@ def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run, leftove
         if len(session["agents"]) > 1 or takes_part(session, PULL) or takes_part(session, OVERLAY):
             continue
         steps_taken = [steps for name, _agent, steps in run.requests if name == session["id"] and steps != [REMOVE]]
-        assert steps_taken == [[step for step in (CLAIM, APPLY, PROVE, COMMAND) if takes_part(session, step)]]
+        assert steps_taken == [[step for step in (CLAIM, APPLY, COMMIT, COMMAND) if takes_part(session, step)]]
 
 
 def test_the_check_is_repeated_only_where_it_failed_with_the_start() -> None:
     early = Run([decided()]).play()
-    assert [steps for _name, _agent, steps in early.requests] == [[CLAIM]] * 2 + [[APPLY, PROVE]] * 2
-    late = Run([decided()], {("session-1", PROVE, "agent2"): "failed"}).play()
-    steps_taken = [(agent, steps) for _name, agent, steps in late.requests if PROVE in steps]
-    assert steps_taken == [("agent1", [APPLY, PROVE]), ("agent2", [APPLY, PROVE]), ("agent2", [PROVE])]
-    assert late.start(decided()).outcome_on("agent2")["failed"] == "prove on agent2"
+    assert [steps for _name, _agent, steps in early.requests] == [[CLAIM]] * 2 + [[APPLY, COMMIT]] * 2
+    late = Run([decided()], {("session-1", COMMIT, "agent2"): "failed"}).play()
+    steps_taken = [(agent, steps) for _name, agent, steps in late.requests if COMMIT in steps]
+    assert steps_taken == [("agent1", [APPLY, COMMIT]), ("agent2", [APPLY, COMMIT]), ("agent2", [COMMIT])]
+    assert late.start(decided()).outcome_on("agent2")["failed"] == "commit on agent2"
 
 
-def test_proof_is_a_step_of_its_own_where_agents_wait_for_each_other() -> None:
+def test_commit_is_a_step_of_its_own_if_agents_take_turns() -> None:
     run = Run([decided()], forks=1).play()
     steps_taken = [steps for _name, _agent, steps in run.requests]
-    assert steps_taken == [[step] for step in (CLAIM, APPLY, PROVE) for _agent in AGENTS[:2]]
+    assert steps_taken == [[step] for step in (CLAIM, APPLY, COMMIT) for _agent in AGENTS[:2]]
 
 
 @given(runs(), EVERY)
@@ -225,7 +225,7 @@ def test_keys_are_those_of_all_claims() -> None:
         ({"sessions": {"session-1": {"nonce": "nonce-1", "failed": "agent1 is full."}}}, "agent1 is full."),
         ({"unreachable": True, "msg": "no route"}, "it became unreachable"),
         ({"failed": True, "msg": "it took too long"}, "it took too long"),
-        ({"failed": True}, "it failed without a word"),
+        ({"failed": True}, "it failed without an error message"),
         ({"skipped": True}, "it returned no result"),
         (None, "it returned no result"),
         ({"sessions": {}}, "it returned no result"),

@@ -91,7 +91,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             1,
             True,
             Unschedulable(
-                "no room for 1 of 1 containers on 2 agents: short of cpu 6; one container asks for 6 cores and no agent"
+                "no room for 1 of 1 containers on 2 agents: short of cpu 6; one container requests 6 cores and no agent"
                 " has more than 4 online",
                 {"cpu": 6},
                 {"main": 1},
@@ -133,7 +133,7 @@ def test_unlike_containers_without_a_place_are_named() -> None:
     agents = {name: {"capacity": {"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}} for name in ("agent1", "agent2")}
     result = no_room(agents, Group("main", ONE_CORE, 1), Group("sub", GPU, 3), Group("ps", {"cpu": 9, "mem": GIB}, 1))
     assert result == Unschedulable(
-        "no room for 2 of 5 containers (sub3, ps1) on 2 agents: short of cuda.device 1, cpu 9; one container asks for 9"
+        "no room for 2 of 5 containers (sub3, ps1) on 2 agents: short of cuda.device 1, cpu 9; one container requests 9"
         " cores and no agent has more than 8 online",
         {"cuda.device": 1, "cpu": 9},
         {"sub": 1, "ps": 1},

@@ -253,7 +253,7 @@ def test_an_underlay_too_small_for_an_overlay_is_refused() -> None:
         decided(readings(**data))
 
 
-def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
+def test_a_session_is_committed_only_when_its_manager_has_committed_too() -> None:
     cluster_state = readings(**members("agent1", "agent2", "agent3"))
     options: dict[str, Any] = {"cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
     session_plan = decided(cluster_state, **options)

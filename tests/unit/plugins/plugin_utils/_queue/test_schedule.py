@@ -118,7 +118,7 @@ def test_a_start_has_the_id_and_user_of_its_entry() -> None:
 
 def test_what_fits_starts_past_what_does_not() -> None:
     assert outcomes([waits(1, 4), waits(2, 1)], cluster(2)) == [
-        ("session-1", f"{short_of(4)}; one container asks for 4 cores and no agent has more than 2 online"),
+        ("session-1", f"{short_of(4)}; one container requests 4 cores and no agent has more than 2 online"),
         ("session-2", "agent1"),
     ]
 

@@ -90,19 +90,8 @@ def test_removing_a_removed_entry_is_no_error(queue: QueueStore) -> None:
     assert queue.entries() == []
 
 
-def test_live_sessions_are_found_by_name(queue: QueueStore) -> None:
-    same = [
-        queued(1, name="a"),
-        queued(2, name="a", state="TERMINATING", spec=None),
-        queued(3, name="a", state="TERMINATED", spec=None),
-    ]
-    for entry in [*same, queued(4, name="b")]:
-        queue.save(entry)
-    assert queue.by_name("a") == same[:2]
-
-
 def test_reading_an_unused_queue_creates_nothing(queue: QueueStore, tmp_path: Path) -> None:
-    assert (queue.entries(), queue.by_name("a"), queue.entry(queued(1).id)) == ([], [], None)
+    assert (queue.entries(), queue.entry(queued(1).id)) == ([], None)
     assert os.listdir(tmp_path) == []
 
 

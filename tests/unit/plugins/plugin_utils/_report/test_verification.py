@@ -46,8 +46,8 @@ def parts(of: SessionPlan, **changes: dict[str, Any]) -> dict[str, Any]:
     return {agent: part(of, agent, **changes.get(agent, {})) for agent in of.agents}
 
 
-def sight(mark: bool = True, folder: str = "1:1", names: str = "abc") -> dict[str, Any]:
-    return {"mark": mark, "folder": folder, "names": names}
+def sight(marker: bool = True, folder: str = "1:1", names: str = "abc") -> dict[str, Any]:
+    return {"marker": marker, "folder": folder, "names": names}
 
 
 def mounts(marked: tuple[str, ...] = (), stays: tuple[str, ...] = (), **observed: Any) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def test_a_mark_that_all_containers_see_shows_the_same_data() -> None:
     assert data == {
         **MOUNTS[0],
         "read_only": False,
-        "compared": "mark",
+        "compared": "marker",
         "same": True,
         "differing": [],
         "unknown": [],
@@ -123,23 +123,23 @@ def test_a_mark_that_all_containers_see_shows_the_same_data() -> None:
 
 
 def test_containers_that_do_not_see_the_mark_are_apart() -> None:
-    data, _set = mounts(("/data",), main1=sight(), sub1=sight(), sub2=sight(mark=False))
+    data, _set = mounts(("/data",), main1=sight(), sub1=sight(), sub2=sight(marker=False))
     assert (data["same"], data["differing"]) == (False, ["sub2"])
 
 
 def test_without_a_mark_the_names_are_compared() -> None:
-    hostnames: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False)}
-    alike = mounts(**hostnames, sub2=sight(mark=False, folder="9:9"))
+    hostnames: dict[str, Any] = {"main1": sight(marker=False), "sub1": sight(marker=False)}
+    alike = mounts(**hostnames, sub2=sight(marker=False, folder="9:9"))
     assert [(mount["compared"], mount["same"]) for mount in alike] == [("names", True), ("names", True)]
-    unlike = mounts(**hostnames, sub2=sight(mark=False, names="xyz"))
+    unlike = mounts(**hostnames, sub2=sight(marker=False, names="xyz"))
     assert [(mount["same"], mount["differing"]) for mount in unlike] == [(False, ["sub2"]), (False, ["sub2"])]
 
 
 def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> None:
     observed: dict[str, Any] = {
-        "main1": sight(mark=False),
-        "sub1": sight(mark=False, names="new"),
-        "sub2": sight(mark=False, names="new"),
+        "main1": sight(marker=False),
+        "sub1": sight(marker=False, names="new"),
+        "sub2": sight(marker=False, names="new"),
     }
     assert [mount["differing"] for mount in mounts(**observed)] == [["sub2"], ["sub2"]]
 
@@ -150,9 +150,9 @@ def test_containers_that_said_nothing_leave_it_open() -> None:
     assert (read_only["same"], read_only["unknown"]) == (None, ["sub2"])
 
 
-@pytest.mark.parametrize("main1", [{}, sight(mark=False, folder="-", names="-")], ids=["silent", "unreadable"])
+@pytest.mark.parametrize("main1", [{}, sight(marker=False, folder="-", names="-")], ids=["silent", "unreadable"])
 def test_what_main1_cannot_read_is_compared_with_nothing(main1: dict[str, Any]) -> None:
-    data, _set = mounts(main1=main1, sub1=sight(mark=False), sub2=sight(mark=False))
+    data, _set = mounts(main1=main1, sub1=sight(marker=False), sub2=sight(marker=False))
     assert (data["compared"], data["same"], data["unknown"]) == (None, None, ["main1", "sub1", "sub2"])
 
 

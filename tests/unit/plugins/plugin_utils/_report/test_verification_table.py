@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
 
 WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.0712}
 NOTHING = dict.fromkeys(WELL)
-MOUNT = {"target": "/data", "compared": "mark", "same": True, "differing": [], "unknown": [], "marker_left": False}
+MOUNT = {"target": "/data", "compared": "marker", "same": True, "differing": [], "unknown": [], "marker_left": False}
 
 
 def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
