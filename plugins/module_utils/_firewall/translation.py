@@ -17,31 +17,32 @@ from .table import TABLE, Table
 
 _FAMILY = "ip"
 
-# A documentation address (RFC 5737), in the listing that is compared with those of containers.
-_PLACEHOLDER = "192.0.2.1"
+# A documentation address and network (RFC 5737), in the listing that is compared with those of containers.
+_ADDRESS, _NETWORK = "192.0.2.1", "198.51.100.0/24"
 
 
-def plan_translation(hostname: str, pid: int, interface: str, address: str) -> list[LinkOperation]:
+def plan_translation(hostname: str, pid: int, interface: str, address: str, network: str) -> list[LinkOperation]:
     """Return what must change for packets of a container that leave by ``interface`` to have the address of that.
 
-    ``address`` is the container's session address. UDP datagrams that arrive there are for the session address, too:
-    a server that is bound to no address replies from that, and its reply must have the port that was asked.
+    ``address`` is the container's session address, ``network`` that of the interface. A UDP server that is bound to no
+    address replies to other networks from the session address; so that its reply has the address and port that were
+    asked, what arrives from there is translated as well.
     """
     table = Table(TABLE, "provision_agents", (_FAMILY,), pid)
-    changes = table.compare(_list_template(interface).replace(_PLACEHOLDER, address))
+    changes = table.compare(_list_template(interface).replace(_ADDRESS, address).replace(_NETWORK, network))
     if not changes:
         return []
     change = dataclasses.replace(changes[0], subject=f"translation of {hostname}")
-    return [LinkOperation(change, pid=pid, nft=_render(interface, address))]
+    return [LinkOperation(change, pid=pid, nft=_render(interface, address, network))]
 
 
 @functools.cache
 def _list_template(interface: str) -> str:
     table = Table(TABLE, "provision_agents", (_FAMILY,))
-    return table.list_loaded(_render(interface, _PLACEHOLDER))
+    return table.list_loaded(_render(interface, _ADDRESS, _NETWORK))
 
 
-def _render(interface: str, address: str) -> str:
+def _render(interface: str, address: str, network: str) -> str:
     table = f"table {_FAMILY} {TABLE}"
     return f"""{table}
 delete {table}
@@ -52,7 +53,7 @@ delete {table}
     }}
     chain incoming {{
         type nat hook prerouting priority dstnat; policy accept;
-        iifname "{interface}" fib daddr type local meta l4proto udp dnat to {address}
+        iifname "{interface}" ip saddr != {network} fib daddr type local meta l4proto udp dnat to {address}
     }}
 }}
 """

@@ -74,7 +74,8 @@ def _translate(network: ContainerNetwork) -> list[LinkOperation]:
     if network.session is None:
         return []
     address = network.session.address.partition("/")[0]
-    return plan_translation(network.hostname, network.pid, DEFAULT_INTERFACE, address)
+    subnet = str(ipaddress.IPv4Interface(network.endpoint.address).network)
+    return plan_translation(network.hostname, network.pid, DEFAULT_INTERFACE, address, subnet)
 
 
 def _default_endpoint(plan: SessionPlan, endpoints: Mapping[str, Mapping[str, Any]]) -> Endpoint | None:
