@@ -18,7 +18,6 @@ from tests.bench.timing import rounds
 
 PORT, SERVED_SECONDS = 7001, 3600
 ROUND_TRIPS, STREAM_SECONDS = 2000, 3
-FILTERING = "net.bridge.bridge-nf-call-iptables"
 
 # Metrics measured over every path: arguments of the program, and the factor to microseconds or Gb/s.
 METRICS: dict[str, tuple[tuple[object, ...], float]] = {
@@ -37,8 +36,6 @@ RATIOS = {
     "network_attach": ("attach", "session", "swarm"),
     "network_join": ("join", "session", "swarm"),
     "network_stream_of_underlay": ("stream", "session", "underlay"),
-    "network_stream_unfiltered": ("stream", "unfiltered", "swarm"),
-    "network_round_trip_unfiltered": ("round_trip", "unfiltered", "swarm"),
     "firewall_stream": ("stream", "session", "unguarded"),
     "firewall_streams": ("streams", "session", "unguarded"),
     "firewall_round_trip": ("round_trip", "session", "unguarded"),
@@ -59,7 +56,6 @@ def measure(count: int) -> dict[str, list[float]]:
             "swarm": stack.enter_context(swarm()),
             "session": plain,
             "unguarded": plain,
-            "unfiltered": plain,
             "wireguard": stack.enter_context(
                 encrypted_session(f"{sessions.PREFIX}wireguard", {"firewall_allow": ports})
             ),
@@ -108,7 +104,7 @@ class Network:
         """Measure everything once, path by path."""
         for metric, (words, factor) in METRICS.items():
             for name, path in self._paths.items():
-                with _agents_changed_for(name):
+                with _without_firewall() if name == "unguarded" else contextlib.nullcontext():
                     self._add(metric, name, float(self._run_near(path, *words)) * factor)
         attach: dict[str, Callable[[], tuple[float, float]]] = {
             "session": attach_to_session_network,
@@ -133,14 +129,6 @@ def _inside(pid: int, *words: object) -> str:
 
 
 @contextlib.contextmanager
-def _agents_changed_for(path: str) -> Iterator[None]:
-    """Change both agents while a path is measured, if the path requires it."""
-    changes = {"unguarded": _without_firewall, "unfiltered": _without_bridged_filtering}
-    with changes[path]() if path in changes else contextlib.nullcontext():
-        yield
-
-
-@contextlib.contextmanager
 def _without_firewall() -> Iterator[None]:
     """Accept everything on both agents: the difference is the cost of the firewall for a session's datagrams."""
     try:
@@ -148,18 +136,6 @@ def _without_firewall() -> Iterator[None]:
         yield
     finally:
         _on_both("systemctl start backendai-reconcile.service backendai-reconcile.timer")
-
-
-@contextlib.contextmanager
-def _without_bridged_filtering() -> Iterator[None]:
-    """Disable bridged filtering on both agents: the difference is its cost for a session's frames."""
-    before = {agent: lab.run_on(agent, f"sysctl --values {FILTERING}") for agent in (NEAR, FAR)}
-    try:
-        _on_both(f"sysctl --quiet --write {FILTERING}=0")
-        yield
-    finally:
-        for agent, value in before.items():
-            lab.run_on(agent, f"sysctl --quiet --write {FILTERING}={value}")
 
 
 def _on_both(line: str) -> None:
