@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-IPV4, ARP, IPV6, UDP = 0x0800, 0x0806, 0x86DD, 17
+IPV4, ARP, IPV6 = 0x0800, 0x0806, 0x86DD
+ICMP, UDP = 1, 17
 #: Kinds of VLAN tags.
 CUSTOMER_TAG, SERVICE_TAG = 0x8100, 0x88A8
 SOURCE_PORT = 40000
@@ -49,6 +50,15 @@ def datagram(source: str, target: str, port: int, payload: bytes) -> bytes:
         return struct.pack("!IHBB", 6 << 28, length, UDP, 64) + addresses + segment
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, UDP, 0) + addresses
     return header[:10] + struct.pack("!H", internet_checksum(header)) + addresses + segment
+
+
+def fragmentation_needed(source: str, target: str, mtu: int, inner: bytes) -> bytes:
+    """Return an IPv4 packet that says that ``inner``, a packet of ``target``, exceeds an MTU (RFC 1191)."""
+    bare = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + inner[:28]
+    message = bare[:2] + struct.pack("!H", internet_checksum(bare)) + bare[4:]
+    addresses = ip_address(source).packed + ip_address(target).packed
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(message), 0, 0, 64, ICMP, 0) + addresses
+    return header[:10] + struct.pack("!H", internet_checksum(header)) + addresses + message
 
 
 def vxlan(vni: int, frame: bytes) -> bytes:

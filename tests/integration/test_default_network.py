@@ -18,13 +18,22 @@ from tests.integration.forgery import (
     IN_CONTAINER,
     ON_AGENT,
     SECONDS,
+    TUNNEL,
     collect_datagrams,
     external_address,
     in_container,
 )
-from tests.integration.frames import CUSTOMER_TAG, SERVICE_TAG, arp_reply, datagram, ethernet, tagged
-from tests.integration.internals import DEFAULT_BRIDGE, RECONCILE_AGENT
-from tests.integration.laboratory import Kernel, run_in, run_on, run_on_all
+from tests.integration.frames import (
+    CUSTOMER_TAG,
+    SERVICE_TAG,
+    arp_reply,
+    datagram,
+    ethernet,
+    fragmentation_needed,
+    tagged,
+)
+from tests.integration.internals import DEFAULT_BRIDGE, RECONCILE_AGENT, TABLE
+from tests.integration.laboratory import Kernel, address, run_in, run_on, run_on_all
 from tests.integration.programs import run_line
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
@@ -151,6 +160,31 @@ def test_without_pins_and_rules_neighbours_reach_each_other(pairs: dict[str, Nei
         assert pairs[agent].send() >= {GENUINE, *BETWEEN}
     wait_until(lambda: pairs[agent].send() == {GENUINE})
     assert pairs[agent].target_answers()
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_forged_icmp_errors_do_not_change_path_mtus(pairs: dict[str, Neighbours], agent: str) -> None:
+    pair, peer = pairs[agent], address("agent2")
+    own_mac, own, (bridge_mac, bridge) = pair.mac(pair.sender), pair.address(pair.sender), pair.bridge()
+    tunnel = datagram(address(agent), peer, TUNNEL, bytes(8))
+    frames = [
+        ethernet(own_mac, bridge_mac, fragmentation_needed(own, target, 600, tunnel))
+        for target in (address(agent), bridge)
+    ]
+    line = in_container(pair.sender, "send_frames", "eth0", *(frame.hex() for frame in frames))
+    route = f"ip route get {peer}"
+
+    def lowered() -> bool:
+        run_on(agent, line)
+        return "mtu 600" in run_on(agent, route)
+
+    try:
+        assert not lowered()
+        with reconcile_paused(agent):
+            run_on(agent, f"nft flush chain {TABLE} from_containers")
+            assert lowered(), "the forged error is not one that would be believed"
+    finally:
+        run_on(agent, "ip route flush cache")
 
 
 @AGENTS_OF_BOTH_ENGINES

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.internals import BRIDGE_PREFIX, TABLE, TUNNEL_PREFIX
+from tests.integration.internals import DEFAULT_BRIDGE, TABLE, TUNNEL_PREFIX
 from tests.integration.laboratory import AGENTS, Kernel, Run, run_in, run_on, run_on_all
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR, SMALL
@@ -107,28 +107,35 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     pids = dict.fromkeys((narrow["container"], detached["container"]), "")
     for container in pids:
         pids[container] = run_on(first, f"docker inspect --format '{{{{.State.Pid}}}}' {container}").strip()
-    enter = f"nsenter --target={pids[detached['container']]} --net"
-    peer = json.loads(run_on(first, f"{enter} ip -j link show cluster0"))[0]["link_index"]
-    run_on(first, f"nsenter --target={pids[narrow['container']]} --net ip link set cluster0 mtu 1300")
-    run_on(first, f"ip link set $(ip -o link | awk -F'[ :@]+' '$1 == {peer} {{print $2}}') nomaster")
+    inside = f"nsenter --target={pids[narrow['container']]} --net"
+    run_on(first, f"{inside} ip link set cluster0 mtu 1300; {inside} ip route del default src {narrow['address']}")
+    inside = f"nsenter --target={pids[detached['container']]} --net"
+    peer = json.loads(run_on(first, f"{inside} ip -j link show eth0"))[0]["link_index"]
+    port = run_on(first, f"ip -o link | awk -F'[ :@]+' '$1 == {peer} {{print $2}}'").strip()
+    run_on(first, f"ip link set {port} nomaster; {inside} nft delete table ip backendai")
     run_on(first, f"bridge fdb del {missing_entry['mac']} dev {link}")
     run_on(first, f"bridge fdb replace {wrong_entry['mac']} dev {link} dst 192.0.2.9 self permanent")
-    run_on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400; ip link set {link} nomaster")
+    run_on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400")
     run_on(second, f"ip link del {link}")
     run_in(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
     run_on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table {TABLE}")
-    bridge = link.replace(TUNNEL_PREFIX, BRIDGE_PREFIX)
     return {
         first: [
             f"cluster0 of {narrow['hostname']}: mtu 1300",
-            f"port of {detached['hostname']} on {bridge}: detached",
+            f"default route of {narrow['hostname']}: missing",
+            f"port of {detached['hostname']} on {DEFAULT_BRIDGE}: detached",
+            f"port {port}: not isolated",
+            f"translation of {detached['hostname']}: missing",
             f"forwarding entry {missing_entry['mac']} on {link}: missing",
             f"forwarding entry {wrong_entry['mac']} on {link}: to 192.0.2.9",
             f"neighbour {address} on {link}: missing",
             f"link {link}: mtu 1400",
-            f"link {link}: bridge None",
         ],
-        second: [f"link {link}: missing", f"/{by_agent[second][0]['hostname']}/hosts: changed"],
+        second: [
+            f"link {link}: missing",
+            f"cluster0 of {by_agent[second][0]['hostname']}: missing",
+            f"/{by_agent[second][0]['hostname']}/hosts: changed",
+        ],
         third: [f"container {by_agent[third][0]['container']}: exited", "firewall table inet backendai: missing"],
     }
 

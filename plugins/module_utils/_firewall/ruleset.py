@@ -27,6 +27,8 @@ LOG_RATE = "6/minute"
 # The network identifier of a VXLAN datagram: three bytes, four bytes after the UDP header (RFC 7348).
 _VNI = "@th,96,24"
 
+_ICMP_ERRORS = "{ destination-unreachable, redirect, time-exceeded, parameter-problem }"
+
 _SETS = {
     "agents": "type ipv4_addr; flags interval",
     "containers": "typeof ip saddr . ether saddr",
@@ -214,6 +216,9 @@ def _render_chains(firewall: FirewallRules, external: Collection[str]) -> str:
         fib saddr . iif oif missing goto drop_forged
         # Containers must not send tunnel datagrams, not even as replies.
         udp dport @tunnel_ports goto drop_tunnel
+        # Forged errors would pass as replies, and change routes and path MTUs of agents.
+        icmp type {_ICMP_ERRORS} fib daddr type local goto drop_agent
+        icmp type {_ICMP_ERRORS} ip daddr @agents goto drop_agent
         # Replies to connections through published ports, or from the agent itself.
         ct direction reply return
         # Until its port is pinned, a container can send nothing else.
