@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,8 @@ from tests.integration.containers import all_can_log_in
 from tests.integration.internals import RECONCILE_AGENT, SESSION_CHAIN, TABLE, TUNNEL_PREFIX
 from tests.integration.laboratory import Kernel, in_parallel, run_in, run_on
 from tests.integration.reboots import engine_answers, reboot
-from tests.integration.session_requests import FOUR
-from tests.integration.sessions import StartedSession, started_session
+from tests.integration.session_requests import FOUR, TWO
+from tests.integration.sessions import Sessions, StartedSession, started_session
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.faults
@@ -53,6 +54,24 @@ def test_reboot_restores_containers_unchanged(session: StartedSession, agent: st
     seconds = wait_until(lambda: all_can_log_in(kernels))
     print(f"{agent}: restored {seconds:.1f} s after its engine was up")
     assert view_inside(kernels) == before
+
+
+def test_agent_without_rules_of_its_engine_gets_no_session_until_that_restarts(
+    session: StartedSession, tmp_path: Path
+) -> None:
+    kernels = session.kernels
+    run_on("agent2", f"nft flush ruleset; systemctl start {RECONCILE_AGENT}.service", check=False)
+    assert "restart the engine" in run_on("agent2", f"journalctl --unit {RECONCILE_AGENT} --lines 20 --no-pager")
+    verified = session.sessions.run("verify_session", name=session.record["name"])
+    assert verified.code != 0
+    assert "rules of the engine" in verified.output
+    with Sessions(tmp_path) as others:
+        run = others.create(**TWO, name=others.name, designated_agents=["agent2", "agent3"])
+        assert run.record["status"] == "PENDING"
+        assert "agent2: the engine's own rules are missing" in run.text
+    run_on("agent2", "systemctl restart docker")
+    wait_until(lambda: all_can_log_in(kernels))
+    assert session.sessions.run("verify_session", name=session.record["name"]).code == 0
 
 
 def test_engine_restart_and_kill_restore_containers(session: StartedSession) -> None:

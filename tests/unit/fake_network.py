@@ -15,19 +15,27 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.contain
     ContainerNetwork,
     InterfacePlan,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session import interfaces, links
+from ansible_collections.backendai.cluster.plugins.module_utils._session import (
+    drift,
+    facts,
+    interfaces,
+    links,
+    reconcile,
+)
 
 
 class FakeNetwork:
     """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the containers.
 
-    ``unplugged`` is, by hostname, the interface that a container lacks. ``refuses`` is the error of nft for any text.
+    ``unplugged`` is, by hostname, the interface that a container lacks. ``refuses`` is the error of nft for any text,
+    ``engine_rules`` whether the engine's own rules exist.
     """
 
     def __init__(self) -> None:
         self.links: set[str] = set()
         self.table = ""
         self.refuses = ""
+        self.engine_rules = True
         self.plugged: list[ContainerNetwork] = []
         self.unplugged: dict[str, str] = {}
 
@@ -74,6 +82,9 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
         patch.setattr(interfaces, "plan_translation", lambda *_container: [])
+        for module in (drift, facts, reconcile):
+            patch.setattr(module, "engine_rules_exist", lambda: kernel.engine_rules)
+        patch.setattr(facts.network, "interfaces", lambda: {"backendai0"})
         patch.setattr(sync, "read_pins", lambda _look: [])
         patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
         patch.setattr(Table, "read", lambda _table: kernel.table)

@@ -20,6 +20,7 @@ from .._docker.images import find_image
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
+from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
 from .._host.limits import read_limits
@@ -28,6 +29,7 @@ from .._model.devices import Device
 from .._model.facts import AgentFacts
 from .._model.held_session import ContainerState, HeldSession
 from .._model.images import ImageIdentity
+from .._model.network import DEFAULT_BRIDGE
 from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
@@ -96,10 +98,11 @@ def collect_facts(
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
+    unusable = _unusable_network()
     return AgentFacts(
         name=name,
         resource_group=settings.resource_group,
-        schedulable=settings.schedulable,
+        schedulable=settings.schedulable and not unusable,
         architecture=machine.architecture(),
         engine=client.version()["Version"],
         kit=os.path.basename(store.kit()),
@@ -113,7 +116,7 @@ def collect_facts(
             ]
         ),
         devices=_devices(accelerators.devices, _allocated_devices(active, orphans)),
-        warnings=(*accelerators.warnings, *warnings),
+        warnings=(*unusable, *accelerators.warnings, *warnings),
         containers=sum(len(session.kernels) for session in active) + len(orphans),
         max_containers=settings.max_containers,
         underlay=underlay,
@@ -131,6 +134,18 @@ def collect_facts(
         missing_paths=tuple(path for path in query.paths if not os.path.isdir(path)),
         sessions=tuple(_held_session(client, session, containers, now) for session in sessions),
     )
+
+
+def _unusable_network() -> list[str]:
+    """Return a sentence for each reason why new containers would reach nothing: the agent gets none."""
+    consequence = "it receives no new sessions"
+    reasons = []
+    if not engine_rules_exist():
+        reasons.append(f"the engine's own rules are missing, so {consequence}: {REMEDY}.")
+    if DEFAULT_BRIDGE not in network.interfaces():
+        remedy = "run backendai.cluster.provision_agents on it"
+        reasons.append(f"the bridge {DEFAULT_BRIDGE} of the default network is missing, so {consequence}: {remedy}.")
+    return reasons
 
 
 def active_sessions(sessions: Iterable[LocalSession], now: float, excluded: Collection[str] = ()) -> list[LocalSession]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
 from .._docker.sdk import docker
+from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.sync import sync_ruleset
 from .._host.store import LocalSession, Store
 from .._model.change import Change
@@ -82,6 +83,8 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         changes += sync_wireguard_peers(store, check_mode=False)
     except EXPECTED as error:
         failures.append(reason(error))
+    if readable and not start and not engine_rules_exist():
+        failures.append(f"the engine's own rules are missing, so containers reach nothing outside: {REMEDY}")
     state = iproute.LinkState()
     # Removing an expired claim needs the engine, which may be down: committed sessions come first.
     for session in sorted(readable, key=lambda session: session.expires_at is not None):

@@ -70,6 +70,14 @@ def test_changed_interfaces_are_named(
     assert find_drift(engine, store, slice_here) == [detached]
 
 
+def test_missing_rules_of_the_engine_are_named(
+    engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
+) -> None:
+    kernel.engine_rules = False
+    remedy = "missing: restart the engine (systemctl restart docker)"
+    assert find_drift(engine, store, slice_here) == [Change("rules of the engine", remedy, "present")]
+
+
 def test_missing_link_is_named(engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork) -> None:
     kernel.links.clear()
     assert find_drift(engine, store, slice_here) == [

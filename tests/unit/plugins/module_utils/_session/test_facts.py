@@ -49,6 +49,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "own_addresses", lambda _underlay: ["192.0.2.1"])
     monkeypatch.setattr(surveying.network, "udp_ports", lambda: {53: "another program"})
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
+    monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0", "backendai0"})
+    monkeypatch.setattr(surveying, "engine_rules_exist", lambda: True)
 
 
 def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
@@ -65,6 +67,22 @@ def container(hostname: str, state: str = "running", **changes: str) -> dict[str
         **changes,
     }
     return {"Id": hostname, "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+
+
+def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read(engine, store)["schedulable"] is True
+    monkeypatch.setattr(surveying, "engine_rules_exist", lambda: False)
+    monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0"})
+    facts = read(engine, store)
+    assert facts["schedulable"] is False
+    assert facts["warnings"] == [
+        "the engine's own rules are missing, so it receives no new sessions: restart the engine (systemctl restart"
+        " docker).",
+        "the bridge backendai0 of the default network is missing, so it receives no new sessions: run"
+        " backendai.cluster.provision_agents on it.",
+    ]
 
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:

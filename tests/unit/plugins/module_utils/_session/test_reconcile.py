@@ -158,6 +158,14 @@ def test_networks_of_running_containers_are_restored_every_time(
     assert "cluster0" in kernel.links
 
 
+def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNetwork) -> None:
+    store.save(held(MADE))
+    kernel.engine_rules = False
+    (failure,) = restored(store)
+    assert failure.startswith("the engine's own rules are missing")
+    assert failure.endswith("restart the engine (systemctl restart docker)")
+
+
 def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(dataclasses.replace(MADE, id=OTHER_ID, name="over"), expires_at=1.0))
     store.save(held(MADE))
