@@ -74,7 +74,7 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(
             iproute.LinkState, "links", property(lambda _look: {name: {"ifname": name} for name in kernel.links})
         )
-        patch.setattr(vxlan, "show", lambda *words: [{"ifname": words[-1]}] if words[-1] in kernel.links else [])
+        patch.setattr(iproute, "show", lambda *words: [{"ifname": words[-1]}] if words[-1] in kernel.links else [])
         patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
         patch.setattr(vxlan, "_plan_adjustments", lambda _wanted, _link: [])
         patch.setattr(vxlan, "_plan_entries", lambda _wanted, _look: [])

@@ -155,12 +155,15 @@ class Store:
             raise damaged[0]
         return readable
 
+    def held_ids(self) -> list[str]:
+        """Return the ids of all sessions on this agent, readable or not, sorted."""
+        if not self._sessions.is_dir():
+            return []
+        return sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
+
     def load_all(self) -> tuple[list[LocalSession], list[CorruptStateError]]:
         """Return the readable sessions, sorted by id, and the errors of the others."""
-        if not self._sessions.is_dir():
-            return [], []
-        names = sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
-        loaded = [self._load_or_error(name) for name in names]
+        loaded = [self._load_or_error(session_id) for session_id in self.held_ids()]
         return [entry for entry in loaded if isinstance(entry, LocalSession)], [
             entry for entry in loaded if isinstance(entry, CorruptStateError)
         ]

@@ -56,6 +56,11 @@ def vxlan_link_name(session_id: str) -> str:
     return f"{VXLAN_PREFIX}{short_id(session_id)}"
 
 
+def bridge_name(session_id: str) -> str:
+    """Return the name of a session's bridge on its agent."""
+    return f"{BRIDGE_PREFIX}{short_id(session_id)}"
+
+
 def short_id(session_id: str) -> str:
     """Return the part of a session's id that is in the names of its interfaces."""
     return session_id.replace("-", "")[:10]

@@ -106,6 +106,12 @@ def apply_operations(steps: Iterable[LinkOperation]) -> None:
             _run_input(["bridge", "-batch", "-"], [line for step in listed for line in step.bridge], pid)
 
 
+def remove_link(name: str) -> None:
+    """Remove a link and its entries, if it exists."""
+    if show("ip", "-j", "link", "show", "dev", name):
+        apply_operations([LinkOperation(Change(f"link {name}", "present", None), (f"link del dev {name}",))])
+
+
 def _run_input(command: Sequence[str], lines: Sequence[str], pid: int | None) -> None:
     if not lines:
         return

@@ -16,7 +16,7 @@ from typing import Any
 from .._model.change import Change
 from .._model.plan import SessionPlan
 from .bridge import plan_without_addresses
-from .iproute import LinkOperation, LinkState, apply_operations, show
+from .iproute import LinkOperation, LinkState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +78,6 @@ def plan_vxlan(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
         return [LinkOperation(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
     addresses = plan_without_addresses(desired.name, state)
     return [*_plan_adjustments(desired, link or {}), *addresses, *_plan_entries(desired, state)]
-
-
-def remove_link(name: str) -> None:
-    """Remove a link and its entries, if it exists."""
-    if show("ip", "-j", "link", "show", "dev", name):
-        apply_operations([LinkOperation(Change(f"link {name}", "present", None), (f"link del dev {name}",))])
 
 
 def _create_lines(desired: Vxlan) -> list[str]:

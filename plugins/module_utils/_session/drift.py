@@ -30,7 +30,7 @@ def find_drift(client: docker.APIClient, store: Store, session: LocalSession) ->
         "network": lambda: _network_drift(client, session),
         "overlay": lambda: overlay_drift(client, session),
         "firewall": lambda: sync_ruleset(store, check_mode=True),
-        "engine": lambda: _engine_drift(),
+        "engine": _engine_drift,
         "underlay": lambda: sync_wireguard_peers(store, check_mode=True),
         "links": lambda: [step.change for step in plan_links(session.plan, session.agent, LinkState())],
         "containers": lambda: _container_drift(client, store, session),

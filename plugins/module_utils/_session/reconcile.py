@@ -10,6 +10,7 @@ applies them with the same code that created them. Claims that were never commit
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -24,6 +25,7 @@ from .._model.errors import EXPECTED, reason
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
 from .interfaces import apply_interfaces, plan_interfaces
+from .leftovers import remove_leftovers
 from .links import plan_links
 from .reap import remove_expired
 
@@ -91,6 +93,10 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         restored, failure = _restore_one(store, engine, session, state, start=start)
         changes += restored
         failures += [failure] if failure else []
+    if start:
+        # Not every few seconds: no session can be starting while the engine does. If it is down, sessions report that.
+        with contextlib.suppress(DockerUnavailableError):
+            changes += remove_leftovers(engine(), store, iproute.LinkState())
     return changes, failures
 
 

@@ -11,8 +11,8 @@ from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host.store import Store
 from .._model.change import Change
-from .._model.network import vxlan_link_name
-from .._network import vxlan
+from .._model.network import bridge_name, vxlan_link_name
+from .._network.iproute import remove_link
 from .._wireguard.peers import sync_wireguard_peers
 
 
@@ -46,8 +46,10 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, che
         removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
         return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]
     changes = containers.remove_containers(client, existing)
-    vxlan.remove_link(vxlan_link_name(session_id))
+    remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
+    # An engine that fails while it makes a network leaves the bridge.
+    remove_link(bridge_name(session_id))
     changes += overlay.remove_overlays(client, session_id)
     sync_ruleset(store, check_mode=False, excluded=session_id)
     sync_wireguard_peers(store, check_mode=False, excluded=session_id)

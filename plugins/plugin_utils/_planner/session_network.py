@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ...module_utils._model import addressing
 from ...module_utils._model.errors import ClusterError
 from ...module_utils._model.facts import DEFAULT_DATA_PATH_PORT, AgentFacts
-from ...module_utils._model.network import BRIDGE_PREFIX, HOST_NETWORK, SWARM, Network, short_id, vxlan_link_name
+from ...module_utils._model.network import HOST_NETWORK, SWARM, Network, bridge_name, vxlan_link_name
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec
 
@@ -34,7 +34,7 @@ def make_network(
     subnet = _pick_subnet(spec.cluster_size, chosen, pools, session_id)
     name = f"backendai-{spec.name}"
     if len(chosen) == 1:
-        bridge = f"{BRIDGE_PREFIX}{short_id(session_id)}"
+        bridge = bridge_name(session_id)
         return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
     if vni is None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import (
     LinkOperation,
     LinkState,
@@ -151,3 +152,16 @@ def test_link_state_reads_each_listing_once(monkeypatch: pytest.MonkeyPatch) -> 
         ("bridge", "-j", "fdb", "show"),
         ("ip", "-j", "neigh", "show", "nud", "permanent"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("links", "ran"), [([{"ifname": "bax-1"}], [("link del dev bax-1",)]), ([], [])], ids=["present", "missing"]
+)
+def test_removal_of_a_link_is_repeatable(
+    monkeypatch: pytest.MonkeyPatch, links: list[dict[str, Any]], ran: list[tuple[str, ...]]
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(iproute, "show", lambda *_command: links)
+    monkeypatch.setattr(iproute, "apply_operations", lambda steps: commands.extend(step.ip for step in steps))
+    iproute.remove_link("bax-1")
+    assert commands == ran

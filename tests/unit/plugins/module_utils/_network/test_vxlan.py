@@ -210,14 +210,3 @@ def test_peers_are_sorted_by_address() -> None:
 @pytest.mark.parametrize("counts", [{"agent1": 1}, {"agent1": 4}], ids=["session of one", "one agent"])
 def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
     assert desired_vxlan(plan(counts), "agent1") is None
-
-
-@pytest.mark.parametrize(("links", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["present", "missing"])
-def test_removal_of_a_link_is_repeatable(
-    monkeypatch: pytest.MonkeyPatch, links: list[dict[str, Any]], ran: list[tuple[str, ...]]
-) -> None:
-    commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr(vxlan, "show", lambda *_command: links)
-    monkeypatch.setattr(vxlan, "apply_operations", lambda steps: commands.extend(step.ip for step in steps))
-    vxlan.remove_link("bax-1")
-    assert commands == ran

@@ -77,12 +77,10 @@ def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable
     monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0"})
     facts = read(engine, store)
     assert facts["schedulable"] is False
-    assert facts["warnings"] == [
-        "the engine's own rules are missing, so it receives no new sessions: restart the engine (systemctl restart"
-        " docker).",
-        "the bridge backendai0 of the default network is missing, so it receives no new sessions: run"
-        " backendai.cluster.provision_agents on it.",
-    ]
+    consequence = "so it receives no new sessions"
+    rules = f"the engine's own rules are missing, {consequence}: restart the engine (systemctl restart docker)."
+    bridge = f"the bridge backendai0 of the default network is missing, {consequence}: run"
+    assert facts["warnings"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
 
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:

@@ -99,7 +99,7 @@ def test_a_session_that_ended_meanwhile_is_no_failure(
 ) -> None:
     monkeypatch.setattr(store, "load_all", lambda: ([held(MADE)], []))
     sync_ruleset(store, check_mode=False)
-    engine: Any = None
+    engine: Any = FakeDocker()
     assert restore(store, lambda: engine, start=True) == ([], [])
     assert kernel.links == set()
 
@@ -156,6 +156,25 @@ def test_networks_of_running_containers_are_restored_every_time(
     assert step.change in changes
     assert failures == []
     assert "cluster0" in kernel.links
+
+
+def test_links_of_no_session_are_removed_when_the_engine_starts(
+    store: Store, engine: FakeDocker, kernel: FakeNetwork
+) -> None:
+    store.folder(OTHER_ID).mkdir()
+    stopped(engine, "main1", state="running")
+    damaged, foreign = f"bai-{OTHER_ID.replace('-', '')[:10]}", f"bax-{SESSION_ID.replace('-', '')[:10]}"
+    kernel.links = {"bai-0000000001", "bax-0000000002", damaged, foreign, "eth0"}
+    client: Any = engine
+    restore(store, lambda: client, start=False)
+    assert "bai-0000000001" in kernel.links
+    changes, failures = restore(store, lambda: client, start=True)
+    assert [(change.subject, change.after) for change in changes if change.before == "of no session"] == [
+        ("link bai-0000000001", None),
+        ("link bax-0000000002", None),
+    ]
+    assert [OTHER_ID in failure for failure in failures] == []
+    assert kernel.links == {damaged, foreign, "eth0"}
 
 
 def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNetwork) -> None:
