@@ -84,7 +84,6 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(interfaces, "plan_translation", lambda *_container: [])
         for module in (drift, facts, reconcile):
             patch.setattr(module, "engine_rules_exist", lambda: kernel.engine_rules)
-        patch.setattr(facts.network, "interfaces", lambda: {"backendai0"})
         patch.setattr(sync, "read_pins", lambda _look: [])
         patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
         patch.setattr(Table, "read", lambda _table: kernel.table)

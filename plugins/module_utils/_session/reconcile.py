@@ -10,7 +10,6 @@ applies them with the same code that created them. Claims that were never commit
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 
@@ -93,10 +92,9 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         restored, failure = _restore_one(store, engine, session, state, start=start)
         changes += restored
         failures += [failure] if failure else []
-    if start:
-        # Not every few seconds: no session can be starting while the engine does. If it is down, sessions report that.
-        with contextlib.suppress(DockerUnavailableError):
-            changes += remove_leftovers(engine(), store, iproute.LinkState())
+    if start and not failures:
+        # Not every few seconds: no session can be starting while the engine does.
+        changes += remove_leftovers(engine(), store, iproute.LinkState())
     return changes, failures
 
 
