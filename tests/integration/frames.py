@@ -52,13 +52,21 @@ def datagram(source: str, target: str, port: int, payload: bytes) -> bytes:
     return header[:10] + struct.pack("!H", internet_checksum(header)) + addresses + segment
 
 
-def fragmentation_needed(source: str, target: str, mtu: int, inner: bytes) -> bytes:
-    """Return an IPv4 packet that says that ``inner``, a packet of ``target``, exceeds an MTU (RFC 1191)."""
-    bare = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + inner[:28]
-    message = bare[:2] + struct.pack("!H", internet_checksum(bare)) + bare[4:]
+def fragmentation_needed(source: str, target: str, peer: str, mtu: int) -> bytes:
+    """Return an IPv4 packet that says that an echo reply of ``target`` to ``peer`` exceeds an MTU (RFC 1191).
+
+    The kernel sends such replies itself, so it believes that without a socket.
+    """
+    echo_reply = _ipv4(target, peer, ICMP, bytes(8))
+    return _ipv4(source, target, ICMP, struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + echo_reply)
+
+
+def _ipv4(source: str, target: str, protocol: int, message: bytes) -> bytes:
+    """Return an IPv4 packet with an ICMP message, whose checksum is filled in."""
     addresses = ip_address(source).packed + ip_address(target).packed
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(message), 0, 0, 64, ICMP, 0) + addresses
-    return header[:10] + struct.pack("!H", internet_checksum(header)) + addresses + message
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(message), 0, 0, 64, protocol, 0) + addresses
+    body = message[:2] + struct.pack("!H", internet_checksum(message)) + message[4:]
+    return header[:10] + struct.pack("!H", internet_checksum(header)) + addresses + body
 
 
 def vxlan(vni: int, frame: bytes) -> bytes:
