@@ -82,7 +82,7 @@ integration: lab ## Tests against the lab
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
-test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)
+test-frameworks: lab ## PyTorch, TensorFlow, Ray and Dask across agents (outside `make test`: their packages are large)
 	$(BIN)/pytest tests/frameworks
 
 molecule: lab ## Molecule scenarios on the lab

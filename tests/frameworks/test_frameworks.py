@@ -1,4 +1,4 @@
-"""Unmodified PyTorch and TensorFlow form a cluster with the session's variables alone."""
+"""Unmodified PyTorch, TensorFlow, Ray and Dask form a cluster, with the session's variables or without any option."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import transferred_bytes
-from tests.integration.laboratory import Kernel, in_parallel, run_in, run_on_all, ssh
-from tests.integration.session_requests import TWO
+from tests.integration.laboratory import AGENTS, Kernel, in_parallel, run_in, run_on_all, ssh
+from tests.integration.session_requests import THREE, TWO
 from tests.integration.sessions import StartedSession, started_session
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PYTHON_OF_THE_IMAGE = "3.11"
 ON_AGENTS, IN_CONTAINERS = "/srv/frameworks", "/opt/frameworks"
-AGENTS = ("agent1", "agent2")
 NUMBERS = 1 << 20
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -35,7 +34,7 @@ TORCHRUN = " ".join(
 
 @pytest.fixture(scope="module")
 def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The folder on two agents with the frameworks, for the image's Python, and the programs."""
+    """The folder on all agents with the frameworks, for the image's Python, and the programs."""
     folder = tmp_path_factory.mktemp("frameworks") / "readable"  # pytest's own folders are for root alone
     folder.mkdir(mode=0o755)
     wheels = ("--python-version", PYTHON_OF_THE_IMAGE, "--implementation", "cp", "--only-binary", ":all:")
@@ -62,15 +61,24 @@ def copy_to_agent(folder: Path, agent: str) -> None:
 @pytest.fixture(scope="module")
 def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Two containers on two agents with the frameworks mounted."""
-    request = {
-        **TWO,
-        "designated_agents": list(AGENTS),
-        "resources": {"cpu": 1, "mem": "3g"},
-        "mounts": [{"source": frameworks, "target": IN_CONTAINERS, "read_only": True}],
-        "env": {"PYTHONPATH": IN_CONTAINERS},
-    }
-    with started_session(tmp_path_factory.mktemp("two"), **request) as session:
+    with started_session(tmp_path_factory.mktemp("two"), **{**TWO, **with_frameworks(frameworks)}) as session:
         yield session
+
+
+@pytest.fixture(scope="module")
+def three(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """Three containers on three agents with the frameworks mounted."""
+    with started_session(tmp_path_factory.mktemp("three"), **{**THREE, **with_frameworks(frameworks)}) as session:
+        yield session
+
+
+def with_frameworks(folder: str) -> dict[str, Any]:
+    """Return the variables of a session with the frameworks."""
+    return {
+        "resources": {"cpu": 1, "mem": "3g", "shmem": "256m"},
+        "mounts": [{"source": folder, "target": IN_CONTAINERS, "read_only": True}],
+        "env": {"PYTHONPATH": IN_CONTAINERS, "RAY_USAGE_STATS_ENABLED": "0"},
+    }
 
 
 def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
@@ -98,3 +106,29 @@ def test_tensorflow_reads_cluster_and_task_from_tf_config(two: StartedSession) -
     for rank, kernel in enumerate(two.kernels):
         resolved = printed(main, f"ssh {kernel['hostname']} python3 {IN_CONTAINERS}/resolve.py")
         assert resolved == [{"cluster": cluster, "task": ["worker", rank]}]
+
+
+def test_ray_starts_and_spreads_tasks_without_an_address(three: StartedSession) -> None:
+    main, *others = three.kernels
+    ray = f"python3 {IN_CONTAINERS}/bin/ray"
+    run_in(main, "sh", "-c", f"{ray} start --head")
+    in_parallel(*[partial(run_in, kernel, "sh", "-c", f"{ray} start --address=main1:6379") for kernel in others])
+    assert printed(main, f"python3 {IN_CONTAINERS}/ray_spread.py") == [
+        {"hosts": ["main1", "sub1", "sub2"], "complete": True}
+    ]
+    in_parallel(*[partial(run_in, kernel, "sh", "-c", f"{ray} stop --force") for kernel in three.kernels])
+
+
+def test_dask_workers_find_each_other_without_an_address(three: StartedSession) -> None:
+    main = three.kernels[0]
+    dask = "python3 -m distributed.cli"
+    scheduler = f"{dask}.dask_scheduler --no-dashboard"
+    workers = "; ".join(
+        f"ssh {kernel['hostname']} {dask}.dask_worker tcp://main1:8786 --nthreads 1 --no-dashboard > /dev/null 2>&1 &"
+        for kernel in three.kernels
+    ).replace("&;", "&")
+    (result,) = printed(main, f"{scheduler} > /dev/null 2>&1 & {workers} python3 {IN_CONTAINERS}/dask_spread.py")
+    assert sorted(result["workers"].values()) == ["main1", "sub1", "sub2"]
+    addresses = {worker.removeprefix("tcp://").rpartition(":")[0] for worker in result["workers"]}
+    assert addresses == {kernel["address"] for kernel in three.kernels}
+    assert result["total"] == sum(range(100))
