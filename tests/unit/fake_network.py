@@ -28,7 +28,8 @@ class FakeNetwork:
     """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the containers.
 
     ``unplugged`` is, by hostname, the interface that a container lacks. ``refuses`` is the error of nft for any text,
-    ``engine_rules`` whether the engine's own rules exist.
+    ``pins`` is the newest update of rules
+    for ports alone, ``engine_rules`` whether the engine's own rules exist.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class FakeNetwork:
         self.table = ""
         self.refuses = ""
         self.engine_rules = True
+        self.pins = ""
         self.plugged: list[ContainerNetwork] = []
         self.unplugged: dict[str, str] = {}
 
@@ -58,7 +60,10 @@ class FakeNetwork:
             raise FirewallError(self.refuses)
 
     def apply_table(self, ruleset: str) -> None:
-        self.table = ruleset
+        if ruleset.startswith("flush set"):
+            self.pins = ruleset
+        else:
+            self.table = ruleset
 
     def plan_container_networks(self, desired: list[ContainerNetwork], _look: iproute.LinkState) -> InterfacePlan:
         self.plugged = desired
@@ -81,9 +86,12 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(vxlan, "plan_without_addresses", lambda _name, _look: [])
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
-        patch.setattr(interfaces, "plan_translation", lambda *_container: [])
+        patch.setattr(interfaces, "plan_translation", lambda *_container, **_state: [])
         for module in (drift, facts, reconcile):
             patch.setattr(module, "engine_rules_exist", lambda: kernel.engine_rules)
+        patch.setattr(interfaces, "RETRY_SECONDS", 0.0)
+        patch.setattr(reconcile, "has_unpinned_ports", lambda _look: False)
+        patch.setattr(iproute.LinkState, "addresses", property(lambda _look: {"backendai0": [{"local": "172.18.0.1"}]}))
         patch.setattr(sync, "read_pins", lambda _look: [])
         patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
         patch.setattr(Table, "read", lambda _table: kernel.table)

@@ -27,11 +27,10 @@ LOG_RATE = "6/minute"
 # The network identifier of a VXLAN datagram: three bytes, four bytes after the UDP header (RFC 7348).
 _VNI = "@th,96,24"
 
-_ICMP_ERRORS = "{ destination-unreachable, redirect, time-exceeded, parameter-problem }"
-
 _SETS = {
     "agents": "type ipv4_addr; flags interval",
     "containers": "typeof ip saddr . ether saddr",
+    "container_addresses": "type ipv4_addr",
     "session_bridges": "type ifname . ifname",
     "tunnel_ports": "type inet_service",
     "pinned4": f"typeof ip saddr . ether saddr . {_VNI}",
@@ -52,6 +51,9 @@ _SETS = {
     "gateways4": "type ipv4_addr; flags interval",
     "gateways6": "type ipv6_addr; flags interval",
 }
+
+PIN_SETS = {f"firewall set {name}" for name in ("containers", "container_addresses", "ports", "port_macs", "senders")}
+"""The sets that depend on running containers, as subjects of changes."""
 
 # Drop chains with their reason; each counts all packets and logs some.
 _DROPS = {
@@ -139,7 +141,7 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,
-        "containers": [f"{pin.address} . {pin.mac}" for pin in isolation.pins],
+        **_pin_elements(isolation.pins),
         "session_bridges": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
@@ -159,6 +161,29 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
     return f"{_replace_table('inet', packets)}{_replace_table('bridge', _render_frames(isolation.pins))}"
 
 
+def _pin_elements(pins: Collection[Pin]) -> dict[str, list[str]]:
+    """Return the elements of the sets for packets of containers on the default network."""
+    return {
+        "containers": [f"{pin.address} . {pin.mac}" for pin in pins],
+        "container_addresses": [pin.address for pin in pins],
+    }
+
+
+def has_pin_sets(listing: str) -> bool:
+    """Return whether a listing of the tables has the sets of :func:`render_pins`; those of earlier releases lack them."""
+    return "set container_addresses {" in listing
+
+
+def render_pins(pins: Collection[Pin]) -> str:
+    """Return the ``nft`` input that updates what depends on pinned ports, and no other rules."""
+    table = f"inet {TABLE}"
+    updates = [
+        f"flush set {table} {name}\n" + (f"add element {table} {name} {{ {', '.join(listed)} }}\n" if listed else "")
+        for name, listed in _pin_elements(pins).items()
+    ]
+    return "".join(updates) + _replace_table("bridge", _render_frames(pins))
+
+
 def _replace_table(family: str, body: str) -> str:
     table = f"table {family} {TABLE}"
     return f"{table}\ndelete {table}\n{table} {{\n{body}}}\n"
@@ -167,8 +192,8 @@ def _replace_table(family: str, body: str) -> str:
 def _render_frames(pins: Collection[Pin]) -> str:
     """Return the sets and chains for frames of containers on the default network.
 
-    The link header is compared, in which a tagged frame is neither IP nor ARP, whatever tag was offloaded. Link-local
-    destinations, such as those of LLDP and STP, bypass prerouting.
+    The link header is compared, in which a tagged frame is neither IP nor ARP, whatever tag was offloaded. Most
+    link-local destinations bypass prerouting; LLDP's bypasses every hook, and is not forwarded either.
     """
     elements = {
         "ports": ("type ifname", _quote(pin.port for pin in pins)),
@@ -216,9 +241,13 @@ def _render_chains(firewall: FirewallRules, external: Collection[str]) -> str:
         fib saddr . iif oif missing goto drop_forged
         # Containers must not send tunnel datagrams, not even as replies.
         udp dport @tunnel_ports goto drop_tunnel
-        # Forged errors would pass as replies, and change routes and path MTUs of agents.
-        icmp type {_ICMP_ERRORS} fib daddr type local goto drop_agent
-        icmp type {_ICMP_ERRORS} ip daddr @agents goto drop_agent
+        # Forged errors would pass as replies, and change routes and path MTUs of agents and gateways. Of all errors, a
+        # container only sends that a port is closed.
+        icmp type {{ redirect, time-exceeded, parameter-problem }} goto drop_agent
+        icmp type destination-unreachable icmp code != port-unreachable goto drop_agent
+        icmp type destination-unreachable fib daddr type local goto drop_agent
+        icmp type destination-unreachable ip daddr @agents goto drop_agent
+        ip saddr @container_addresses ip saddr . ether saddr != @containers goto drop_forged
         # Replies to connections through published ports, or from the agent itself.
         ct direction reply return
         # Until its port is pinned, a container can send nothing else.

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
@@ -16,7 +16,7 @@ from .._network.pins import plan_stale_neighbours, read_pins
 from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
 from .policy import Firewall
-from .ruleset import build_isolation_policy, list_peers, render
+from .ruleset import PIN_SETS, build_isolation_policy, has_pin_sets, list_peers, render, render_pins
 from .state import FirewallState
 from .table import AGENTS_TABLE
 
@@ -27,16 +27,17 @@ def sync_ruleset(
     check_mode: bool,
     excluded: str = "",
     trial_over: bool = False,
-    ports: Iterable[LinkOperation] = (),
+    ports: Collection[LinkOperation] = (),
 ) -> list[Change]:
     """Apply the firewall tables for all stored sessions but ``excluded`` (an id), and return the changes.
 
     It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
-    session cannot be read, for example because another version of the collection wrote it, existing rules stay, so that
-    the session continues; without existing rules, it is isolated. ``ports`` pin ports of containers first, under the
-    same lock; neighbour entries of containers that no longer exist are removed. With ``trial_over``, rules are replaced
-    even if a session is unreadable. An expired trial is deleted once its rules are replaced. With ``check_mode``
-    only the difference is computed. Raises :class:`FirewallError`.
+    session cannot be read, for example because another version of the collection wrote it, existing rules stay but for
+    those of ports, so that the session continues; without existing rules, it is isolated. ``ports`` pin ports of
+    containers first, under the same lock; the rules are then replaced without a comparison. Neighbour entries of
+    containers that no longer exist are removed. With ``trial_over``, rules are replaced even if a session is
+    unreadable. An expired trial is deleted once its rules are replaced. With ``check_mode`` only the difference is
+    computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
@@ -45,16 +46,21 @@ def sync_ruleset(
             apply_operations(ports)
         links = LinkState()
         ruleset = render_ruleset(store, state.active(), excluded, links)
-        keep = damaged and not trial_over and AGENTS_TABLE.read()
-        changes = [] if keep else AGENTS_TABLE.plan(ruleset)
-        if changes and not check_mode:
+        keep = AGENTS_TABLE.read() if damaged and not trial_over else ""
+        changes = [] if keep or ports else AGENTS_TABLE.plan(ruleset)
+        if keep and not check_mode:
+            # They do not depend on sessions: a container that restarts has another port.
+            if has_pin_sets(keep):
+                AGENTS_TABLE.apply(render_pins(read_pins(links)))
+        elif (changes or ports) and not check_mode:
             AGENTS_TABLE.apply(ruleset)
         stale = plan_stale_neighbours(links)
         if not check_mode:
             apply_operations(stale)
         if state.trial and state.trial.expired and not keep and not check_mode:
             state.save(state.confirmed, None)
-        return [*changes, *(step.change for step in stale)]
+        # What remains of containers that have ended is no drift.
+        return [change for change in changes if change.after or change.subject not in PIN_SETS]
 
 
 def _read_state(store: Store, *, check_mode: bool) -> FirewallState:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from .._model.change import Change
 from .._network.iproute import LinkOperation
 from .table import TABLE, Table
 
@@ -21,13 +22,18 @@ _FAMILY = "ip"
 _ADDRESS, _NETWORK = "192.0.2.1", "198.51.100.0/24"
 
 
-def plan_translation(hostname: str, pid: int, interface: str, address: str, network: str) -> list[LinkOperation]:
+def plan_translation(
+    hostname: str, pid: int, interface: str, address: str, network: str, *, fresh: bool
+) -> list[LinkOperation]:
     """Return what must change for packets of a container that leave by ``interface`` to have the address of that.
 
     ``address`` is the container's session address, ``network`` that of the interface. A UDP server that is bound to no
     address replies to other networks from the session address; so that its reply has the address and port that were
-    asked, what arrives from there is translated as well.
+    asked, what arrives from there is translated as well. In a ``fresh`` namespace there is nothing to compare with.
     """
+    if fresh:
+        change = Change(f"translation of {hostname}", None, f"to {address}")
+        return [LinkOperation(change, pid=pid, nft=_render(interface, address, network))]
     table = Table(TABLE, "provision_agents", (_FAMILY,), pid)
     changes = table.compare(_list_template(interface).replace(_ADDRESS, address).replace(_NETWORK, network))
     if not changes:

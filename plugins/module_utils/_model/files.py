@@ -84,13 +84,13 @@ def _lock(descriptor: int, *, blocking: bool) -> bool:
     return True
 
 
-# Increased by each release that changes state files incompatibly.
-VERSION = 1
+# The newest format. A file has the oldest version whose releases understand its content.
+VERSION = 2
 
 
-def dump_state(data: Mapping[str, Any], indent: int | None = None) -> str:
+def dump_state(data: Mapping[str, Any], indent: int | None = None, version: int = 1) -> str:
     """Format plain data as a state file."""
-    return json.dumps({"version": VERSION, **data}, indent=indent)
+    return json.dumps({"version": version, **data}, indent=indent)
 
 
 def load_state(text: str | bytes) -> dict[str, Any]:

@@ -68,17 +68,23 @@ class ContainerNetwork:
 class InterfacePlan:
     """What must change: ``steps`` that repair the network, and containers that have ``lost`` an interface.
 
-    The latter are the names of the interfaces by hostname: such containers can only be recreated.
+    The latter are the names of the interfaces by hostname: such containers can only be recreated. ``incomplete`` are
+    the hostnames of containers that have been started since their network was complete, ``pins`` those of the steps
+    that pin ports.
     """
 
     steps: list[LinkOperation]
     lost: dict[str, str]
+    incomplete: frozenset[str] = frozenset()
+    pins: tuple[LinkOperation, ...] = ()
 
 
 def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkState) -> InterfacePlan:
     """Return what must change for the networks to be as desired; containers that have ended are skipped."""
     steps: list[LinkOperation] = []
     lost: dict[str, str] = {}
+    incomplete: set[str] = set()
+    pins: list[LinkOperation] = []
     for container in desired:
         try:
             links, routes = show_inside(container.pid, "addr show", "route show default")
@@ -89,7 +95,9 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
             lost[container.hostname] = interface
         else:
             steps += plan.steps()
-    return InterfacePlan(steps, lost)
+            pins += plan.pins()
+            incomplete |= set() if plan.complete else {container.hostname}
+    return InterfacePlan(steps, lost, frozenset(incomplete), tuple(pins))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +120,19 @@ class _ContainerPlan:
             return session.name
         return ""
 
+    @property
+    def complete(self) -> bool:
+        """Whether the network was complete before."""
+        return self.links[DEFAULT_INTERFACE].get("ifalias") == READY
+
     def steps(self) -> list[LinkOperation]:
         endpoint, session = self.desired.endpoint, self.desired.session
         eth0 = self.links[DEFAULT_INTERFACE]
-        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, None), *self._pin()]
+        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, None), *self.pins()]
         steps += self._configure(DEFAULT_INTERFACE, eth0, endpoint.address, None, None)
         if session:
             steps += [*self._session_interface(session), *self._default_routes(session.address.partition("/")[0])]
-        if eth0.get("ifalias") != READY:
+        if not self.complete:
             change = Change(f"network of {self.desired.hostname}", "incomplete", READY)
             steps.append(self._inside(change, f"link set dev {DEFAULT_INTERFACE} alias {READY}"))
         return steps
@@ -150,7 +163,8 @@ class _ContainerPlan:
         if "UP" not in port["flags"]:
             yield LinkOperation(Change(subject, "down", "up"), (f"link set dev {port_name} up",))
 
-    def _pin(self) -> list[LinkOperation]:
+    def pins(self) -> list[LinkOperation]:
+        """Return the steps that pin the container's port on the default network."""
         endpoint, port = self.desired.endpoint, self._port(DEFAULT_INTERFACE) or {}
         return plan_pin(Pin(port["ifname"], endpoint.mac, endpoint.address.partition("/")[0]), self.state)
 
@@ -166,9 +180,7 @@ class _ContainerPlan:
             yield self._inside(change, f"link set dev {name} address {mac}")
         if "UP" not in link["flags"]:
             yield self._inside(Change(subject, "down", "up"), f"link set dev {name} up")
-        addresses = [
-            f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"
-        ]
+        addresses = _ipv4_addresses(link)
         if addresses != [address]:
             change = Change(subject, f"address {', '.join(addresses) or 'none'}", f"address {address}")
             yield self._inside(change, f"addr flush dev {name} scope global", *_address_lines(name, address))
@@ -179,7 +191,8 @@ class _ContainerPlan:
         present = {
             (route.get("gateway"), route.get("prefsrc"), route.get("metric", 0))
             for route in self.routes
-            if route.get("dev") == DEFAULT_INTERFACE
+            # A repair of the address removes the routes.
+            if route.get("dev") == DEFAULT_INTERFACE and self._has_addresses()
         }
         default, subject = f"default via {gateway} dev {DEFAULT_INTERFACE}", f"default route of {self.desired.hostname}"
         if (gateway, source, 0) not in present:
@@ -188,6 +201,13 @@ class _ContainerPlan:
         if (gateway, None, _FALLBACK_METRIC) not in present:
             change = Change(f"second {subject}", None, f"metric {_FALLBACK_METRIC}")
             yield self._inside(change, f"route replace {default} metric {_FALLBACK_METRIC}")
+
+    def _has_addresses(self) -> bool:
+        session, eth0 = self.desired.session, self.links[DEFAULT_INTERFACE]
+        named = self.links.get(session.name) if session else None
+        return _ipv4_addresses(eth0) == [self.desired.endpoint.address] and not (
+            session and named and _ipv4_addresses(named) != [session.address]
+        )
 
     def _port(self, name: str) -> dict[str, Any] | None:
         """Return the host end of a veth interface."""
@@ -204,6 +224,10 @@ class _ContainerPlan:
 
     def _subject(self, name: str) -> str:
         return f"{name} of {self.desired.hostname}"
+
+
+def _ipv4_addresses(link: Mapping[str, Any]) -> list[str]:
+    return [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"]
 
 
 def _address_lines(name: str, address: str) -> tuple[str, ...]:

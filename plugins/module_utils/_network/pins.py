@@ -40,7 +40,7 @@ def plan_pin(pin: Pin, state: LinkState) -> list[LinkOperation]:
         steps.append(LinkOperation(change, bridge=(f"link set dev {pin.port} {settings}",)))
     if pin.mac not in _static_macs(pin.port, state):
         change = Change(f"forwarding entry {pin.mac} on {DEFAULT_BRIDGE}", None, f"to {pin.port}")
-        steps.append(LinkOperation(change, bridge=(f"fdb replace {pin.mac} dev {pin.port} master static",)))
+        steps.append(LinkOperation(change, bridge=(f"fdb replace {pin.mac} dev {pin.port} master static sticky",)))
     actual = _neighbours(state).get(pin.address)
     if actual != pin.mac:
         change = Change(f"neighbour {pin.address} on {DEFAULT_BRIDGE}", actual, pin.mac)
@@ -58,6 +58,12 @@ def read_pins(state: LinkState) -> list[Pin]:
     )
 
 
+def has_unpinned_ports(state: LinkState) -> bool:
+    """Return whether the default network has a port that is not pinned."""
+    ports = {name for name, link in state.links.items() if link.get("master") == DEFAULT_BRIDGE}
+    return not ports <= {pin.port for pin in read_pins(state)}
+
+
 def plan_stale_neighbours(state: LinkState) -> list[LinkOperation]:
     """Return the removal of neighbour entries of containers that no longer exist."""
     pinned = {pin.address for pin in read_pins(state)}
@@ -72,7 +78,12 @@ def plan_stale_neighbours(state: LinkState) -> list[LinkOperation]:
 
 
 def _static_macs(port: str, state: LinkState) -> set[str]:
-    return {entry["mac"] for entry in state.forwarding.get(port, []) if entry.get("state") == "static"}
+    """Return the MACs of a port that no other port can take over, not even one that still learns."""
+    return {
+        entry["mac"]
+        for entry in state.forwarding.get(port, [])
+        if entry.get("state") == "static" and "sticky" in entry.get("flags", [])
+    }
 
 
 def _neighbours(state: LinkState) -> dict[str, str]:

@@ -126,7 +126,7 @@ def apply_slice(
         containers.apply_containers(client, steps)
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
-        apply_interfaces(store, interface_plan.steps)
+        apply_interfaces(client, store, session, interface_plan)
     changes += [step.change for step in steps]
     return ApplyResult(changes, [] if check_mode else [step.desired.name for step in steps])
 

@@ -10,7 +10,8 @@ One function for a container that has just started, was restarted from outside, 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .._docker import containers, labels
@@ -18,8 +19,7 @@ from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._firewall.translation import plan_translation
 from .._host.store import LocalSession, Store
-from .._model.change import Change
-from .._model.network import SESSION_INTERFACE
+from .._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
 from .._model.plan import Kernel, SessionPlan
 from .._network.container import (
     DEFAULT_INTERFACE,
@@ -29,7 +29,9 @@ from .._network.container import (
     SessionInterface,
     plan_container_networks,
 )
-from .._network.iproute import LinkOperation, LinkState, apply_operations
+from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations
+
+RETRIES, RETRY_SECONDS = 4, 0.25
 
 
 def plan_interfaces(client: docker.APIClient, session: LocalSession, state: LinkState | None = None) -> InterfacePlan:
@@ -40,49 +42,64 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession, state: Link
     if session.plan.host_ports(session.agent):
         return InterfacePlan([], {})
     kernels = {kernel.hostname: kernel for kernel in session.kernels}
-    desired = [
-        _container_network(session.plan, kernels[hostname], containers.inspect(client, container["Id"]))
-        for container in containers.find_containers(client, session.plan.id)
-        if container["State"] == "running" and (hostname := container["Labels"].get(labels.HOSTNAME)) in kernels
-    ]
-    running = [network for network in desired if network]
-    plan = plan_container_networks(running, state or LinkState())
+    links = state or LinkState()
+    gateways = {entry["local"] for entry in links.addresses.get(DEFAULT_BRIDGE, [])}
+    running, lost = [], {}
+    for container in containers.find_containers(client, session.plan.id):
+        kernel = kernels.get(container["Labels"].get(labels.HOSTNAME, ""))
+        inspected = containers.inspect(client, container["Id"])
+        if kernel is None or not inspected["State"]["Pid"]:
+            continue
+        endpoint = _default_endpoint(inspected["NetworkSettings"]["Networks"], gateways)
+        if endpoint is None:
+            lost[kernel.hostname] = DEFAULT_INTERFACE
+        else:
+            session_interface = _session_interface(session.plan, kernel)
+            running.append(ContainerNetwork(kernel.hostname, inspected["State"]["Pid"], endpoint, session_interface))
+    plan = plan_container_networks(running, links)
     repairable = [network for network in running if network.hostname not in plan.lost]
-    return InterfacePlan([*plan.steps, *(step for network in repairable for step in _translate(network))], plan.lost)
+    translations = [step for network in repairable for step in _translate(network, plan.incomplete)]
+    return InterfacePlan([*plan.steps, *translations], {**lost, **plan.lost}, plan.incomplete, plan.pins)
 
 
-def apply_interfaces(store: Store, steps: Iterable[LinkOperation]) -> list[Change]:
-    """Apply the steps of a plan: ports and links of this host, then the rules that admit them, then the containers."""
-    listed = list(steps)
-    if not listed:
-        return []
-    changes = sync_ruleset(store, check_mode=False, ports=[step for step in listed if step.pid is None])
-    apply_operations(step for step in listed if step.pid is not None)
-    return changes
+def apply_interfaces(
+    client: docker.APIClient, store: Store, session: LocalSession, plan: InterfacePlan, retries: int = RETRIES
+) -> None:
+    """Apply a plan; after an error, plan again and retry for a second.
+
+    A container may have ended meanwhile, or the interface of one that was restarted may still exist. Raises
+    :class:`NetworkError`.
+    """
+    try:
+        _apply(store, plan.steps)
+    except NetworkError:
+        if not retries:
+            raise
+        time.sleep(RETRY_SECONDS)
+        apply_interfaces(client, store, session, plan_interfaces(client, session), retries - 1)
 
 
-def _container_network(plan: SessionPlan, kernel: Kernel, inspected: Mapping[str, Any]) -> ContainerNetwork | None:
-    """Return the desired network of a container; ``None`` if it has ended."""
-    pid = inspected["State"]["Pid"]
-    endpoint = _default_endpoint(plan, inspected["NetworkSettings"]["Networks"])
-    if not pid or endpoint is None:
-        return None
-    return ContainerNetwork(kernel.hostname, pid, endpoint, _session_interface(plan, kernel))
+def _apply(store: Store, steps: Collection[LinkOperation]) -> None:
+    """Apply steps: ports and links of this host, then the rules that admit them, then inside the containers."""
+    on_host = [step for step in steps if step.pid is None]
+    if on_host:
+        sync_ruleset(store, check_mode=False, ports=on_host)
+    apply_operations(step for step in steps if step.pid is not None)
 
 
-def _translate(network: ContainerNetwork) -> list[LinkOperation]:
+def _translate(network: ContainerNetwork, incomplete: Collection[str]) -> list[LinkOperation]:
     if network.session is None:
         return []
     address = network.session.address.partition("/")[0]
     subnet = str(ipaddress.IPv4Interface(network.endpoint.address).network)
-    return plan_translation(network.hostname, network.pid, DEFAULT_INTERFACE, address, subnet)
+    fresh = network.hostname in incomplete
+    return plan_translation(network.hostname, network.pid, DEFAULT_INTERFACE, address, subnet, fresh=fresh)
 
 
-def _default_endpoint(plan: SessionPlan, endpoints: Mapping[str, Mapping[str, Any]]) -> Endpoint | None:
-    """Return a container's endpoint on the agent's default network: the one that is not on the session's."""
-    session_network = plan.network and plan.network.engine_network
-    for name, endpoint in endpoints.items():
-        if name != session_network and endpoint["IPAddress"]:
+def _default_endpoint(endpoints: Mapping[str, Mapping[str, Any]], gateways: Collection[str]) -> Endpoint | None:
+    """Return a container's endpoint on the agent's default network: the one with the address of its bridge."""
+    for endpoint in endpoints.values():
+        if endpoint["IPAddress"] and endpoint["Gateway"] in gateways:
             address = f"{endpoint['IPAddress']}/{endpoint['IPPrefixLen']}"
             return Endpoint(address, endpoint["MacAddress"].lower(), endpoint["Gateway"])
     return None

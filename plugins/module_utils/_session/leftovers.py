@@ -20,15 +20,12 @@ from .._network.iproute import LinkState, remove_link
 
 def remove_leftovers(client: docker.APIClient, store: Store, state: LinkState) -> list[Change]:
     """Remove bridges and tunnels of sessions that do not exist, and return the changes."""
+    # Links first: those of a session that starts meanwhile are not among them.
+    links = [name for name in sorted(state.links) if name.startswith((BRIDGE_PREFIX, VXLAN_PREFIX))]
     labelled = [*containers.find_containers(client), *client.networks(filters=labels.label_filter())]
     ids = {entry["Labels"].get(labels.SESSION_ID, "") for entry in labelled} | set(store.held_ids())
     held = {short_id(session_id) for session_id in ids}
-    names = [
-        name
-        for name in sorted(state.links)
-        for prefix in (BRIDGE_PREFIX, VXLAN_PREFIX)
-        if name.startswith(prefix) and name[len(prefix) :] not in held
-    ]
+    names = [name for name in links if name[len(BRIDGE_PREFIX) :] not in held]
     for name in names:
         remove_link(name)
     return [Change(f"link {name}", "of no session", None) for name in names]

@@ -121,7 +121,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         iproute.apply_operations(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             failures = list(pool.map(lambda container: _start(client, container), stopped))
-        apply_interfaces(store, plan_interfaces(client, session).steps)
+        apply_interfaces(client, store, session, plan_interfaces(client, session))
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])
 

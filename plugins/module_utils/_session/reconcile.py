@@ -11,7 +11,7 @@ applies them with the same code that created them. Claims that were never commit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
@@ -22,6 +22,9 @@ from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network import iproute
+from .._network.container import InterfacePlan
+from .._network.iproute import NetworkError
+from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .interfaces import apply_interfaces, plan_interfaces
 from .leftovers import remove_leftovers
@@ -64,11 +67,15 @@ def restore_interfaces(
 
     ``state`` is as for :func:`restore_links`.
     """
-    if not plan_interfaces(client, session, state).steps:
+    if plan_interfaces(client, session, state) == InterfacePlan([], {}):
         return []
     interface_plan = plan_interfaces(client, session)
-    rule_changes = apply_interfaces(store, interface_plan.steps)
-    return [*rule_changes, *(step.change for step in interface_plan.steps)]
+    apply_interfaces(client, store, session, interface_plan)
+    if interface_plan.lost:
+        remedy = "run create_session with the same variables, which recreates it"
+        lost = ", ".join(f"{hostname} has lost {name}" for hostname, name in interface_plan.lost.items())
+        raise NetworkError(f"{lost}: {remedy}")
+    return [step.change for step in interface_plan.steps]
 
 
 def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
@@ -77,8 +84,11 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     Rules are applied first, so that nothing runs without them. ``start`` also starts containers, and waits for a run
     that works on a session; without it such a session is skipped.
     """
-    changes = sync_ruleset(store, check_mode=False)
     readable, damaged = store.load_all()
+    state = iproute.LinkState()
+    # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
+    ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []
+    changes = sync_ruleset(store, check_mode=False, ports=ports)
     failures = [str(error) for error in damaged]
     try:
         changes += sync_wireguard_peers(store, check_mode=False)
@@ -86,7 +96,6 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         failures.append(reason(error))
     if readable and not start and not engine_rules_exist():
         failures.append(f"the engine's own rules are missing, so containers reach nothing outside: {REMEDY}")
-    state = iproute.LinkState()
     # Removing an expired claim needs the engine, which may be down: committed sessions come first.
     for session in sorted(readable, key=lambda session: session.expires_at is not None):
         restored, failure = _restore_one(store, engine, session, state, start=start)
@@ -96,6 +105,18 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         # Not every few seconds: no session can be starting while the engine does.
         changes += remove_leftovers(engine(), store, iproute.LinkState())
     return changes, failures
+
+
+def _plan_pins(
+    engine: Connected, sessions: Iterable[LocalSession], state: iproute.LinkState
+) -> list[iproute.LinkOperation]:
+    """Return the steps that pin the ports of all running containers; empty if the engine does not answer."""
+    try:
+        client = engine()
+        return [step for session in sessions for step in plan_interfaces(client, session, state).pins]
+    except EXPECTED:
+        # Restoring the sessions reports it.
+        return []
 
 
 def _restore_one(

@@ -376,6 +376,7 @@ def test_set_elements_have_the_format_of_nft() -> None:
     assert {name: elements(text, name) for name in re.findall(r"set (\w+) {", text)} == {
         "agents": ["192.0.2.1/32", "192.0.2.2/31"],
         "containers": ["172.18.0.2 . 02:42:ac:12:00:02", "172.18.0.3 . 02:42:ac:12:00:03"],
+        "container_addresses": ["172.18.0.2", "172.18.0.3"],
         "session_bridges": ['"bai-1" . "bai-1"', '"bai-2" . "bai-2"'],
         "tunnel_ports": ["4789", "4790"],
         "pinned4": ["192.0.2.1 . 02:00:00:00:00:01 . 4711"],

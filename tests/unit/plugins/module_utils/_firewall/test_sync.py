@@ -12,7 +12,11 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
+    build_isolation_policy,
+    render,
+    render_pins,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
@@ -22,6 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
     Store,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
 from tests.unit.builders import agent_facts, held, plan
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.uptime import Uptime, uptime_of_numbers
@@ -81,6 +86,25 @@ def test_an_unreadable_session_keeps_existing_rules(store: Store, kernel: FakeNe
     store.remove(MADE.id)
     assert sync_ruleset(store, check_mode=False) == []
     assert kernel.table == before
+
+
+def test_unreadable_session_does_not_keep_rules_of_ports(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    sync_ruleset(store, check_mode=False)
+    (store.folder(MADE.id) / "session.json").write_text("{")
+    pins = [Pin("veth9", "02:42:ac:12:00:09", "172.18.0.9")]
+    monkeypatch.setattr(sync, "read_pins", lambda _look: pins)
+    sync_ruleset(store, check_mode=True)
+    assert kernel.pins == ""
+    sync_ruleset(store, check_mode=False)
+    assert kernel.pins == render_pins(pins)
+    assert "add element inet backendai containers { 172.18.0.9 . 02:42:ac:12:00:09 }" in kernel.pins
+    # Those of an earlier release have no such sets.
+    kernel.table, kernel.pins = "table inet backendai {\n}\n", ""
+    sync_ruleset(store, check_mode=False)
+    assert kernel.pins == ""
 
 
 def test_an_agent_without_sessions_has_rules(store: Store, kernel: FakeNetwork) -> None:

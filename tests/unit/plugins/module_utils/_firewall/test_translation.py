@@ -23,20 +23,27 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[int | None, str]:
 
 
 def test_missing_translation_is_one_change_in_the_container(kernel: dict[int | None, str]) -> None:
-    (step,) = plan_translation(*CONTAINER)
+    (step,) = plan_translation(*CONTAINER, fresh=False)
     assert step.change == Change("translation of main1", None, "2 sets and chains")
     assert (step.pid, step.ip, step.bridge) == (42, (), ())
     assert 'oifname "eth0" ip saddr 10.128.3.2 masquerade' in step.nft
     assert "ip saddr != 172.18.0.0/16 fib daddr type local meta l4proto udp dnat to 10.128.3.2" in step.nft
     kernel[42] = step.nft.split("\n", 2)[2]
-    assert plan_translation(*CONTAINER) == []
+    assert plan_translation(*CONTAINER, fresh=False) == []
 
 
 @pytest.mark.parametrize(("old", "new"), [("10.128.3.2", "10.128.3.3"), ("172.18.0.0", "172.19.0.0")])
 def test_translation_of_another_address_is_replaced(kernel: dict[int | None, str], old: str, new: str) -> None:
-    (step,) = plan_translation(*CONTAINER)
+    (step,) = plan_translation(*CONTAINER, fresh=False)
     kernel[42] = step.nft.split("\n", 2)[2].replace(old, new)
-    (repair,) = plan_translation(*CONTAINER)
+    (repair,) = plan_translation(*CONTAINER, fresh=False)
     assert repair.change.subject == "translation of main1"
     assert new in (repair.change.before or "")
     assert repair.nft == step.nft
+
+
+def test_fresh_namespace_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Table, "read")
+    (step,) = plan_translation(*CONTAINER, fresh=True)
+    assert step.change == Change("translation of main1", None, "to 10.128.3.2")
+    assert "masquerade" in step.nft

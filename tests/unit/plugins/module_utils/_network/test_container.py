@@ -85,7 +85,7 @@ def plan_changes(
         container, "show_inside", lambda _pid, *_queries: [inside, ROUTES if routes is None else routes]
     )
     monkeypatch.setattr(LinkState, "links", {name: link for name, link in links.items() if link["ifname"]})
-    monkeypatch.setattr(LinkState, "forwarding", {"veth8": [{"mac": ETH0_MAC, "state": "static"}]})
+    monkeypatch.setattr(LinkState, "forwarding", {"veth8": [{"mac": ETH0_MAC, "state": "static", "flags": ["sticky"]}]})
     monkeypatch.setattr(LinkState, "neighbours", {"backendai0": [{"dst": "172.18.0.2", "lladdr": ETH0_MAC}]})
     return plan_container_networks([desired], LinkState())
 
@@ -111,6 +111,7 @@ def test_network_of_a_started_container_is_completed(monkeypatch: pytest.MonkeyP
     plan = plan_changes(monkeypatch, cluster0={"ifname": ""}, eth0={"ifalias": None}, routes=[DEFAULT])
     change = Change("cluster0 of main1", None, "10.128.3.2/29, mtu 1450")
     add = f"link add link bax-1 name cluster0 address {MAC} mtu 1450 netns 42 type macvlan mode bridge"
+    assert plan.incomplete == frozenset({"main1"})
     assert plan.lost == {}
     assert plan.steps == [
         LinkOperation(change, (add,)),
@@ -182,7 +183,10 @@ def test_drift_inside_the_container_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], lines: tuple[str, ...]
 ) -> None:
     plan = plan_changes(monkeypatch, cluster0=drift)
-    assert plan == InterfacePlan([inside("cluster0 of main1", *change, *lines)], {})
+    assert plan.steps[0] == inside("cluster0 of main1", *change, *lines)
+    # With an address, the kernel removes the routes that depend on it.
+    routes = ["default route of main1", "second default route of main1"] if "addr_info" in drift else []
+    assert [step.change.subject for step in plan.steps[1:]] == routes
 
 
 @pytest.mark.parametrize(

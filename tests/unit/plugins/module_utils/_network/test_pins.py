@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.pins im
 MAC, OTHER = "02:42:ac:12:00:02", "02:42:ac:12:00:03"
 PIN = Pin("veth8", MAC, "172.18.0.2")
 FLAGS = {"isolated": True, "learning": False, "flood": False}
-ENTRY = {"mac": MAC, "state": "static"}
+ENTRY = {"mac": MAC, "state": "static", "flags": ["sticky"]}
 NEIGHBOUR = {"dst": "172.18.0.2", "lladdr": MAC}
 
 
@@ -32,7 +32,7 @@ def links(
     """Return a host with one port on the default network; without arguments it is pinned."""
     slave = {"info_slave_data": FLAGS if flags is None else flags}
     monkeypatch.setattr(LinkState, "links", {"veth8": {"master": "backendai0", "linkinfo": slave}, "veth9": {}})
-    foreign = {"veth9": [{"mac": OTHER, "state": "static"}]}
+    foreign = {"veth9": [{"mac": OTHER, "state": "static", "flags": ["sticky"]}]}
     monkeypatch.setattr(LinkState, "forwarding", {"veth8": [ENTRY] if entries is None else entries, **foreign})
     known = [NEIGHBOUR] if neighbours is None else neighbours
     monkeypatch.setattr(LinkState, "neighbours", {"backendai0": known, "eth0": [{"dst": "192.0.2.1", "lladdr": OTHER}]})
@@ -53,11 +53,13 @@ def test_port_is_isolated_and_neither_learns_nor_floods(monkeypatch: pytest.Monk
     assert plan_pin(PIN, links(monkeypatch, flags={**FLAGS, flag: not FLAGS[flag]})) == [step]
 
 
-@pytest.mark.parametrize("entries", [[], [{"mac": MAC}], [{"mac": OTHER, "state": "static"}]])
+@pytest.mark.parametrize("entries", [[], [{"mac": MAC}], [{"mac": MAC, "state": "static"}]])
 def test_missing_forwarding_entry_is_added(monkeypatch: pytest.MonkeyPatch, entries: list[dict[str, Any]]) -> None:
     change = Change(f"forwarding entry {MAC} on backendai0", None, "to veth8")
     state = links(monkeypatch, entries=entries)
-    assert plan_pin(PIN, state) == [LinkOperation(change, bridge=(f"fdb replace {MAC} dev veth8 master static",))]
+    assert plan_pin(PIN, state) == [
+        LinkOperation(change, bridge=(f"fdb replace {MAC} dev veth8 master static sticky",))
+    ]
     assert read_pins(state) == []
 
 

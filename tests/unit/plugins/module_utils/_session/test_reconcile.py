@@ -177,6 +177,29 @@ def test_links_of_no_session_are_removed_when_the_engine_starts(
     assert kernel.links == {damaged, foreign, "eth0"}
 
 
+def test_ports_of_an_earlier_release_are_pinned_before_the_rules_are_applied(
+    store: Store, engine: FakeDocker, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    pin = LinkOperation(Change("port veth8", "not isolated", "isolated"), ("link add pinned",))
+    monkeypatch.setattr(reconcile, "has_unpinned_ports", lambda _look: True)
+    monkeypatch.setattr(reconcile, "plan_interfaces", lambda *_reading: InterfacePlan([], {}, pins=(pin,)))
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "apply_table", lambda _ruleset: kernel.links.add("rules"))
+        assert restored(store, engine) == []
+        assert kernel.links == {"pinned", "rules"}
+    assert restored(store) == []
+
+
+def test_container_that_lost_an_interface_is_a_failure(
+    store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    monkeypatch.setattr(reconcile, "plan_interfaces", lambda *_reading: InterfacePlan([], {"main1": "eth0"}))
+    (failure,) = restored(store, engine)
+    assert failure.startswith("train-llm: main1 has lost eth0: run create_session")
+
+
 def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     kernel.engine_rules = False

@@ -1,0 +1,87 @@
+"""Networks of a session's containers: their endpoints as the engine reports them, and retries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._session import interfaces
+from ansible_collections.backendai.cluster.plugins.module_utils._session.interfaces import (
+    apply_interfaces,
+    plan_interfaces,
+)
+from tests.unit.builders import SESSION_ID, bridged, held, plan
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork
+
+MADE = plan({"agent1": 1, "agent2": 1})
+DEFAULT = {"IPAddress": "172.18.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:AC:12:00:02", "Gateway": "172.18.0.1"}
+FOREIGN = {"IPAddress": "172.19.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:ac:13:00:02", "Gateway": "172.19.0.1"}
+
+
+@pytest.fixture
+def main1(engine: FakeDocker, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what the engine knows of the running main1; the caller may change it."""
+    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
+    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "running"})
+    inspected = {"State": {"Pid": 42}, "NetworkSettings": {"Networks": {"backendai-default": DEFAULT}}}
+    monkeypatch.setattr(engine, "inspect_container", lambda _container: inspected)
+    return inspected
+
+
+def test_endpoint_is_that_on_the_default_network(engine: Any, kernel: FakeNetwork, main1: dict[str, Any]) -> None:
+    main1["NetworkSettings"]["Networks"] = {"a-foreign-one": FOREIGN, "backendai-default": DEFAULT}
+    assert plan_interfaces(engine, held(MADE)) == InterfacePlan([], {})
+    (container,) = kernel.plugged
+    assert (container.endpoint.address, container.endpoint.mac) == ("172.18.0.2/16", "02:42:ac:12:00:02")
+
+
+def test_container_that_was_disconnected_has_lost_its_interface(
+    engine: Any, kernel: FakeNetwork, main1: dict[str, Any]
+) -> None:
+    main1["NetworkSettings"]["Networks"] = {"a-foreign-one": FOREIGN}
+    assert plan_interfaces(engine, held(MADE)).lost == {"main1": "eth0"}
+    assert kernel.plugged == []
+
+
+def test_container_that_has_ended_is_skipped(engine: Any, kernel: FakeNetwork, main1: dict[str, Any]) -> None:
+    main1["State"]["Pid"] = 0
+    assert plan_interfaces(engine, held(MADE)) == InterfacePlan([], {})
+    assert kernel.plugged == []
+
+
+@pytest.mark.parametrize("failures", [1, 4, 5])
+def test_error_is_retried_with_a_new_plan(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    attempts: list[list[LinkOperation]] = []
+
+    def apply(_store: Store, steps: list[LinkOperation]) -> None:
+        attempts.append(steps)
+        if len(attempts) <= failures:
+            raise NetworkError("ip -batch -: RTNETLINK answers: Address already in use")
+
+    monkeypatch.setattr(interfaces, "_apply", apply)
+    first = [LinkOperation(Change("cluster0 of main1", None, "10.128.3.2/29"))]
+    if failures < 5:
+        apply_interfaces(engine, store, held(MADE), InterfacePlan(first, {}))
+    else:
+        with pytest.raises(NetworkError, match=r"Address already in use$"):
+            apply_interfaces(engine, store, held(MADE), InterfacePlan(first, {}))
+    assert attempts == [first, *([[]] * min(failures, 4))]
+
+
+@pytest.mark.parametrize(("made", "version"), [(MADE, 2), (bridged(MADE), 1), (plan({"agent1": 2}), 1)])
+def test_only_sessions_that_earlier_releases_cannot_restore_have_the_newer_version(
+    store: Store, made: Any, version: int
+) -> None:
+    store.save(held(made))
+    assert json.loads((store.folder(SESSION_ID) / "session.json").read_text())["version"] == version
+    assert store.session(SESSION_ID) == held(made)
