@@ -170,7 +170,7 @@ def _pin_elements(pins: Collection[Pin]) -> dict[str, list[str]]:
 
 
 def has_pin_sets(listing: str) -> bool:
-    """Return whether a listing of the tables has the sets of :func:`render_pins`; those of earlier releases lack them."""
+    """Return whether tables, as listed, have the sets of :func:`render_pins`; those of earlier releases lack them."""
     return "set container_addresses {" in listing
 
 
