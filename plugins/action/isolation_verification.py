@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._exposure.model import AGENT, GATEWAY, ProbeBatch, ProbedHost
+from ..module_utils._exposure.model import AGENT, GATEWAY, ProbeBatch, ProbedHost, ProbeReply, TargetsReply
 from ..module_utils._model.addressing import is_address
-from ..module_utils._model.plain_data import from_plain, to_plain
+from ..module_utils._model.errors import as_phrase
+from ..module_utils._model.plain_data import DataError, from_plain, to_plain
 from ..module_utils._model.port_ranges import parse_ranges
 from ..module_utils._model.validation import ValidationErrors
 from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, split_into_batches, summarize_error
@@ -31,6 +33,8 @@ PROBE_RESULTS = "__isolation_probe"
 
 # The loop variable of the playbook's loop over batches.
 LOOP_VARIABLE = "batch"
+
+Reply = TypeVar("Reply", TargetsReply, ProbeReply)
 
 _INVENTORY = ("ansible_host", "agent_underlay_address")
 
@@ -120,12 +124,16 @@ def _plan_batches(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
 
 def _probed_host(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
     """Return the addresses to probe of a host; if it is unreachable, those of the inventory."""
-    reply = variables.get(TARGETS_RESULT) or {}
-    if "addresses" in reply:
-        data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
-        return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"the addresses of {name}")
+    result = variables.get(TARGETS_RESULT) or {}
+    reason = describe_missing_result(result)
+    if "addresses" in result:
+        try:
+            reply = _parse_reply(TargetsReply, result)
+            return ProbedHost(name, kind, reply.addresses, reply.udp_ports, reply.expected, reply.unread)
+        except DataError as error:
+            reason = as_phrase(error)
     addresses = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
-    unread = f"its addresses could not be read: {describe_missing_result(reply)}"
+    unread = f"its addresses could not be read: {reason}"
     return ProbedHost(name, kind, dict.fromkeys(addresses, kind), unread=unread)
 
 
@@ -140,8 +148,14 @@ def _probe_results(probe_host: str, variables: Mapping[str, Any], batches: list[
 def _batch_result(probe_host: str, batch: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
     if "next_hops" not in result:
         return ProbeResult(probe_host, batch, failed=f"the probe failed: {describe_missing_result(result)}")
-    return ProbeResult(
-        probe_host,
-        batch,
-        **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")},
-    )
+    try:
+        reply = _parse_reply(ProbeReply, result)
+    except DataError as error:
+        return ProbeResult(probe_host, batch, failed=f"the probe failed: {as_phrase(error)}")
+    return ProbeResult(probe_host, batch, **to_plain(reply))
+
+
+def _parse_reply(kind: type[Reply], result: Mapping[str, Any]) -> Reply:
+    """Return the reply in a task's result, which has other keys as well. Raises :class:`DataError`."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return from_plain(kind, {name: result[name] for name in names & result.keys()}, "its reply is damaged")

@@ -35,6 +35,37 @@ class ProbedHost:
 
 
 @dataclasses.dataclass(frozen=True)
+class TargetsReply:
+    """What a host reports of itself, with the fields of :class:`ProbedHost`."""
+
+    addresses: dict[str, str]
+    udp_ports: tuple[int, ...]
+    expected: dict[int, str]
+    unread: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PortAnswer:
+    """The TCP or UDP ports of an address that gave the same answer; ``ports`` are ranges as text."""
+
+    address: str
+    protocol: str
+    state: str
+    ports: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeReply:
+    """What a probe host reports of one batch: answers, next hops by address, and what it could not probe."""
+
+    answers: tuple[PortAnswer, ...]
+    next_hops: dict[str, str]
+    missing: dict[str, str]
+    unresolved: tuple[str, ...]
+    on_link: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class ProbeBatch:
     """A part of the scan of one host, as plain data; ``ports`` are TCP ports as text."""
 

@@ -109,6 +109,11 @@ def test_agent_without_docker_is_probed_with_a_warning(run: Run) -> None:
     [
         ({"__isolation_targets": {"unreachable": True, "msg": "Failed to\nconnect."}}, "Failed to connect"),
         ({"__isolation_targets": {"failed": True}}, "it returned no result"),
+        ({"__isolation_targets": {"addresses": {}}}, "its reply is damaged: udp_ports is missing"),
+        (
+            {"__isolation_targets": {**SAID, "expected": {"https": "HTTPS"}}},
+            "its reply is damaged: expected must have whole numbers as keys",
+        ),
         ({}, "hidden by --limit"),
     ],
 )
@@ -164,6 +169,11 @@ def test_open_port_is_reported_and_fails(run: Run, printed: list[str], tmp_path:
         (results(failed=True, msg="ip -batch:\n File exists."), "the probe failed: ip -batch: File exists"),
         (results(failed=True), "the probe failed: it returned no result"),
         ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "the probe failed: no route"),
+        (results(next_hops={}), "the probe failed: its reply is damaged: answers is missing"),
+        (
+            results(**{**QUIET, "on_link": "yes"}),
+            "the probe failed: its reply is damaged: on_link must be true or false",
+        ),
         ({}, "the probe failed: hidden by --limit"),
     ],
 )
