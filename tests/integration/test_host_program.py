@@ -129,8 +129,12 @@ def operator() -> Iterator[dict[str, Any]]:
     try:
         yield {"ansible_user": OPERATOR, "ansible_become": True}
     finally:
+        # userdel refuses a user whose processes have not ended yet.
+        ended = f"for turn in $(seq 50); do pgrep -u {OPERATOR} > /dev/null || break; sleep 0.1; done"
         run_on(
-            AGENT, f"pkill -KILL -u {OPERATOR}; userdel --remove {OPERATOR}; rm /etc/sudoers.d/{OPERATOR}", check=False
+            AGENT,
+            f"pkill -KILL -u {OPERATOR}; {ended}; userdel --remove {OPERATOR}; rm /etc/sudoers.d/{OPERATOR}",
+            check=False,
         )
 
 
