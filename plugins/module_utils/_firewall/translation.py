@@ -9,17 +9,11 @@ Programs in a session use its address also towards the outside, where only the a
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-
 from .._model.change import Change
 from .._network.iproute import LinkOperation
 from .table import TABLE, Table
 
 _FAMILY = "ip"
-
-# A documentation address and network (RFC 5737), in the listing that is compared with those of containers.
-_ADDRESS, _NETWORK = "192.0.2.1", "198.51.100.0/24"
 
 
 def plan_translation(
@@ -31,35 +25,35 @@ def plan_translation(
     address replies to other networks from the session address; so that its reply has the address and port that were
     asked, what arrives from there is translated as well. In a ``fresh`` namespace there is nothing to compare with.
     """
-    if fresh:
-        change = Change(f"translation of {hostname}", None, f"to {address}")
-        return [LinkOperation(change, pid=pid, nft=_render(interface, address, network))]
-    table = Table(TABLE, "provision_agents", (_FAMILY,), pid)
-    changes = table.compare(_list_template(interface).replace(_ADDRESS, address).replace(_NETWORK, network))
-    if not changes:
+    listing = "" if fresh else Table(TABLE, "provision_agents", (_FAMILY,), pid).read()
+    if all(rule in listing for rule in _rules(interface, address, network)):
         return []
-    change = dataclasses.replace(changes[0], subject=f"translation of {hostname}")
+    change = Change(f"translation of {hostname}", "differs" if listing else None, f"to {address}")
     return [LinkOperation(change, pid=pid, nft=_render(interface, address, network))]
 
 
-@functools.cache
-def _list_template(interface: str) -> str:
-    table = Table(TABLE, "provision_agents", (_FAMILY,))
-    return table.list_loaded(_render(interface, _ADDRESS, _NETWORK))
+def _rules(interface: str, address: str, network: str) -> tuple[str, str]:
+    """Return both rules, in the notation of listings: a comparison by ``nft`` would need a namespace for each run."""
+    outgoing = f'oifname "{interface}" ip saddr {address} masquerade'
+    return (
+        outgoing,
+        f'iifname "{interface}" ip saddr != {network} fib daddr type local meta l4proto udp dnat to {address}',
+    )
 
 
 def _render(interface: str, address: str, network: str) -> str:
     table = f"table {_FAMILY} {TABLE}"
+    outgoing, incoming = _rules(interface, address, network)
     return f"""{table}
 delete {table}
 {table} {{
     chain outgoing {{
         type nat hook postrouting priority srcnat; policy accept;
-        oifname "{interface}" ip saddr {address} masquerade
+        {outgoing}
     }}
     chain incoming {{
         type nat hook prerouting priority dstnat; policy accept;
-        iifname "{interface}" ip saddr != {network} fib daddr type local meta l4proto udp dnat to {address}
+        {incoming}
     }}
 }}
 """
