@@ -409,3 +409,15 @@ def test_an_empty_set_has_no_elements_statement() -> None:
     assert "elements" not in render(NOTHING)
     assert "{  }" not in render(NOTHING, FULL)
     assert elements(render(NOTHING, FULL), "peers4") == []
+
+
+def test_forged_replies_and_errors_are_dropped_before_replies_pass() -> None:
+    rules = chains(render(NOTHING))["from_containers"]
+    replies = rules.index("ct direction reply return")
+    for rule in (
+        "ip saddr @container_addresses ip saddr . ether saddr != @containers goto drop_forged",
+        "icmp type { redirect, time-exceeded, parameter-problem } goto drop_agent",
+        "icmp type destination-unreachable icmp code != port-unreachable goto drop_agent",
+        "icmp type destination-unreachable ip daddr @agents goto drop_agent",
+    ):
+        assert rules.index(rule) < replies

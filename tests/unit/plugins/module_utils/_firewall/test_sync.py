@@ -25,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
     LocalSession,
     Store,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
 from tests.unit.builders import agent_facts, held, plan
@@ -105,6 +106,17 @@ def test_unreadable_session_does_not_keep_rules_of_ports(
     kernel.table, kernel.pins = "table inet backendai {\n}\n", ""
     sync_ruleset(store, check_mode=False)
     assert kernel.pins == ""
+
+
+def test_what_ended_containers_leave_is_removed_but_no_drift(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = Change("firewall set containers", "172.18.0.9 . 02:42:ac:12:00:09", None)
+    missing = Change("firewall set senders", None, '"veth1" . 02:42:ac:12:00:02 . 172.18.0.2')
+    other = Change("firewall set agents", "192.0.2.9", None)
+    monkeypatch.setattr(kernel, "plan_table", lambda _ruleset: [stale, missing, other])
+    assert sync_ruleset(store, check_mode=False) == [missing, other]
+    assert kernel.table
 
 
 def test_an_agent_without_sessions_has_rules(store: Store, kernel: FakeNetwork) -> None:
