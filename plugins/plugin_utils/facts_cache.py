@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,6 +58,8 @@ class FactsCache:
                     path.unlink()
             with contextlib.suppress(OSError):
                 dropped.touch()
+                # The kernel's own timestamps are those of its last tick, which may be before ``began``.
+                os.utime(dropped, (time.time(), time.time()))
 
     def _dropped(self, agent: str) -> float:
         try:
