@@ -24,7 +24,7 @@ attributes:
     details: Files are listed by name, with a digest in place of their content.
 requirements:
   - iproute2
-  - dropbear, OpenSSH client and sftp-server, static busybox, ldd
+  - OpenSSH client and server, static busybox, ldd
 options:
   scripts:
     description: The content of the shell scripts of the kit, by path. The shell of the kit runs them.

@@ -1,4 +1,4 @@
-"""Unmodified PyTorch, TensorFlow, Ray and Dask form a cluster, with the session's variables or without any option."""
+"""Unmodified PyTorch, TensorFlow, Ray, Dask and SSH clients, with the session's variables or without any option."""
 
 from __future__ import annotations
 
@@ -132,3 +132,19 @@ def test_dask_workers_find_each_other_without_an_address(three: StartedSession) 
     addresses = {worker.removeprefix("tcp://").rpartition(":")[0] for worker in result["workers"]}
     assert addresses == {kernel["address"] for kernel in three.kernels}
     assert result["total"] == sum(range(100))
+
+
+def test_dask_starts_its_cluster_over_ssh(three: StartedSession) -> None:
+    (result,) = printed(
+        three.kernels[0], f"python3 {IN_CONTAINERS}/dask_ssh_cluster.py main1 main1 sub1 sub2 2> /tmp/dask.log"
+    )
+    assert result == {"workers": ["main1", "sub1", "sub2"], "total": sum(range(100))}
+
+
+def test_ssh_clients_log_in_with_their_default_settings(three: StartedSession) -> None:
+    names = [kernel["hostname"] for kernel in three.kernels]
+    for kernel in three.kernels:
+        assert printed(kernel, f"python3 {IN_CONTAINERS}/ssh_clients.py {' '.join(names)}") == [
+            {"asyncssh": f"{name}\n", "paramiko": f"{name}\nwritten over SFTP\n", "libssh2": f"{name}\n"}
+            for name in names
+        ]

@@ -36,7 +36,6 @@ ARCHIVE_PACKAGES = (
     "busybox-static",
     "curl",
     "docker.io",
-    "dropbear-bin",
     "ethtool",
     "firewalld",
     "haproxy",

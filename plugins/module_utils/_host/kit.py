@@ -4,7 +4,7 @@
 
 """The runtime kit: sshd, ssh and a shell of the agent's distribution that run in any image.
 
-A kit is a folder ``<root>/<version>`` with ``bin``, ``lib``, ``libexec`` and ``shell``, mounted at
+A kit is a folder ``<root>/<version>`` with ``bin``, ``etc``, ``lib``, ``libexec`` and ``shell``, mounted at
 ``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by
 the kit's loader with the kit's libraries. The version is a digest of all files, so a folder never changes
 under a running container; the link ``<root>/current`` points to the newest version.
@@ -30,22 +30,41 @@ MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
 BUSYBOX = "/bin/busybox"
 PROGRAMS = (
-    "/usr/sbin/dropbear",
-    "/usr/bin/dropbearconvert",
+    "/usr/sbin/sshd",
     "/usr/bin/ssh",
     "/usr/bin/scp",
     "/usr/bin/sftp",
     "/usr/bin/ssh-keygen",
-    "/usr/lib/openssh/sftp-server",
 )
+
+# Programs that sshd starts, with the options that name them: from OpenSSH 9.8 and 10.0 on.
+SSHD_PROGRAMS = {
+    "/usr/lib/openssh/sshd-session": ("PerSourcePenalties no", f"SshdSessionPath {MOUNT_POINT}/bin/sshd-session"),
+    "/usr/lib/openssh/sshd-auth": (f"SshdAuthPath {MOUNT_POINT}/bin/sshd-auth",),
+}
+# Frameworks log in many times at once, some over one connection. internal-sftp requires no program in the image.
+SSHD_CONFIG = """\
+HostKey /run/backendai/ssh/ssh_host_ed25519_key
+PidFile none
+LogLevel FATAL
+PermitRootLogin no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+MaxStartups 1000
+MaxSessions 1000
+MaxAuthTries 20
+PrintLastLog no
+Subsystem sftp internal-sftp
+"""
 
 SHEBANG = f"#!{MOUNT_POINT}/bin/busybox sh\n"
 
-# Some programs depend on their name, hence --argv0. LD_PRELOAD would load a library that is built for
+# sshd starts itself again by its name, which must be a path, hence --argv0. LD_PRELOAD would load a library built for
 # the image's C library; LD_LIBRARY_PATH is overridden by --library-path.
 WRAPPER = """\
 unset LD_PRELOAD
-exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {name} {kit}/libexec/{name} "$@"
+exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {kit}/bin/{name} {kit}/libexec/{name} "$@"
 """
 
 _VERSION = re.compile(r"[0-9a-f]{12}")
@@ -113,6 +132,11 @@ def script(text: str) -> KitFile:
     return KitFile((SHEBANG + re.sub(r"\A#!.*\n", "", text)).encode(), 0o755)
 
 
+def sshd_config(programs: Iterable[str]) -> str:
+    """Return the configuration of an sshd that starts these of ``SSHD_PROGRAMS``."""
+    return SSHD_CONFIG + "".join(f"{option}\n" for program in programs for option in SSHD_PROGRAMS[program])
+
+
 def build_kit(scripts: Mapping[str, str]) -> Kit:
     """Build the kit from this host's installed packages and ``scripts`` (path → text).
 
@@ -121,7 +145,9 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
     busybox = KitFile(_read(BUSYBOX), 0o755)
     files = {path: script(text) for path, text in scripts.items()}
     files["bin/busybox"] = files["bin/sh"] = busybox
-    for program in PROGRAMS:
+    sshd_programs = [program for program in SSHD_PROGRAMS if os.path.exists(program)]
+    files["etc/sshd_config"] = KitFile(sshd_config(sshd_programs).encode(), 0o644)
+    for program in (*PROGRAMS, *sshd_programs):
         name = os.path.basename(program)
         files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
         files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))

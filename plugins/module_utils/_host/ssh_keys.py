@@ -15,28 +15,19 @@ from .._model.held_session import PublicKeys
 def ensure_keys(folder: Path) -> PublicKeys:
     """Return the public user and host key of a container; missing key pairs are generated in ``folder``.
 
-    The user key is in OpenSSH's format, the host key in dropbear's, both ed25519 and mode 0600. Raises
-    :class:`subprocess.CalledProcessError` if a tool fails.
+    Both are ed25519, in OpenSSH's format and mode 0600. Raises :class:`subprocess.CalledProcessError` if ``ssh-keygen``
+    fails.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    user, public, host = folder / "id_ed25519", folder / "id_ed25519.pub", folder / "host_key"
+    return PublicKeys(user=_ensure_key(folder / "id_ed25519"), host=_ensure_key(folder / "ssh_host_ed25519_key"))
+
+
+def _ensure_key(private: Path) -> str:
+    """Return type and public key; the comment is empty, because it would contain the name of this host."""
+    public = private.with_suffix(".pub")
     if not public.exists():
         # The public key is written last: if it is missing, the generation was interrupted.
-        user.unlink(missing_ok=True)
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(user))
-    if not host.exists():
-        _run("dropbearkey", "-t", "ed25519", "-f", str(host))
-    listing = _run("dropbearkey", "-y", "-f", str(host))
-    return PublicKeys(
-        user=_strip_comment(public.read_text()),
-        host=_strip_comment(next(line for line in listing.splitlines() if line.startswith("ssh-ed25519 "))),
-    )
-
-
-def _strip_comment(line: str) -> str:
-    """Return type and key without the comment, which would contain the name of this host."""
-    return " ".join(line.split()[:2])
-
-
-def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        private.unlink(missing_ok=True)
+        command = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(private))
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    return " ".join(public.read_text().split()[:2])

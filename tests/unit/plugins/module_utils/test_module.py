@@ -64,8 +64,8 @@ def test_module_exits_with_its_result() -> None:
         (ValueError("did you mean that?"), "did you mean that?"),
         (FileNotFoundError(2, "No such file or directory", "/x"), "[Errno 2] No such file or directory: '/x'."),
         (
-            subprocess.CalledProcessError(1, ["dropbearkey", "-t"], "", "no entropy\n"),
-            "dropbearkey failed: no entropy.",
+            subprocess.CalledProcessError(1, ["ssh-keygen", "-q"], "", "no entropy\n"),
+            "ssh-keygen failed: no entropy.",
         ),
         (APIError("500", explanation="driver failed"), "the Docker engine failed: driver failed."),
         (APIError("500 Server Error"), "the Docker engine failed: 500 Server Error."),

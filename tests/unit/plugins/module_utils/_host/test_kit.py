@@ -52,20 +52,30 @@ def test_ldd_output_is_parsed_on_every_architecture(output: str, libraries: set[
 @pytest.mark.parametrize(
     ("output", "sentence"),
     [
-        ("\tlibtommath.so.1 => not found\n", "/usr/sbin/dropbear needs libtommath.so.1, which is not installed"),
-        ("\tnot a dynamic executable\n", "ldd reports no dynamic loader for /usr/sbin/dropbear"),
-        ("", "ldd reports no dynamic loader for /usr/sbin/dropbear"),
+        ("\tlibcrypto.so.3 => not found\n", "/usr/sbin/sshd needs libcrypto.so.3, which is not installed"),
+        ("\tnot a dynamic executable\n", "ldd reports no dynamic loader for /usr/sbin/sshd"),
+        ("", "ldd reports no dynamic loader for /usr/sbin/sshd"),
     ],
 )
 def test_kit_error_contains_the_program(output: str, sentence: str) -> None:
     with pytest.raises(KitBuildError, match=sentence):
-        kit.parse_ldd("/usr/sbin/dropbear", output)
+        kit.parse_ldd("/usr/sbin/sshd", output)
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\n# What it does.\nexit 0\n", "# What it does.\nexit 0\n"])
 def test_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
     expected = b"#!/opt/backendai/bin/busybox sh\n# What it does.\nexit 0\n"
     assert kit.script(text) == KitFile(expected, 0o755)
+
+
+def test_sshd_is_configured_for_the_programs_that_its_version_has() -> None:
+    assert kit.sshd_config([]) == kit.SSHD_CONFIG
+    newer = kit.sshd_config(["/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth"])
+    assert newer.removeprefix(kit.SSHD_CONFIG).splitlines() == [
+        "PerSourcePenalties no",
+        "SshdSessionPath /opt/backendai/bin/sshd-session",
+        "SshdAuthPath /opt/backendai/bin/sshd-auth",
+    ]
 
 
 def test_kit_version_depends_only_on_content_mode_and_name() -> None:

@@ -1,4 +1,4 @@
-"""Tests for key pairs of containers, with fake key tools; integration tests use the real ones."""
+"""Tests for key pairs of containers, with a fake ssh-keygen; integration tests use the real one."""
 
 from __future__ import annotations
 
@@ -15,60 +15,52 @@ SSH_KEYGEN = """#!/bin/sh
 while [ $# -gt 1 ]; do shift; done
 [ ! -e "$1" ] || exit 9
 echo private > "$1"
-echo "ssh-ed25519 AAAA-USER root@agent1" > "$1.pub"
+echo "ssh-ed25519 AAAA-${1##*/} root@agent1" > "$1.pub"
 """
-DROPBEARKEY = """#!/bin/sh
-if [ "$1" = -t ]; then echo private > "$4"; fi
-echo "Public key portion is:"
-echo "ssh-ed25519 AAAA-HOST root@agent1"
-echo "Fingerprint: SHA256:x"
-"""
+KEYS = PublicKeys("ssh-ed25519 AAAA-id_ed25519", "ssh-ed25519 AAAA-ssh_host_ed25519_key")
 
 
 @pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that is the whole PATH, with fake key tools."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, script in {"ssh-keygen": SSH_KEYGEN, "dropbearkey": DROPBEARKEY}.items():
-        (folder / name).write_text(script)
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
-    return folder
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a fake ssh-keygen, in a folder that is the whole PATH."""
+    path = tmp_path / "bin" / "ssh-keygen"
+    path.parent.mkdir()
+    path.write_text(SSH_KEYGEN)
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent))
+    return path
 
 
-@pytest.mark.usefixtures("tools")
+@pytest.mark.usefixtures("tool")
 def test_public_keys_are_returned_without_the_host_name(tmp_path: Path) -> None:
-    assert ensure_keys(tmp_path / "ssh") == PublicKeys("ssh-ed25519 AAAA-USER", "ssh-ed25519 AAAA-HOST")
+    assert ensure_keys(tmp_path / "ssh") == KEYS
     assert stat.S_IMODE((tmp_path / "ssh").stat().st_mode) == 0o700
 
 
-@pytest.mark.usefixtures("tools")
-def test_existing_keys_are_kept(tmp_path: Path) -> None:
-    first = ensure_keys(tmp_path / "ssh")
-    (tmp_path / "ssh" / "id_ed25519").write_text("mine")
-    (tmp_path / "ssh" / "host_key").write_text("mine too")
-    assert ensure_keys(tmp_path / "ssh") == first
-    assert (tmp_path / "ssh" / "id_ed25519").read_text() == "mine"
-    assert (tmp_path / "ssh" / "host_key").read_text() == "mine too"
+def test_existing_keys_are_kept(tool: Path, tmp_path: Path) -> None:
+    ensure_keys(tmp_path / "ssh")
+    tool.unlink()
+    assert ensure_keys(tmp_path / "ssh") == KEYS
 
 
-@pytest.mark.usefixtures("tools")
-def test_incomplete_key_pair_is_generated_again(tmp_path: Path) -> None:
-    (tmp_path / "ssh").mkdir()
-    (tmp_path / "ssh" / "id_ed25519").write_text("the half of a pair")
-    assert ensure_keys(tmp_path / "ssh").user == "ssh-ed25519 AAAA-USER"
-    assert (tmp_path / "ssh" / "id_ed25519").read_text() == "private\n"
+@pytest.mark.parametrize("name", ["id_ed25519", "ssh_host_ed25519_key"])
+@pytest.mark.usefixtures("tool")
+def test_incomplete_key_pair_is_generated_again(name: str, tmp_path: Path) -> None:
+    private = tmp_path / "ssh" / name
+    private.parent.mkdir()
+    private.write_text("the half of a pair")
+    assert ensure_keys(tmp_path / "ssh") == KEYS
+    assert private.read_text() == "private\n"
 
 
-def test_failing_key_tool_is_an_error_with_its_output(tools: Path, tmp_path: Path) -> None:
-    (tools / "dropbearkey").write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
+def test_failing_key_tool_is_an_error_with_its_output(tool: Path, tmp_path: Path) -> None:
+    tool.write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError) as raised:
         ensure_keys(tmp_path / "ssh")
-    assert (raised.value.cmd[0], raised.value.stderr) == ("dropbearkey", "no entropy\n")
+    assert (raised.value.cmd[0], raised.value.stderr) == ("ssh-keygen", "no entropy\n")
 
 
-def test_missing_key_tool_is_an_error_with_its_name(tools: Path, tmp_path: Path) -> None:
-    (tools / "ssh-keygen").unlink()
+def test_missing_key_tool_is_an_error_with_its_name(tool: Path, tmp_path: Path) -> None:
+    tool.unlink()
     with pytest.raises(FileNotFoundError, match="ssh-keygen"):
         ensure_keys(tmp_path / "ssh")
