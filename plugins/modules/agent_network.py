@@ -7,16 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_network
-short_description: Create the default network of an agent's containers
+short_description: Create the default network of an agent's containers, and close networks to them
 description:
   - "Internal: called by the roles of this collection."
   - Creates a Docker bridge network for outgoing connections, without traffic between containers. Sessions have networks
     of their own.
   - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
     changed.
+  - Stores which networks and services containers must not reach, and updates the firewall table of the agent.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
+  - backendai.cluster.options.state
+requirements:
+  - iproute2
+  - nftables
 options:
   name:
     description: The name of the network.
@@ -30,10 +35,25 @@ options:
     description: Its subnet. When empty, Docker chooses one from its own pool.
     type: str
     default: ""
+  closed_networks:
+    description: The addresses and networks that containers must not reach.
+    type: list
+    elements: str
+    default: []
+  closed_services:
+    description: The services that containers must not reach, as in O(allow).
+    type: list
+    elements: dict
+    default: []
+  allow:
+    description: The exceptions, as in C(agent_egress_allow) of the role P(backendai.cluster.agent#role).
+    type: list
+    elements: dict
+    default: []
 """
 
 EXAMPLES = r"""
-- name: Create the default network of an agent's containers
+- name: Create the default network of an agent's containers, and close networks to them
   backendai.cluster.agent_network:
 """
 
@@ -45,6 +65,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
 from ..module_utils._docker.default_network import DefaultNetwork, create_default_network, plan_default_network
+from ..module_utils._firewall.egress import parse_egress, plan_egress, save_egress
+from ..module_utils._firewall.sync import sync_ruleset
+from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
@@ -52,21 +75,31 @@ from ..module_utils._module import CONNECTION_OPTIONS, run_module
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "docker_host": CONNECTION_OPTIONS["docker_host"],
+            **CONNECTION_OPTIONS,
             "name": {"type": "str", "default": "backendai-default"},
             "bridge": {"type": "str", "default": "backendai0"},
             "subnet": {"type": "str", "default": ""},
+            "closed_networks": {"type": "list", "elements": "str", "default": []},
+            "closed_services": {"type": "list", "elements": "dict", "default": []},
+            "allow": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
 
     def run() -> dict[str, Any]:
-        client = connect(module.params["docker_host"])
-        network = DefaultNetwork(module.params["name"], module.params["bridge"], module.params["subnet"])
+        params = module.params
+        egress = parse_egress(params)
+        client = connect(params["docker_host"])
+        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
         changes = plan_default_network(client, network)
         if changes and not module.check_mode:
             create_default_network(client, network)
-        return {"changed": bool(changes), "diff": as_diff(changes)}
+        store = Store(params["state_path"])
+        egress_changes = plan_egress(store, egress)
+        if egress_changes and not module.check_mode:
+            save_egress(store, egress)
+            sync_ruleset(store, check_mode=False)
+        return {"changed": bool(changes or egress_changes), "diff": as_diff([*changes, *egress_changes])}
 
     run_module(module, run)
 

@@ -99,4 +99,5 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))
         patch.setattr(Table, "apply", lambda _table, ruleset: kernel.apply_table(ruleset))
         patch.setattr(sync, "external_interfaces", lambda: ["eth0"])
+        patch.setattr(sync, "name_servers", list)
         yield kernel

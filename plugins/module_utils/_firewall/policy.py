@@ -118,7 +118,7 @@ def _parse_allow_rules(problems: ValidationErrors, value: Any) -> tuple[AllowRul
     rules = []
     for where, entry in list_of_mappings(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
-        ports = _parse_port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
+        ports = parse_port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
         sources = parse_networks(problems, f"{where}.sources", entry.get("sources") or ())
         if protocol == "any" and (ports or not sources):
             problems.add(f"{where}: protocol any requires sources and has no ports")
@@ -133,7 +133,7 @@ def _parse_ports(problems: ValidationErrors, option: str, value: Any) -> tuple[i
     return tuple(sorted({integer(problems, option, port, 1, 65535) for port in listed if port}))
 
 
-def _parse_port_ranges(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
+def parse_port_ranges(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
     """Return ports and port ranges without overlaps, such as ``22`` and ``9100-9199``."""
     listed = ",".join(filter(None, string_list(problems, option, [value] if isinstance(value, int) else value)))
     try:

@@ -17,6 +17,7 @@ from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX, Underl
 from .._model.plan import SessionPlan
 from .._network.pins import Pin
 from .._wireguard.mesh import DEVICE, NETWORK
+from .egress import NOTHING_CLOSED, EgressPolicy, Service
 from .host_rules import FirewallRules, build_firewall_rules
 from .policy import Firewall, filter_family
 from .table import TABLE
@@ -31,6 +32,8 @@ _SETS = {
     "agents": "type ipv4_addr; flags interval",
     "containers": "typeof ip saddr . ether saddr",
     "container_addresses": "type ipv4_addr",
+    "closed_networks": "type ipv4_addr; flags interval",
+    "name_servers": "type ipv4_addr",
     "session_bridges": "type ifname . ifname",
     "tunnel_ports": "type inet_service",
     "pinned4": f"typeof ip saddr . ether saddr . {_VNI}",
@@ -62,6 +65,7 @@ _DROPS = {
     "drop_tunnel": "tunnel datagram that no peer of the session sent",
     "drop_agent": "from a container to an agent",
     "drop_metadata": "from a container to the metadata service",
+    "drop_closed": "from a container to a closed network or service",
     "drop_default_network": "between containers on the default network",
     "drop_session": "into or out of a session, not over its own network",
     "drop_routed": "to a container, not through a published port",
@@ -80,7 +84,8 @@ class IsolationPolicy:
     ``bridges`` are those of the sessions here, ``ports`` the UDP ports of their tunnels. ``peers`` are the allowed
     senders by the set that matches them: ``pinned4``, for example, has (address, MAC, VNI). ``ssh_ports`` are those of
     containers in the agent's own network; ``ssh_pinned4`` has (address, MAC, port). ``pins`` are the pinned
-    ports of containers on the default network.
+    ports of containers on the default network. ``egress`` is what these may not reach, ``name_servers`` what they may
+    always ask.
     """
 
     agents: tuple[str, ...]
@@ -92,6 +97,8 @@ class IsolationPolicy:
     gateways: tuple[str, ...] = ()
     wireguard_ports: tuple[int, ...] = ()
     pins: tuple[Pin, ...] = ()
+    egress: EgressPolicy = NOTHING_CLOSED
+    name_servers: tuple[str, ...] = ()
 
 
 def build_isolation_policy(
@@ -142,6 +149,8 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
     elements = {
         "agents": isolation.agents,
         **_pin_elements(isolation.pins),
+        "closed_networks": isolation.egress.closed_networks,
+        "name_servers": isolation.name_servers,
         "session_bridges": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
@@ -157,7 +166,7 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
     types = {**_SETS, **dynamic_sets, **rules.sets}
     sets = "".join(_render_set(name, kind, elements.get(name, [])) for name, kind in types.items())
     drop_chains = "".join(_render_drop_chain(name, reason) for name, reason in _DROPS.items())
-    packets = f"{sets}{drop_chains}{_render_chains(rules, external)}"
+    packets = f"{sets}{drop_chains}{_render_chains(rules, isolation.egress, external)}"
     return f"{_replace_table('inet', packets)}{_replace_table('bridge', _render_frames(isolation.pins))}"
 
 
@@ -229,7 +238,7 @@ def _render_frames(pins: Collection[Pin]) -> str:
 """
 
 
-def _render_chains(firewall: FirewallRules, external: Collection[str]) -> str:
+def _render_chains(firewall: FirewallRules, egress: EgressPolicy, external: Collection[str]) -> str:
     """Return the chains of the table, with the rules of the host firewall."""
     return f"""
     # After connection tracking (-200) and before Docker's DNAT (-100): destinations are still the original ones.
@@ -256,6 +265,9 @@ def _render_chains(firewall: FirewallRules, external: Collection[str]) -> str:
         fib daddr type != unicast goto drop_agent
         ip daddr @agents goto drop_agent
         ip daddr 169.254.0.0/16 goto drop_metadata
+        ip daddr @name_servers meta l4proto {{ tcp, udp }} th dport 53 return
+{_service_rules(egress.allowed, "return")}{_service_rules(egress.closed_services, "goto drop_closed")}\
+        ip daddr @closed_networks goto drop_closed
     }}
     # Incoming traffic: every packet is checked, also of established connections.
     chain ingress {{
@@ -319,6 +331,14 @@ def _render_chains(firewall: FirewallRules, external: Collection[str]) -> str:
         goto drop_sshd
     }}
 {firewall.chain}"""
+
+
+def _service_rules(services: Iterable[Service], verdict: str) -> str:
+    return "".join(
+        f"        ip daddr {{ {', '.join(service.destinations)} }} {service.protocol} dport"
+        f" {{ {', '.join(service.ports)} }} {verdict}\n"
+        for service in services
+    )
 
 
 def _anti_spoofing_rules(external: Collection[str]) -> str:

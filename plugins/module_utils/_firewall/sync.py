@@ -6,15 +6,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._network.host import external_interfaces, on_link
 from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations
+from .._network.name_servers import name_servers
 from .._network.pins import plan_stale_neighbours, read_pins
 from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
+from .egress import NOTHING_OPEN, EgressPolicy, read_egress
 from .policy import Firewall
 from .ruleset import PIN_SETS, build_isolation_policy, has_pin_sets, list_peers, render, render_pins
 from .state import FirewallState
@@ -41,11 +44,11 @@ def sync_ruleset(
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
-        state = _read_state(store, check_mode=check_mode)
+        state, egress = _read_state(store, check_mode=check_mode)
         if not check_mode:
             apply_operations(ports)
         links = LinkState()
-        ruleset = render_ruleset(store, state.active(), excluded, links)
+        ruleset = render_ruleset(store, state.active(), egress, excluded, links)
         keep = AGENTS_TABLE.read() if damaged and not trial_over else ""
         changes = [] if keep or ports else AGENTS_TABLE.plan(ruleset)
         if keep and not check_mode:
@@ -63,18 +66,26 @@ def sync_ruleset(
         return [change for change in changes if change.after or change.subject not in PIN_SETS]
 
 
-def _read_state(store: Store, *, check_mode: bool) -> FirewallState:
-    """Return the stored firewall. If it cannot be read, apply at least the isolation of sessions, and raise."""
+def _read_state(store: Store, *, check_mode: bool) -> tuple[FirewallState, EgressPolicy]:
+    """Return the stored firewall and egress policy.
+
+    If one of them cannot be read, existing rules stay; without any, at least the isolation of sessions is applied, and
+    with a damaged egress policy everything is closed. Raises :class:`CorruptStateError` then.
+    """
+    egress = NOTHING_OPEN
     try:
-        return FirewallState(store)
+        egress = read_egress(store)
+        return FirewallState(store), egress
     except CorruptStateError:
         if not check_mode and not AGENTS_TABLE.read():
-            AGENTS_TABLE.apply(render_ruleset(store, None))
+            AGENTS_TABLE.apply(render_ruleset(store, None, egress))
         raise
 
 
-def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", links: LinkState | None = None) -> str:
-    """Return the text of the tables for all stored sessions but ``excluded``, with this firewall.
+def render_ruleset(
+    store: Store, firewall: Firewall | None, egress: EgressPolicy, excluded: str = "", links: LinkState | None = None
+) -> str:
+    """Return the text of the tables for all stored sessions but ``excluded``, with this firewall and egress policy.
 
     ``links`` is a snapshot of this host, by default a new one.
     """
@@ -82,7 +93,11 @@ def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", 
     slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != excluded]
     addresses = {peer.address for plan, agent in slices for peer in list_peers(plan, agent)}
     routed = {address for address in addresses if _is_routed(address)}
-    isolation = build_isolation_policy(slices, routed, read_pins(links or LinkState()))
+    isolation = dataclasses.replace(
+        build_isolation_policy(slices, routed, read_pins(links or LinkState())),
+        egress=egress,
+        name_servers=tuple(name_servers()),
+    )
     # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.
     own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()
     return render(isolation, firewall, sorted({*external_interfaces(), *own_device}))

@@ -122,6 +122,11 @@ class Store:
         return self._root / "firewall.json"
 
     @property
+    def egress_file(self) -> Path:
+        """The file of what containers may not reach; it exists only on agents."""
+        return self._root / "egress.json"
+
+    @property
     def wireguard_folder(self) -> Path:
         """The folder of the agent's WireGuard key pair; it exists only if the underlay is encrypted."""
         return self._root / "wireguard"

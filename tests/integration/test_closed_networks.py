@@ -1,0 +1,125 @@
+"""Networks and services that containers do not reach although they are not agents, on engines 20.10 and 26.1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration.internals import RECONCILE_AGENT, TABLE
+from tests.integration.laboratory import Kernel, Run, address, in_parallel, run_in, run_on, run_on_all, run_playbook
+from tests.integration.probes import Target, all_targets, reachable_from_container, reachable_from_host
+from tests.integration.programs import run_line
+from tests.integration.session_requests import THREE
+from tests.integration.sessions import Sessions
+
+pytestmark = [pytest.mark.isolation, pytest.mark.provisioning]
+
+BOTH = ["agent1", "agent3"]
+STORAGE = "user1"
+NFS, MIRROR = 2049, 8080
+NAME_SERVICE = [("udp", 53), ("tcp", 53)]
+
+
+def storage_targets() -> set[Target]:
+    """Return services of the storage host, of which none is open: every response shows that packets arrive."""
+    host = address(STORAGE)
+    ports = [("tcp", NFS), ("tcp", MIRROR), *NAME_SERVICE]
+    return {*all_targets(host), *((protocol, host, port) for protocol, port in ports)}
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Kernel]]:
+    """Two containers, on an agent of each engine version."""
+    with Sessions(tmp_path_factory.mktemp("closed")) as sessions:
+        yield sessions.start(**{**THREE, "cluster_size": 2, "designated_agents": BOTH}).kernels
+
+
+def provision(folder: Path, *options: str, **variables: object) -> Run:
+    """Provision both agents, given ``agent_*`` variables without their prefix."""
+    extra_vars = {f"agent_{name}": value for name, value in variables.items()}
+    return run_playbook("provision_agents", folder, extra_vars, "--limit", ",".join(BOTH), *options)
+
+
+@pytest.fixture
+def provisioned_again(tmp_path: Path) -> Iterator[None]:
+    """Afterwards the agents are as the lab provisioned them."""
+    yield
+    restored = provision(tmp_path)
+    assert restored.code == 0, restored.output
+
+
+@contextmanager
+def name_server(server: str) -> Iterator[None]:
+    """Let both agents have a name server."""
+    run_on_all(f"cp -a /etc/resolv.conf /root/resolv.conf; echo nameserver {server} > /etc/resolv.conf", BOTH)
+    try:
+        run_on_all(f"systemctl start {RECONCILE_AGENT}.service", BOTH)
+        yield
+    finally:
+        run_on_all(f"cp -a /root/resolv.conf /etc/resolv.conf; systemctl start {RECONCILE_AGENT}.service", BOTH)
+
+
+def reached(kernels: list[Kernel], targets: set[Target]) -> list[set[Target]]:
+    """Return those of the targets that respond, for each container."""
+    return in_parallel(*[partial(reachable_from_container, kernel, sorted(targets)) for kernel in kernels])
+
+
+def dropped(agent: str) -> int:
+    """Return the number of packets to closed networks that an agent has dropped."""
+    listing = json.loads(run_on(agent, f"nft -j list chain {TABLE} drop_closed"))
+    rules = [entry["rule"]["expr"] for entry in listing["nftables"] if "rule" in entry]
+    return sum(part["counter"]["packets"] for rule in rules for part in rule if "counter" in part)
+
+
+@pytest.mark.usefixtures("provisioned_again")
+def test_closed_network_is_silent_but_for_exceptions_and_name_servers(kernels: list[Kernel], tmp_path: Path) -> None:
+    targets, host = storage_targets(), address(STORAGE)
+    assert reached(kernels, targets) == [targets] * 2
+    variables = {
+        "closed_networks": [host],
+        "egress_allow": [{"ports": [MIRROR], "destinations": [host]}],
+    }
+    closed = provision(tmp_path, "--diff", **variables)
+    assert (closed.code, closed.changed > 0) == (0, True), closed.output
+    assert "egress closed_networks" in closed.text
+    assert reached(kernels, targets) == [{("tcp", host, MIRROR)}] * 2
+    for agent in BOTH:
+        assert reachable_from_host(agent, sorted(targets)) == targets
+    again = provision(tmp_path, **variables)
+    assert (again.code, again.changed) == (0, 0), again.output
+    with name_server(host):
+        opened = {("tcp", host, MIRROR), *((protocol, host, port) for protocol, port in NAME_SERVICE)}
+        assert reached(kernels, targets) == [opened] * 2
+
+
+@pytest.mark.usefixtures("provisioned_again")
+def test_managers_are_closed_and_of_gateways_the_sshd(kernels: list[Kernel], tmp_path: Path) -> None:
+    inventory = tmp_path / "managers.yml"
+    inventory.write_text(json.dumps({"managers": {"hosts": {STORAGE: {}}}}))
+    run = provision(tmp_path, "-i", str(inventory))
+    assert run.code == 0, run.output
+    assert reached(kernels, storage_targets()) == [set(), set()]
+    before = [dropped(agent) for agent in BOTH]
+    gateway = address("gateway1")
+    for kernel in kernels:
+        line = run_line("banner", gateway, 22)
+        run_in(kernel, "sh", "-c", f"{line} || true")
+    assert all(dropped(agent) > count for agent, count in zip(BOTH, before, strict=True))
+    assert reached(kernels, {("tcp", gateway, 443)}) == [{("tcp", gateway, 443)}] * 2
+
+
+def test_invalid_network_changes_nothing(tmp_path: Path) -> None:
+    before = run_on_all("nft list table inet backendai | grep -v counter; cat /var/lib/backendai/egress.json", BOTH)
+    refused = provision(tmp_path, closed_networks=["storage"])
+    assert refused.code == 2
+    assert (
+        "agent_closed_networks: 'storage' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24."
+        in refused.text
+    )
+    after = run_on_all("nft list table inet backendai | grep -v counter; cat /var/lib/backendai/egress.json", BOTH)
+    assert after == before
