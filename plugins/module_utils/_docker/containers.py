@@ -9,10 +9,12 @@ from __future__ import annotations
 import calendar
 import concurrent.futures
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._host.accelerators import INFINIBAND
 from .._model.change import Change
 from .._model.devices import device_nodes
 from .._model.environment import build_environment
@@ -26,6 +28,9 @@ PARALLEL = 8
 # Capabilities in addition to the engine's defaults: lock memory for RDMA, and bind memory to NUMA nodes.
 CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
 
+# With it, root could send any frame over InfiniBand: through raw packet queue pairs, which pass no firewall.
+FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
+
 ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 
 
@@ -33,10 +38,11 @@ ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 class Container:
     """The desired state of a container. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are core numbers.
 
-    ``devices`` are the ids of its exclusive devices, and the folders of shared ones. ``network``, ``address`` and
-    ``mac`` are those of the session network; without it the container has only the agent's default network, and on the
-    agent's own network (``HOST_NETWORK``) it has no other. ``interface`` is its session interface, ``networks`` are the
-    session's networks, and ``overlay`` is whether the session network is a swarm's.
+    ``devices`` are the ids of its exclusive devices. ``infiniband`` are the InfiniBand device nodes, which containers
+    share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
+    the container has only the agent's default network, and on the agent's own network (``HOST_NETWORK``) it has no
+    other. ``interface`` is its session interface, ``networks`` are the session's networks, and ``overlay`` is whether
+    the session network is a swarm's.
 
     ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
     ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
@@ -69,16 +75,20 @@ class Container:
     published: tuple[tuple[int, str, int], ...] = ()
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
+    infiniband: tuple[str, ...] | None = None
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
 
-        Running containers are not replaced because of a newer kit, a moved image tag, or changed limits or GPU
-        assignment of the agent.
+        Running containers are not replaced because of a newer kit, a moved image tag, or changed limits, GPU
+        assignment or InfiniBand device nodes of the agent.
         """
         properties = dataclasses.asdict(self)
-        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
+        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband"):
             del properties[name]
+        if self.infiniband is not None:
+            # Keeps the digest of containers that were created by older versions, which passed the folder.
+            properties["devices"] = (*self.devices, INFINIBAND)
         if not self.published:
             # Keeps the digest of containers that were created by older versions.
             del properties["published"]
@@ -147,6 +157,7 @@ def plan_containers(
     """Return the steps that lead from the existing containers to the desired ones, all running.
 
     ``lost_interfaces`` maps hostnames of running containers to an interface that they have lost: these are recreated.
+    So are stopped containers with InfiniBand device nodes that no longer exist.
     """
     interfaces = lost_interfaces or {}
     by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
@@ -162,12 +173,20 @@ def plan_containers(
                     container, Change(subject, f"{current['State']}, with other properties", after), current["Id"], True
                 )
             )
-        elif container.hostname in interfaces:
-            before = f"{current['State']}, without {interfaces[container.hostname]}"
+        elif lost := interfaces.get(container.hostname) or ", ".join(_lost_nodes(current, container)):
+            before = f"{current['State']}, without {lost}"
             steps.append(ContainerStep(container, Change(subject, before, after), current["Id"], True))
         elif current["State"] != "running":
             steps.append(ContainerStep(container, Change(subject, current["State"], after), current["Id"], False))
     return steps
+
+
+def _lost_nodes(current: Mapping[str, Any], desired: Container) -> list[str]:
+    """Return the missing InfiniBand device nodes that keep a stopped container from starting again."""
+    if current["State"] == "running":
+        return []
+    nodes = json.loads(current["Labels"].get(labels.INFINIBAND, "[]"))
+    return [node for node in nodes if node not in (desired.infiniband or ())]
 
 
 def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -> None:
@@ -241,7 +260,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
         # The entrypoint forwards it to all processes of the container, whatever the image's stop signal.
         stop_signal="SIGTERM",
         environment=_container_environment(container),
-        labels={**container.labels, labels.DIGEST: container.digest()},
+        labels=_labels(container),
         mac_address=container.mac,
         ports=[port for port, _address, _host_port in container.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
@@ -253,6 +272,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
             devices=_device_mappings(container),
             device_requests=_gpu_request(container),
             cap_add=CAPABILITIES,
+            cap_drop=None if container.infiniband is None else FORBIDDEN_WITH_INFINIBAND,
             ulimits=_ulimits(container),
             mem_limit=container.memory,
             # The limit of memory and swap together: equal to the memory limit, so no swap.
@@ -265,6 +285,11 @@ def _create(client: docker.APIClient, container: Container) -> str:
     for network, address in others:
         client.connect_container_to_network(container_id, network, ipv4_address=address)
     return str(container_id)
+
+
+def _labels(container: Container) -> dict[str, str]:
+    own = {**container.labels, labels.DIGEST: container.digest()}
+    return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}
 
 
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
@@ -288,7 +313,7 @@ def _nvidia_gpus(container: Container) -> list[str]:
 
 def _device_mappings(container: Container) -> list[Any]:
     """Return the device nodes of a container in the format of the engine's API."""
-    paths = device_nodes(container.devices)
+    paths = device_nodes([*container.devices, *(container.infiniband or ())])
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
 
 
@@ -341,7 +366,7 @@ def _in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
 
 def _describe(container: Container) -> str:
     cpus = ",".join(map(str, container.cpus))
-    devices = "".join(f", device {device}" for device in container.devices)
+    devices = "".join(f", device {device}" for device in (*container.devices, *(container.infiniband or ())))
     return (
         f"image {container.image}, address {container.address or '-'}, cores {cpus}, memory {container.memory}{devices}"
     )

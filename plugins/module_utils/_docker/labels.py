@@ -20,6 +20,8 @@ IMAGE_DIGEST = "ai.backend.image-digest"
 SLOTS = "ai.backend.slots"
 # The device ids of one container by slot, as JSON: they are not assigned to others while the container exists.
 DEVICES = "ai.backend.devices"
+# The InfiniBand device nodes of one container, as a JSON list: if one no longer exists, the container cannot start.
+INFINIBAND = "ai.backend.infiniband"
 # The digest of the object's properties; if it differs, the object must be recreated.
 DIGEST = "ai.backend.digest"
 

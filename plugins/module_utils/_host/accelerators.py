@@ -105,8 +105,17 @@ def find_accelerators(
 
 
 def infiniband_nodes(root: Path = Path("/")) -> list[str]:
-    """Return the sorted paths of the InfiniBand device nodes, without symbolic links to them."""
-    entries = sorted((root / INFINIBAND.lstrip("/")).rglob("*"))
+    """Return the sorted paths of the InfiniBand device nodes that programs need; empty without a ``uverbs`` node.
+
+    Those for management (``umad*``, ``issm*``) are omitted: they can send management datagrams to the subnet manager.
+    Symbolic links are ignored.
+    """
+    verbs = _find_infiniband("uverbs*", root)
+    return [*_find_infiniband("rdma_cm", root), *verbs] if verbs else []
+
+
+def _find_infiniband(pattern: str, root: Path) -> list[str]:
+    entries = sorted((root / INFINIBAND.lstrip("/")).glob(pattern))
     paths = [f"/{path.relative_to(root)}" for path in entries if not path.is_symlink()]
     return [path for path in paths if _is_node(path, root)]
 

@@ -48,7 +48,7 @@ class SessionPlan:
     reach them. ``command`` is the shell command of a batch session, empty for others, and ``command_scope`` selects the
     containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session counts towards
     the share of ``user``. ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
-    agent's ``/dev/infiniband``. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
+    agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
     source addresses of gateways.
     """
 

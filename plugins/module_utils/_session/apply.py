@@ -43,6 +43,10 @@ class ImageMismatchError(ClusterError):
     """Agents of a session have different images under one name. The message is one sentence."""
 
 
+class InfinibandMissingError(ClusterError):
+    """The agent has no InfiniBand for containers that are to be created. The message is one sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
@@ -103,7 +107,8 @@ def apply_slice(
 
     With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
-    desired = desired_slice(store, session, contents, images, default_network, read_host(client))
+    host = read_host(client)
+    desired = desired_slice(store, session, contents, images, default_network, host)
     files = plan_files(desired.files)
     if not check_mode:
         write_files(file for file, _change in files)
@@ -122,6 +127,11 @@ def apply_slice(
     repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
     existing = containers.find_containers(client, session.plan.id)
     steps = containers.plan_containers(existing, repairable, interface_plan.lost)
+    if session.plan.infiniband and not host.infiniband and any(step.create for step in steps):
+        raise InfinibandMissingError(
+            f"session_infiniband: {session.agent} no longer has /dev/infiniband/uverbs*, so no container can be created"
+            " there: load the driver of its InfiniBand card"
+        )
     if not check_mode:
         containers.apply_containers(client, steps)
         # Recreated containers have other interfaces than those that were read.

@@ -15,7 +15,6 @@ from typing import Any
 
 from .._docker import containers, labels, networks
 from .._docker.images import Image
-from .._host.accelerators import INFINIBAND
 from .._host.files import DesiredFile
 from .._host.store import LocalSession, Store
 from .._model.devices import PinnedResources, device_nodes
@@ -106,7 +105,8 @@ def desired_slice(
         derived = derived_variables(image.environment, environment, session.plan.interface_on(kernel.agent))
         files += _files(folder, session, kernel, contents, host.infiniband, derived)
         container = _container(session, kernel, environment, image, str(folder), store.kit(), default_network)
-        container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus)
+        infiniband = host.infiniband if session.plan.infiniband else None
+        container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus, infiniband=infiniband)
         desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, kernel, contents)))
     return DesiredState(files, networks.desired_network(session.plan), desired)
 
@@ -179,8 +179,7 @@ def _container(
         kit=kit,
         binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
         cpus=tuple(pinned.cpus),
-        # For a folder the engine passes all device nodes that are in it when the container starts.
-        devices=(*pinned.device_ids, *([INFINIBAND] if plan.infiniband else [])),
+        devices=tuple(pinned.device_ids),
         memory=kernel.resources["mem"],
         shm_size=kernel.resources.get("shmem"),
         default_network=default_network,

@@ -31,8 +31,8 @@ from .leftovers import remove_leftovers
 from .links import plan_links
 from .reap import remove_expired
 
-SWARM_SECONDS = 30
-"""How long an engine that has just started may take to join its swarm and restore its overlays."""
+RESTORE_SECONDS = 30
+"""How long an agent that has just started may take to join its swarm, or to create its InfiniBand device nodes."""
 
 Connected = Callable[[], "docker.APIClient"]
 
@@ -56,8 +56,9 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     """
     started_hostnames = store.started_commands(session)
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
-    timeout = SWARM_SECONDS if session.plan.network and session.plan.network.swarm_manager else 0
-    return start_stopped(client, session.plan.id, hostnames, timeout)
+    plan = session.plan
+    waits = plan.infiniband or (plan.network and plan.network.swarm_manager)
+    return start_stopped(client, plan.id, hostnames, RESTORE_SECONDS if waits else 0)
 
 
 def restore_interfaces(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -36,6 +37,8 @@ MAIN = Container(
 SUB = dataclasses.replace(
     MAIN, name="backendai-train-llm-sub1", hostname="sub1", labels={**MAIN.labels, labels.HOSTNAME: "sub1"}
 )
+RDMA_CM, UVERBS = "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"
+WITH_INFINIBAND = dataclasses.replace(MAIN, devices=("/dev/fuse",), infiniband=(RDMA_CM, UVERBS))
 SUBJECT = "container backendai-train-llm-main1"
 PHRASE = "running, image lab/python:1, address 10.128.3.2, cores 0,2, memory 1073741824"
 
@@ -144,6 +147,7 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
         "devices": [],
         "device_requests": None,
         "cap_add": ["IPC_LOCK", "SYS_NICE"],
+        "cap_drop": None,
         "ulimits": [
             {"Name": "nofile", "Soft": 1048576, "Hard": 1048576},
             {"Name": "memlock", "Soft": -1, "Hard": -1},
@@ -165,9 +169,57 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
 
 def test_container_without_published_ports_keeps_its_older_digest() -> None:
     older = dataclasses.asdict(MAIN)
-    for unknown in ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
+    for unknown in ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband"):
         del older[unknown]
     assert MAIN.digest() == labels.content_digest(older)
+
+
+def test_container_with_infiniband_has_its_nodes_and_no_raw_sockets(engine: Any) -> None:
+    (change,) = apply(engine, WITH_INFINIBAND)
+    assert change.after == f"{PHRASE}, device /dev/fuse, device {RDMA_CM}, device {UVERBS}"
+    (request,) = engine.asked
+    host = request["host_config"]
+    assert HostConfig("1.41", devices=host["devices"])["Devices"] == [node("/dev/fuse"), node(RDMA_CM), node(UVERBS)]
+    assert (host["cap_add"], host["cap_drop"]) == (["IPC_LOCK", "SYS_NICE"], ["NET_RAW"])
+    assert HostConfig("1.41", cap_drop=host["cap_drop"])["CapDrop"] == ["NET_RAW"]
+    assert json.loads(request["labels"][labels.INFINIBAND]) == [RDMA_CM, UVERBS]
+
+
+def test_container_with_infiniband_keeps_the_digest_of_older_versions() -> None:
+    older = dataclasses.replace(MAIN, devices=("/dev/fuse", "/dev/infiniband"))
+    assert WITH_INFINIBAND.digest() == older.digest()
+    assert WITH_INFINIBAND.digest() != dataclasses.replace(WITH_INFINIBAND, infiniband=None).digest()
+
+
+@pytest.mark.parametrize("later", [(), (RDMA_CM,), (RDMA_CM, UVERBS, f"{UVERBS}1")], ids=["none", "fewer", "more"])
+def test_changed_infiniband_nodes_do_not_replace_a_running_container(engine: Any, later: tuple[str, ...]) -> None:
+    apply(engine, WITH_INFINIBAND)
+    engine.calls.clear()
+    assert apply(engine, dataclasses.replace(WITH_INFINIBAND, infiniband=later)) == []
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize("state", ["exited", "created"])
+def test_stopped_container_is_recreated_if_its_infiniband_nodes_are_missing(engine: Any, state: str) -> None:
+    apply(engine, WITH_INFINIBAND)
+    engine.calls.clear()
+    engine.made[0]["State"] = state
+    (change,) = apply(engine, dataclasses.replace(WITH_INFINIBAND, infiniband=("/dev/infiniband/uverbs1",)))
+    assert change.before == f"{state}, without {RDMA_CM}, {UVERBS}"
+    assert engine.calls[:2] == ["remove id-backendai-train-llm-main1", "create backendai-train-llm-main1"]
+    assert json.loads(engine.made[0]["Labels"][labels.INFINIBAND]) == ["/dev/infiniband/uverbs1"]
+
+
+@pytest.mark.parametrize("label", [True, False], ids=["current", "older version"])
+def test_stopped_container_is_only_started_if_its_infiniband_nodes_exist(engine: Any, label: bool) -> None:
+    apply(engine, WITH_INFINIBAND)
+    engine.calls.clear()
+    engine.made[0]["State"] = "exited"
+    if not label:
+        del engine.made[0]["Labels"][labels.INFINIBAND]
+    (change,) = apply(engine, dataclasses.replace(WITH_INFINIBAND, infiniband=(RDMA_CM, UVERBS, f"{UVERBS}1")))
+    assert change.before == "exited"
+    assert engine.calls == ["start id-backendai-train-llm-main1"]
 
 
 def test_published_ports_are_bound_to_one_address_of_the_agent(engine: Any) -> None:

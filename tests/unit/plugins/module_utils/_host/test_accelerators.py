@@ -171,22 +171,31 @@ def test_unassignable_gpus_yield_a_warning_and_are_not_offered(
 def test_folder_without_nodes_is_no_infiniband(root: Path) -> None:
     assert infiniband_nodes(root) == []
     (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
-    (root / "dev/infiniband/file").touch()
+    (root / "dev/infiniband/uverbs0").touch()
     assert infiniband_nodes(root) == []
 
 
-def test_infiniband_nodes_are_found_recursively_without_links(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("names", "nodes"),
+    [
+        (["issm0", "rdma_cm", "ucm0", "umad0", "uverbs0", "uverbs1"], ["rdma_cm", "uverbs0", "uverbs1"]),
+        (["umad0", "uverbs0"], ["uverbs0"]),
+        (["rdma_cm", "umad0"], []),
+    ],
+    ids=["all kinds", "no connection manager", "no verbs"],
+)
+def test_infiniband_nodes_are_those_for_programs_without_links(
+    root: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], nodes: list[str]
+) -> None:
     """Files replace the device nodes, which a test cannot create."""
-    (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
-    for name in ("uverbs0", "rdma_cm", "by-ibdev/umad0"):
-        (root / "dev/infiniband" / name).touch()
-    (root / "dev/infiniband/by-ibdev/mlx5_0-uverbs0").symlink_to("../uverbs0")
+    folder = root / "dev/infiniband"
+    (folder / "by-ibdev").mkdir(parents=True)
+    for name in names:
+        (folder / name).touch()
+    (folder / "by-ibdev/uverbs7").symlink_to("../umad0")
+    (folder / "uverbs8").symlink_to("umad0")
     monkeypatch.setattr(Path, "is_char_device", Path.is_file)
-    assert infiniband_nodes(root) == [
-        "/dev/infiniband/by-ibdev/umad0",
-        "/dev/infiniband/rdma_cm",
-        "/dev/infiniband/uverbs0",
-    ]
+    assert infiniband_nodes(root) == [f"/dev/infiniband/{name}" for name in nodes]
 
 
 @pytest.mark.parametrize(

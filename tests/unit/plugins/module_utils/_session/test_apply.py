@@ -26,6 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import (
     ApplyRequest,
     ImageMismatchError,
+    InfinibandMissingError,
     apply_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
@@ -44,6 +45,7 @@ NEW = plan(
 TUNNEL = NEW.network.link if NEW.network else None
 # Has a network of the engine and a tunnel.
 MADE = bridged(NEW)
+SHARED = dataclasses.replace(MADE, infiniband=True)
 CONTENTS = RenderedFiles(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
@@ -385,17 +387,61 @@ def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> Non
     assert devices.content == "/dev/kvm\n/dev/fuse\n"
 
 
-def test_infiniband_folder_and_nodes_are_passed_to_containers(store: Store) -> None:
-    shared = dataclasses.replace(MADE, infiniband=True)
+def test_infiniband_nodes_are_passed_to_containers(store: Store) -> None:
     pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/fuse"]}), "sub1": PinnedResources([3])}
     images = {IMAGE: Image("sha256:1", {})}
-    desired = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
-    assert [container.devices for container in desired.containers] == [
-        ("/dev/fuse", "/dev/infiniband"),
-        ("/dev/infiniband",),
+    desired = desired_slice(store, held(SHARED, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    assert [(container.devices, container.infiniband) for container in desired.containers] == [
+        (("/dev/fuse",), ("/dev/infiniband/uverbs0",)),
+        ((), ("/dev/infiniband/uverbs0",)),
     ]
     device_files = {file.path.parent.name: file.content for file in desired.files if file.path.name == "devices"}
     assert device_files == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
+
+
+def test_session_without_infiniband_gets_no_nodes(store: Store) -> None:
+    images = {IMAGE: Image("sha256:1", {})}
+    desired = desired_slice(store, held(MADE), CONTENTS, images, "backendai-default", HOST)
+    assert [container.infiniband for container in desired.containers] == [None, None]
+    assert [file for file in desired.files if file.path.name == "devices"] == []
+
+
+def test_containers_are_repaired_with_the_infiniband_nodes_that_exist(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(SHARED))
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
+    apply(engine, store)
+    monkeypatch.setattr(
+        slicing, "read_host", lambda _client: dataclasses.replace(HOST, infiniband=("/dev/infiniband/uverbs1",))
+    )
+    files = [f"file …/{hostname}/devices" for hostname in ("main1", "sub1")]
+    assert subjects(apply(engine, store), store) == files
+    assert apply(engine, store) == []
+    engine.made[1]["State"] = "exited"
+    assert apply(engine, store)[0].before == "exited, without /dev/infiniband/uverbs0"
+    (device,) = engine.asked[-1]["host_config"]["devices"]
+    assert device["PathOnHost"] == "/dev/infiniband/uverbs1"
+    assert apply(engine, store) == []
+
+
+def test_container_is_not_created_without_infiniband(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(SHARED))
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
+    apply(engine, store)
+    monkeypatch.setattr(slicing, "read_host", lambda _client: dataclasses.replace(HOST, infiniband=()))
+    assert apply(engine, store) == []
+    engine.made[1]["State"] = "exited"
+    before = list(engine.made)
+    with pytest.raises(InfinibandMissingError) as refused:
+        apply(engine, store)
+    assert str(refused.value) == (
+        "session_infiniband: agent1 no longer has /dev/infiniband/uverbs*, so no container can be created there: load"
+        " the driver of its InfiniBand card"
+    )
+    assert engine.made == before
 
 
 def test_containers_get_the_host_capabilities(

@@ -6,8 +6,9 @@ import dataclasses
 from typing import Any, NoReturn
 
 import pytest
+from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -67,6 +68,27 @@ def test_containers_come_back_after_their_links(store: Store, engine: FakeDocker
         ("main1", LINK),
         ("sub1", LINK),
     }
+
+
+@pytest.mark.parametrize("infiniband", [True, False])
+def test_only_containers_with_infiniband_wait_for_its_device_nodes(
+    store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch, infiniband: bool
+) -> None:
+    store.save(held(dataclasses.replace(MADE, infiniband=infiniband)))
+    stopped(engine, "main1", "sub1")
+    start = engine.start
+    naps: list[float] = []
+
+    def start_with_nodes(container: str) -> None:
+        if not naps:
+            raise APIError("500", None, "error gathering device information: no such file or directory")
+        start(container)
+
+    monkeypatch.setattr(engine, "start", start_with_nodes)
+    monkeypatch.setattr(containers.time, "sleep", naps.append)
+    failures = restored(store, engine, start=True)
+    assert [container["State"] for container in engine.made] == (["running"] if infiniband else ["exited"]) * 2
+    assert bool(failures) is not infiniband
 
 
 def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: FakeDocker) -> None:
