@@ -37,6 +37,7 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "max_containers": {"type": "int", "default": 0},
     "underlay_address": {"type": "str", "default": ""},
     "allow_host_network": {"type": "bool", "default": False},
+    "allow_infiniband": {"type": "bool", "default": False},
     "underlay_encryption": {"type": "str", "choices": ["", "wireguard"], "default": ""},
 }
 

@@ -83,6 +83,10 @@ options:
     description: Whether containers may share the network of the agent. They are not isolated from the agent then.
     type: bool
     default: false
+  allow_infiniband:
+    description: Whether containers may have the InfiniBand of the agent. No firewall is in its way.
+    type: bool
+    default: false
   images:
     description: The images to look up on the agent.
     type: list
@@ -137,7 +141,8 @@ agent:
     swarm: {type: dict, description: Its state in a Docker Swarm; V(null) if it is not in a swarm.}
     tcp_ports: {type: list, elements: int, description: The TCP ports in use or claimed.}
     allow_host_network: {type: bool, description: Whether containers may share its network.}
-    infiniband: {type: bool, description: Whether it has InfiniBand device nodes.}
+    has_infiniband: {type: bool, description: "Whether it has device nodes C(/dev/infiniband/uverbs*)."}
+    infiniband: {type: bool, description: "Whether containers may have them: it has some, and O(allow_infiniband)."}
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
     images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}

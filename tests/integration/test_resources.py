@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import Kernel, run_in, run_on, run_on_all
+from tests.integration.laboratory import Kernel, agent_state, run_in, run_on, run_on_all
 from tests.integration.programs import source
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
@@ -32,16 +32,20 @@ CDI = {
     ],
     "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
 }
-IPC_LOCK, SYS_NICE, SYS_RESOURCE = (1 << bit for bit in (14, 23, 24))
+NET_RAW, IPC_LOCK, SYS_NICE, SYS_RESOURCE = (1 << bit for bit in (13, 14, 23, 24))
+ALLOWED = ("-e", "agent_allow_infiniband=true")
+FOR_PROGRAMS = ["/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"]
+RAW_SOCKETS = ("AF_PACKET, socket.SOCK_RAW", "AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP")
 
 
 @pytest.fixture
 def infiniband() -> Iterator[None]:
-    """Give two agents a fake InfiniBand device node, at the path of a real one."""
-    node = "mkdir /dev/infiniband && mknod -m 600 /dev/infiniband/uverbs0 c 10 229"
-    link = "mkdir /dev/infiniband/by-ibdev && ln -s ../uverbs0 /dev/infiniband/by-ibdev/lab-uverbs0"
+    """Give two agents fake InfiniBand device nodes, for programs and for management, at the paths of real ones."""
+    names = "uverbs0 rdma_cm umad0 issm0"
+    nodes = f"cd /dev/infiniband && for name in {names}; do mknod -m 600 $name c 10 229 || exit 1; done"
+    links = "mkdir by-ibdev && ln -s ../uverbs0 by-ibdev/lab-uverbs0 && ln -s ../umad0 by-ibdev/lab-umad0"
     try:
-        run_on_all(f"{node} && {link}", BOTH)
+        run_on_all(f"mkdir /dev/infiniband && {nodes} && {links}", BOTH)
         yield
     finally:
         run_on_all("rm -rf /dev/infiniband", BOTH)
@@ -97,10 +101,21 @@ def capabilities(kernel: Kernel, kind: str) -> int:
     return int(mask, 16)
 
 
+def open_raw_socket(kernel: Kernel, kind: str) -> str:
+    """Return what opening a raw socket as root in a container prints, errors included."""
+    script = f"import socket; socket.socket(socket.{kind}); print('opened')"
+    return run_in(kernel, "python3", "-c", script, user="root", check=False)
+
+
+def container_id(kernel: Kernel) -> str:
+    """Return the engine's id of a container."""
+    return run_on(kernel["agent"], f"docker inspect --format '{{{{.Id}}}}' {kernel['container']}")
+
+
 @pytest.mark.usefixtures("infiniband")
 def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions) -> None:
     request = {**SPREAD, "infiniband": True}
-    run = sessions.create(**request)
+    run = sessions.create(*ALLOWED, **request)
     assert run.code == 0, run.output
     main, sub = run.record["kernels"]
     assert {kernel["agent"] for kernel in (main, sub)} == set(BOTH)
@@ -118,20 +133,65 @@ def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions)
         assert {name.removeprefix("CAP_") for name in engine["CapAdd"]} == {"IPC_LOCK", "SYS_NICE"}
         for kind in ("CapBnd", "CapEff"):
             assert capabilities(kernel, kind) & (IPC_LOCK | SYS_NICE) == IPC_LOCK | SYS_NICE
-        assert run_in(kernel, "find", "/dev/infiniband", "-type", "c").split() == ["/dev/infiniband/uverbs0"]
-        assert (
-            run_in(kernel, "sh", "-c", ": <> /dev/infiniband/uverbs0; stat -c %U /dev/infiniband/uverbs0") == "work\n"
-        )
-        assert run_on(kernel["agent"], "stat -c '%U %a' /dev/infiniband/uverbs0") == "root 600\n"
-    rerun = sessions.create(**request)
+        for path in FOR_PROGRAMS:
+            assert run_in(kernel, "sh", "-c", f": <> {path}; stat -c %U {path}") == "work\n"
+            assert run_on(kernel["agent"], f"stat -c '%U %a' {path}") == "root 600\n"
+    rerun = sessions.create(*ALLOWED, **request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
+
+
+@pytest.mark.usefixtures("infiniband")
+def test_containers_have_no_management_of_infiniband_and_no_raw_sockets(sessions: Sessions) -> None:
+    run = sessions.create(*ALLOWED, **SPREAD, infiniband=True)
+    assert run.code == 0, run.output
+    for kernel in run.record["kernels"]:
+        engine = host_config(kernel)
+        assert sorted(device["PathOnHost"] for device in engine["Devices"]) == FOR_PROGRAMS
+        assert sorted(run_in(kernel, "find", "/dev/infiniband", "!", "-type", "d").split()) == FOR_PROGRAMS
+        assert [name.removeprefix("CAP_") for name in engine["CapDrop"]] == ["NET_RAW"]
+        for kind in ("CapBnd", "CapEff"):
+            assert capabilities(kernel, kind) & NET_RAW == 0
+        for kind in RAW_SOCKETS:
+            assert "PermissionError: [Errno 1] Operation not permitted" in open_raw_socket(kernel, kind)
+
+
+@pytest.mark.usefixtures("infiniband")
+def test_only_a_stopped_container_is_recreated_when_an_infiniband_node_disappears(sessions: Sessions) -> None:
+    request = {**SPREAD, "infiniband": True}
+    run = sessions.create(*ALLOWED, **request)
+    assert run.code == 0, run.output
+    main, sub = run.record["kernels"]
+    before = [container_id(kernel) for kernel in (main, sub)]
+    run_on(sub["agent"], "mv /dev/infiniband/uverbs0 /dev/infiniband/uverbs1")
+    unchanged = sessions.create(*ALLOWED, **request)
+    assert unchanged.code == 0, unchanged.output
+    assert [container_id(kernel) for kernel in (main, sub)] == before
+    run_on(sub["agent"], f"docker kill {sub['container']}")
+    repaired = sessions.create(*ALLOWED, "--diff", **request)
+    assert (repaired.code, repaired.record["status"]) == (0, "RUNNING"), repaired.output
+    assert f"-container {sub['container']}: exited, without /dev/infiniband/uverbs0" in repaired.text
+    assert container_id(main) == before[0]
+    nodes = run_in(sub, "find", "/dev/infiniband", "!", "-type", "d").split()
+    assert sorted(nodes) == ["/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"]
+    rerun = sessions.create(*ALLOWED, **request)
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
 def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None:
+    run = sessions.create(*ALLOWED, **SPREAD, infiniband=True)
+    assert run.code != 0
+    assert "session_infiniband: none of agent1, agent3 has InfiniBand (/dev/infiniband/uverbs*)." in run.text
+    assert run.record["status"] == "ERROR"
+
+
+@pytest.mark.usefixtures("infiniband")
+def test_infiniband_is_refused_where_agents_do_not_allow_it(sessions: Sessions) -> None:
     run = sessions.create(**SPREAD, infiniband=True)
     assert run.code != 0
-    assert "session_infiniband: none of agent1, agent3 has /dev/infiniband." in run.text
+    reason = "none of the agents with InfiniBand (agent1, agent3) has it"
+    assert f"session_infiniband: true needs agent_allow_infiniband: true, and {reason}." in run.text
     assert run.record["status"] == "ERROR"
+    assert agent_state() == sessions.initial_state
 
 
 @pytest.mark.usefixtures("cdi")

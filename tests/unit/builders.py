@@ -106,6 +106,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         swarm=None,
         tcp_ports=frozenset(),
         allow_host_network=False,
+        has_infiniband=False,
         infiniband=False,
         networks=(),
         vnis=(),

@@ -74,8 +74,8 @@ class AgentFacts:
     ``addresses`` are the agent's own, of both families. ``udp_ports`` maps UDP ports that other software uses to its
     name. ``tcp_ports`` are the TCP ports that are listened on or claimed by a session. ``allow_host_network`` is
     whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
-    the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``infiniband`` is whether the agent has
-    InfiniBand device nodes.
+    the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``has_infiniband`` is whether the agent
+    has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
 
     ``images`` are the requested images by name, ``None`` if absent; ``missing_paths`` are the requested folders that do
     not exist. ``sessions`` are all sessions on the agent.
@@ -101,6 +101,7 @@ class AgentFacts:
     swarm: Swarm | None
     tcp_ports: frozenset[int]
     allow_host_network: bool
+    has_infiniband: bool
     infiniband: bool
     networks: tuple[str, ...]
     vnis: tuple[int, ...]

@@ -171,12 +171,18 @@ def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[Loca
     if underlay and underlay != facts.underlay:
         return f"{agent} no longer has the underlay address {underlay.address} on {underlay.interface}"
     if plan.infiniband and not facts.infiniband:
-        return f"session_infiniband: {agent} no longer has /dev/infiniband"
+        return _describe_missing_infiniband(facts)
     if facts.missing_paths:
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {agent}"
     port = min(facts.tcp_ports.intersection(plan.tcp_ports(agent)), default=None)
     conflict = f"the port {port} was taken on {agent} by another run" if port is not None else None
     return conflict or (_network_conflict(plan.network, plan.host_ports(agent), facts) if plan.network else None)
+
+
+def _describe_missing_infiniband(facts: AgentFacts) -> str:
+    if facts.has_infiniband:
+        return f"agent_allow_infiniband: {facts.name} no longer allows containers to use its InfiniBand"
+    return f"session_infiniband: {facts.name} no longer has /dev/infiniband/uverbs*"
 
 
 def _network_conflict(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:

@@ -41,7 +41,7 @@ class HostCapabilities:
     """What the host provides to every container.
 
     ``ulimits`` are the process limits, -1 for unlimited, ``cdi_gpus`` the GPUs that CDI names, and ``infiniband`` the
-    paths of the InfiniBand device nodes.
+    paths of the InfiniBand device nodes, for sessions with InfiniBand.
     """
 
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -67,6 +67,7 @@ class AgentSettings:
     underlay_address: str
     allow_host_network: bool
     underlay_encryption: str = ""
+    allow_infiniband: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +100,7 @@ def collect_facts(
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
     unusable = _unusable_network()
+    has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
         name=name,
         resource_group=settings.resource_group,
@@ -127,7 +129,8 @@ def collect_facts(
             {*network.tcp_ports(), *(port for session in active for port in session.plan.tcp_ports(session.agent))}
         ),
         allow_host_network=settings.allow_host_network,
-        infiniband=bool(infiniband_nodes()),
+        has_infiniband=has_infiniband,
+        infiniband=has_infiniband and settings.allow_infiniband,
         networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},

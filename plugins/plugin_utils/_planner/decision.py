@@ -190,14 +190,18 @@ def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
 
 
 def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents with InfiniBand if the session requires it; raise an error if none has."""
+    """Return the agents that have and allow InfiniBand if the session needs it; raise an error if there are none."""
     if not spec.infiniband:
         return list(agents)
-    having = [agent for agent in agents if agent.infiniband]
-    if not having:
-        names = ", ".join(agent.name for agent in agents)
-        raise ValidationError(f"session_infiniband: none of {names} has /dev/infiniband.")
-    return having
+    allowing = [agent for agent in agents if agent.infiniband]
+    if not allowing:
+        equipped = [agent for agent in agents if agent.has_infiniband]
+        names = ", ".join(agent.name for agent in equipped or agents)
+        if equipped:
+            reason = f"none of the agents with InfiniBand ({names}) has it"
+            raise ValidationError(f"session_infiniband: true needs agent_allow_infiniband: true, and {reason}.")
+        raise ValidationError(f"session_infiniband: none of {names} has InfiniBand (/dev/infiniband/uverbs*).")
+    return allowing
 
 
 def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:

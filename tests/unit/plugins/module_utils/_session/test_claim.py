@@ -234,12 +234,26 @@ def test_ports_that_are_free_are_claimed(engine: Any, store: Store, facts: Facts
     assert claimed(engine, store, OPEN).changes == CHANGES
 
 
-def test_missing_infiniband_is_refused(engine: Any, store: Store, facts: Facts) -> None:
+@pytest.mark.parametrize(
+    ("has_infiniband", "sentence"),
+    [
+        (False, "session_infiniband: agent1 no longer has /dev/infiniband/uverbs*"),
+        (True, "agent_allow_infiniband: agent1 no longer allows containers to use its InfiniBand"),
+    ],
+    ids=["no device", "not allowed"],
+)
+def test_missing_infiniband_is_refused(
+    engine: Any, store: Store, facts: Facts, has_infiniband: bool, sentence: str
+) -> None:
     infiniband_plan = dataclasses.replace(MADE, infiniband=True)
-    facts(infiniband=False)
-    assert refusal(engine, store, infiniband_plan) == "session_infiniband: agent1 no longer has /dev/infiniband"
-    facts(infiniband=True)
-    assert claimed(engine, store, infiniband_plan).changes == CHANGES
+    facts(has_infiniband=has_infiniband, infiniband=False)
+    assert refusal(engine, store, infiniband_plan) == sentence
+    assert claimed(engine, store).changes == CHANGES
+
+
+def test_infiniband_of_an_agent_that_allows_it_is_claimed(engine: Any, store: Store, facts: Facts) -> None:
+    facts(has_infiniband=True, infiniband=True)
+    assert claimed(engine, store, dataclasses.replace(MADE, infiniband=True)).changes == CHANGES
 
 
 def test_refusal_lists_containers_by_their_slots(engine: Any, store: Store, facts: Facts) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
@@ -213,13 +214,20 @@ def test_gpus_are_read_from_the_cdi_folders_of_the_engine(
     assert read(engine, store)["warnings"] == ["/etc/cdi"]
 
 
+@pytest.mark.parametrize("allowed", [False, True], ids=["not allowed", "allowed"])
 @pytest.mark.parametrize("nodes", [[], ["/dev/infiniband/uverbs0"]], ids=["none", "one"])
-def test_infiniband_nodes_enable_infiniband(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, nodes: list[str]
+def test_infiniband_needs_nodes_and_the_permission(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, nodes: list[str], allowed: bool
 ) -> None:
     monkeypatch.setattr(surveying, "infiniband_nodes", lambda: nodes)
-    facts = read(engine, store)
-    assert (facts["infiniband"], AgentFacts.from_dict("agent1", facts).infiniband) == (bool(nodes), bool(nodes))
+    facts = AgentFacts.from_dict("agent1", read(engine, store, allow_infiniband=allowed))
+    assert (facts.has_infiniband, facts.infiniband) == (bool(nodes), bool(nodes) and allowed)
+
+
+def test_infiniband_is_not_allowed_by_default(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surveying, "infiniband_nodes", lambda: ["/dev/infiniband/uverbs0"])
+    facts = read(engine, store, **{name: option["default"] for name, option in CAPACITY_OPTIONS.items()})
+    assert (facts["has_infiniband"], facts["infiniband"]) == (True, False)
 
 
 def test_accelerator_warnings_are_returned(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,23 +259,32 @@ def test_mounts_that_exist_on_no_agent_are_refused(missing: dict[str, list[str]]
 
 
 def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
-    cluster_state = readings("agent1", agent2=agent_facts("agent2", 2, infiniband=True))
+    not_allowing = agent_facts("agent3", has_infiniband=True)
+    cluster_state = readings(
+        "agent1", agent2=agent_facts("agent2", 2, has_infiniband=True, infiniband=True), agent3=not_allowing
+    )
     decision = decided(spec(infiniband=True), cluster_state)
     assert (decision.plan.agents, decision.plan.infiniband) == (["agent2"], True)
 
 
 @pytest.mark.parametrize(
-    ("changes", "names"),
-    [({}, "agent1, agent2"), ({"designated_agents": ["agent2"]}, "agent2")],
-    ids=["of all", "of the designated"],
+    ("changes", "equipped", "reason"),
+    [
+        ({}, [], "none of agent1, agent2, agent3 has InfiniBand (/dev/infiniband/uverbs*)."),
+        ({"designated_agents": ["agent2"]}, [], "none of agent2 has InfiniBand (/dev/infiniband/uverbs*)."),
+        (
+            {},
+            ["agent1", "agent3"],
+            "true needs agent_allow_infiniband: true, and none of the agents with InfiniBand (agent1, agent3) has it.",
+        ),
+    ],
+    ids=["no device", "none of the designated", "not allowed"],
 )
-def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names: str) -> None:
+def test_infiniband_that_no_agent_gives_is_refused(changes: dict[str, Any], equipped: list[str], reason: str) -> None:
     session_spec = spec(infiniband=True, **changes)
-    cluster_state = readings("agent1", "agent2")
-    assert (
-        refusal(session_spec, cluster_state, ValidationError)
-        == f"session_infiniband: none of {names} has /dev/infiniband."
-    )
+    names = ("agent1", "agent2", "agent3")
+    cluster_state = readings(**{name: agent_facts(name, has_infiniband=name in equipped) for name in names})
+    assert refusal(session_spec, cluster_state, ValidationError) == f"session_infiniband: {reason}"
     assert not is_feasible(session_spec, cluster_state)
 
 
