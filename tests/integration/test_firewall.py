@@ -50,6 +50,7 @@ from tests.integration.probes import (
 )
 from tests.integration.programs import run_line, source
 from tests.integration.reboots import engine_answers, reboot
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions, StartedSession
 from tests.integration.waiting import wait_until
@@ -252,6 +253,24 @@ def test_reconcile_rolls_back_without_the_timer(firewall_states: list[str]) -> N
     """The reconciliation of the agent does it."""
     wait_until(lambda: run_on("agent2", STATE, check=False) == firewall_states[1])
     assert "stopped backendai-firewall-" in run_on("agent2", "journalctl --unit no-timers --output cat --since=-5min")
+
+
+def test_rules_follow_a_reload_and_restart_of_nftables() -> None:
+    """The unit of the rules loads them again, without the reconciliation."""
+
+    def has_rules() -> bool:
+        return "chain host_firewall" in run_on("agent1", f"nft list table {TABLE}", check=False)
+
+    with reconcile_paused("agent1"):
+        try:
+            for action in ("reload", "restart"):
+                run_on("agent1", "systemctl start nftables; nft flush ruleset")
+                assert not has_rules()
+                run_on("agent1", f"systemctl {action} nftables")
+                wait_until(has_rules)
+        finally:
+            run_on("agent1", f"systemctl stop nftables; systemctl start {UNIT_FIREWALL}; systemctl restart docker")
+    wait_until(lambda: engine_answers("agent1"))
 
 
 def test_full_scan_is_empty_after_restart_reboot_and_flush(
