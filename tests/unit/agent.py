@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork, patched_network
@@ -33,9 +34,10 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNetwork]:
+def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetwork]:
     """Return the fake network of the agent, so that tests never change the network of this machine."""
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
+    monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
     with patched_network() as names:

@@ -10,22 +10,52 @@ A session exists if it has a folder here, readable or not, or a container or net
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection
+from pathlib import Path
+
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.store import Store
 from .._model.change import Change
+from .._model.files import write_atomically
 from .._model.network import BRIDGE_PREFIX, VXLAN_PREFIX, short_id
 from .._network.iproute import LinkState, remove_link
 
+SEEN = Path("/run/backendai-leftovers")
+"""The links that the last run found without a session of this host's state, one in each line."""
 
-def remove_leftovers(client: docker.APIClient, store: Store, state: LinkState) -> list[Change]:
-    """Remove bridges and tunnels of sessions that do not exist, and return the changes."""
+
+def find_leftovers(store: Store, state: LinkState) -> list[str]:
+    """Return the bridges and tunnels of sessions without a folder here, sorted."""
     # Links first: those of a session that starts meanwhile are not among them.
-    links = [name for name in sorted(state.links) if name.startswith((BRIDGE_PREFIX, VXLAN_PREFIX))]
+    links = sorted(name for name in state.links if name.startswith((BRIDGE_PREFIX, VXLAN_PREFIX)))
+    return _without_session(links, store.held_ids()) if links else []
+
+
+def seen_twice(names: Collection[str]) -> list[str]:
+    """Return those of the links that the last run found, too, and remember all for the next one.
+
+    A session of another state path that is about to start has a link before it has a container.
+    """
+    seen: list[str] = []
+    with contextlib.suppress(OSError):
+        seen = SEEN.read_text().split()
+    if seen != list(names):
+        write_atomically(SEEN, "".join(f"{name}\n" for name in names), durable=False)
+    return [name for name in names if name in seen]
+
+
+def remove_leftovers(client: docker.APIClient, names: Collection[str]) -> list[Change]:
+    """Remove these links, except those of sessions that the engine knows, and return the changes."""
     labelled = [*containers.find_containers(client), *client.networks(filters=labels.label_filter())]
-    ids = {entry["Labels"].get(labels.SESSION_ID, "") for entry in labelled} | set(store.held_ids())
-    held = {short_id(session_id) for session_id in ids}
-    names = [name for name in links if name[len(BRIDGE_PREFIX) :] not in held]
-    for name in names:
+    unknown = _without_session(names, {entry["Labels"].get(labels.SESSION_ID, "") for entry in labelled})
+    for name in unknown:
         remove_link(name)
-    return [Change(f"link {name}", "of no session", None) for name in names]
+    return [Change(f"link {name}", "of no session", None) for name in unknown]
+
+
+def _without_session(links: Collection[str], session_ids: Collection[str]) -> list[str]:
+    """Return the links of other sessions than these."""
+    held = {short_id(session_id) for session_id in session_ids}
+    return [name for name in links if name[len(BRIDGE_PREFIX) :] not in held]

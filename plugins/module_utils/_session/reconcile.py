@@ -27,7 +27,7 @@ from .._network.iproute import NetworkError
 from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .interfaces import apply_interfaces, plan_interfaces
-from .leftovers import remove_leftovers
+from .leftovers import find_leftovers, remove_leftovers, seen_twice
 from .links import plan_links
 from .reap import remove_expired
 
@@ -102,9 +102,10 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         restored, failure = _restore_one(store, engine, session, state, start=start)
         changes += restored
         failures += [failure] if failure else []
-    if start and not failures:
-        # Not every few seconds: no session can be starting while the engine does.
-        changes += remove_leftovers(engine(), store, iproute.LinkState())
+    if not failures:
+        # No session can be starting while the engine does.
+        leftovers = find_leftovers(store, iproute.LinkState()) if start else seen_twice(find_leftovers(store, state))
+        changes += remove_leftovers(engine(), leftovers) if leftovers else []
     return changes, failures
 
 
