@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.internals import RECONCILE_AGENT, TABLE
 from tests.integration.laboratory import Kernel, Run, address, in_parallel, run_in, run_on, run_on_all, run_playbook
-from tests.integration.probes import Target, all_targets, reachable_from_container, reachable_from_host
+from tests.integration.probes import Target, reachable_from_container, reachable_from_host, targets_with_ports
 from tests.integration.programs import run_line
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
@@ -29,14 +29,19 @@ def storage_targets() -> set[Target]:
     """Return services of the storage host, of which none is open: every response shows that packets arrive."""
     host = address(STORAGE)
     ports = [("tcp", NFS), ("tcp", MIRROR), *NAME_SERVICE]
-    return {*all_targets(host), *((protocol, host, port) for protocol, port in ports)}
+    return {*targets_with_ports(host), *((protocol, host, port) for protocol, port in ports)}
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Kernel]]:
-    """Two containers, on an agent of each engine version."""
+    """Two containers, on an agent of each engine version; the storage host answers every packet with an error."""
+    limit = "sysctl --write net.ipv4.icmp_ratelimit"
     with Sessions(tmp_path_factory.mktemp("closed")) as sessions:
-        yield sessions.start(**{**THREE, "cluster_size": 2, "designated_agents": BOTH}).kernels
+        try:
+            run_on(STORAGE, f"{limit}=0")
+            yield sessions.start(**{**THREE, "cluster_size": 2, "designated_agents": BOTH}).kernels
+        finally:
+            run_on(STORAGE, f"{limit}=1000")
 
 
 def provision(folder: Path, *options: str, **variables: object) -> Run:
