@@ -32,7 +32,8 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
 
 
 def test_mpirun_starts_a_program_in_every_container(four: StartedSession) -> None:
-    assert sorted(run_in(four.kernels[0], *MPIRUN, "hostname").split()) == ["main1", "sub1", "sub2", "sub3"]
+    output = run_in(four.kernels[0], *MPIRUN, "hostname")
+    assert sorted(output.split()) == ["main1", "sub1", "sub2", "sub3"], output
 
 
 def test_mpi_traffic_uses_the_session_network(four: StartedSession) -> None:
