@@ -14,8 +14,10 @@ from tests.integration.internals import SESSIONS, TASK_APPLY
 from tests.integration.interruptions import kill_at_task
 from tests.integration.inventories import UNREACHABLE
 from tests.integration.laboratory import PYTHON, agent_state, command, run_in, run_on, run_on_all, ssh, stored_sessions
+from tests.integration.reboots import engine_answers
 from tests.integration.session_requests import FOUR, SMALL, TWO
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -64,6 +66,25 @@ def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
         assert agent_state() == before
     finally:
         run_on("agent2", f"docker rm {' '.join(names)}")
+
+
+@pytest.mark.parametrize("agent", ["agent1", "agent3"])
+def test_engine_that_fails_in_the_middle_of_a_network_leaves_nothing(sessions: Sessions, agent: str) -> None:
+    """Both engines have made the bridge by the time that they add rules for it."""
+    chain = "DOCKER-ISOLATION-STAGE-1"
+    run_on(
+        agent, f"iptables --delete FORWARD --jump {chain}; iptables --flush {chain}; iptables --delete-chain {chain}"
+    )
+    try:
+        before = agent_state()
+        run = sessions.create(**{**SMALL, "cluster_size": 2, "designated_agents": [agent]})
+        assert run.code != 0
+        assert "Failed to Setup IP tables" in run.text, run.output
+        assert run.record["status"] == "ERROR"
+        assert agent_state() == before
+    finally:
+        run_on(agent, "systemctl restart docker")
+        wait_until(lambda: engine_answers(agent))
 
 
 def test_failed_rollback_names_the_command_that_completes_it(sessions: Sessions, tmp_path: Path) -> None:

@@ -38,12 +38,20 @@ def files(folder: Path) -> Iterator[str]:
             yield f"{path.relative_to(folder)} {stated.st_mode & 0o7777:o} {stated.st_uid} {size}"
 
 
+def lines(*command: str) -> list[str]:
+    """Return what a command prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 traces = {
     "containers": [name for container in ask_engine("/containers/json?all=1") for name in container["Names"]],
     "networks": [network["Name"] for network in ask_engine("/networks")],
     "volumes": [volume["Name"] for volume in ask_engine("/volumes")["Volumes"] or ()],
     "links": os.listdir("/sys/class/net"),
-    "tables": subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout.splitlines(),
+    "addresses": lines("ip", "-brief", "address", "show", "scope", "global"),
+    "neighbours": lines("ip", "neigh", "show", "nud", "permanent"),
+    "namespaces": lines("ip", "netns", "list"),
+    "tables": lines("nft", "list", "tables"),
     "files": files(Path(sys.argv[1])),
 }
 for kind, names in traces.items():
