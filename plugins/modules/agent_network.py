@@ -14,14 +14,11 @@ description:
     of their own.
   - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
     changed.
-  - Stores which networks and services containers must not reach, and updates the firewall table of the agent.
+  - Stores which networks and services containers must not reach; the next reconciliation applies it.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
   - backendai.cluster.options.state
-requirements:
-  - iproute2
-  - nftables
 options:
   name:
     description: The name of the network.
@@ -66,7 +63,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._docker.client import connect
 from ..module_utils._docker.default_network import DefaultNetwork, create_default_network, plan_default_network
 from ..module_utils._firewall.egress import parse_egress, plan_egress, save_egress
-from ..module_utils._firewall.sync import sync_ruleset
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
@@ -97,8 +93,9 @@ def main() -> None:
         store = Store(params["state_path"])
         egress_changes = plan_egress(store, egress)
         if egress_changes and not module.check_mode:
+            # Raises for an unreadable session: its rules would stay, and with them the old policy.
+            store.sessions()
             save_egress(store, egress)
-            sync_ruleset(store, check_mode=False)
         return {"changed": bool(changes or egress_changes), "diff": as_diff([*changes, *egress_changes])}
 
     run_module(module, run)

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.internals import RECONCILE_AGENT, TABLE
+from tests.integration.internals import AGENT_STATE, RECONCILE_AGENT, SESSIONS, TABLE
 from tests.integration.laboratory import Kernel, Run, address, in_parallel, run_in, run_on, run_on_all, run_playbook
 from tests.integration.probes import Target, reachable_from_container, reachable_from_host, targets_with_ports
 from tests.integration.programs import run_line
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.isolation, pytest.mark.provisioning]
 
 BOTH = ["agent1", "agent3"]
+POLICY = f"{AGENT_STATE}/egress.json"
 STORAGE = "user1"
 NFS, MIRROR = 2049, 8080
 NAME_SERVICE = [("udp", 53), ("tcp", 53)]
@@ -56,6 +58,7 @@ def provisioned_again(tmp_path: Path) -> Iterator[None]:
     yield
     restored = provision(tmp_path)
     assert restored.code == 0, restored.output
+    run_on_all(f"systemctl start {RECONCILE_AGENT}.service", BOTH)
 
 
 @contextmanager
@@ -92,7 +95,7 @@ def test_closed_network_is_silent_but_for_exceptions_and_name_servers(kernels: l
     closed = provision(tmp_path, "--diff", **variables)
     assert (closed.code, closed.changed > 0) == (0, True), closed.output
     assert "egress closed_networks" in closed.text
-    assert reached(kernels, targets) == [{("tcp", host, MIRROR)}] * 2
+    wait_until(lambda: reached(kernels, targets) == [{("tcp", host, MIRROR)}] * 2)
     for agent in BOTH:
         assert reachable_from_host(agent, sorted(targets)) == targets
     again = provision(tmp_path, **variables)
@@ -108,7 +111,7 @@ def test_managers_are_closed_and_of_gateways_the_sshd(kernels: list[Kernel], tmp
     inventory.write_text(json.dumps({"managers": {"hosts": {STORAGE: {}}}}))
     run = provision(tmp_path, "-i", str(inventory))
     assert run.code == 0, run.output
-    assert reached(kernels, storage_targets()) == [set(), set()]
+    wait_until(lambda: reached(kernels, storage_targets()) == [set(), set()])
     before = [dropped(agent) for agent in BOTH]
     gateway = address("gateway1")
     for kernel in kernels:
@@ -118,13 +121,25 @@ def test_managers_are_closed_and_of_gateways_the_sshd(kernels: list[Kernel], tmp
     assert reached(kernels, {("tcp", gateway, 443)}) == [{("tcp", gateway, 443)}] * 2
 
 
+def test_unreadable_session_is_named_and_keeps_the_policy(tmp_path: Path) -> None:
+    folder = f"{SESSIONS}/00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+    run_on("agent3", f"mkdir {folder} && echo '{{' > {folder}/session.json")
+    try:
+        refused = provision(tmp_path, "--limit", "agent3", closed_networks=["192.0.2.0/24"])
+        assert refused.code == 2
+        assert f"{folder}/session.json" in refused.text
+        assert "192.0.2.0" not in run_on("agent3", f"cat {POLICY}")
+    finally:
+        run_on("agent3", f"rm -r {folder}")
+
+
 def test_invalid_network_changes_nothing(tmp_path: Path) -> None:
-    before = run_on_all("nft list table inet backendai | grep -v counter; cat /var/lib/backendai/egress.json", BOTH)
+    state = f"nft list table {TABLE} | grep -v counter; cat {POLICY}"
+    before = run_on_all(state, BOTH)
     refused = provision(tmp_path, closed_networks=["storage"])
     assert refused.code == 2
     assert (
         "agent_closed_networks: 'storage' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24."
         in refused.text
     )
-    after = run_on_all("nft list table inet backendai | grep -v counter; cat /var/lib/backendai/egress.json", BOTH)
-    assert after == before
+    assert run_on_all(state, BOTH) == before

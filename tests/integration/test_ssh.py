@@ -19,6 +19,7 @@ from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.containers
 
+KEYS = ("id_ed25519", "ssh_host_ed25519_key")
 PAIR = {**TWO, "image": BUSYBOX, "resources": {"cpu": 1, "mem": "256m"}}
 
 
@@ -110,7 +111,7 @@ def test_only_main1_has_the_user_key(user_session: UserKeySession) -> None:
 def private_material(kernel: Kernel, session: str) -> list[str]:
     """Return the secret parts of both private keys of a container: their lines, and each key in Base64."""
     folder = f"{SESSIONS}/{session}/{kernel['hostname']}/ssh"
-    keys = [base64.b64decode(run_on(kernel["agent"], f"base64 {folder}/{name}")) for name in ("id_ed25519", "host_key")]
+    keys = [base64.b64decode(run_on(kernel["agent"], f"base64 {folder}/{name}")) for name in KEYS]
     lines = [line.decode(errors="replace") for key in keys for line in key.splitlines()]
     secret = [line for line in lines if len(line) > 20 and not line.startswith("-----")]
     return [*secret, *(base64.b64encode(key).decode()[:-4] for key in keys)]
@@ -125,13 +126,23 @@ def test_private_keys_are_only_on_their_agent(user_session: UserKeySession) -> N
     encoded_keys = set()
     for kernel in run.record["kernels"]:
         folder = f"{SESSIONS}/{run.record['id']}/{kernel['hostname']}/ssh"
-        modes = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/id_ed25519 {folder}/host_key").splitlines()
+        modes = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/{KEYS[0]} {folder}/{KEYS[1]}").splitlines()
         assert modes == ["600 root", "600 root"]
         assert run_in(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
         material = private_material(kernel, run.record["id"])
         assert [place for place, text in public.items() if any(part in text for part in material)] == []
         encoded_keys |= {material[-2], material[-1]}
     assert len(encoded_keys) == 4
+
+
+def test_lost_host_key_is_named_by_the_repair(tmp_path: Path) -> None:
+    with started_session(tmp_path, **PAIR) as session:
+        sub = session.kernels[1]
+        folder = f"{SESSIONS}/{session.record['id']}/{sub['hostname']}/ssh"
+        run_on(sub["agent"], f"rm {folder}/{KEYS[1]} && docker rm --force {sub['container']}")
+        repair = session.create_again()
+        assert repair.code != 0
+        assert "The SSH host key is missing: end this session" in repair.text
 
 
 def test_repaired_containers_keep_name_address_and_keys(user_session: UserKeySession) -> None:

@@ -4,7 +4,7 @@
 ``lab/python:1``          Debian with Python and no sshd
 ``lab/busybox:1``         a static busybox
 ``lab/mpi:1``             the first, with Open MPI, an ssh and an sshd of its own, which is its command
-``lab/entrypoint:1``      the first, with an entrypoint, a command and variables of its own
+``lab/entrypoint:1``      the first, with an entrypoint, a command and variables of its own, and settings that stop sshd
 ========================  ========================================================================
 """
 
@@ -30,6 +30,15 @@ MPI_PACKAGES = ("openmpi-bin", "openssh-client", "openssh-server")
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENTRY = Path(__file__).with_name("entry").read_bytes()
+_BROKEN_OPENSSL = b"""openssl_conf = settings
+[settings]
+providers = providers
+[providers]
+other = other
+[other]
+module = /nowhere.so
+activate = 1
+"""
 _OWN_START = {
     "Entrypoint": ["/usr/local/bin/entry"],
     "Cmd": ["sh", "-c", "echo image command runs as $(id -un) >> /tmp/command; exec sleep 100000"],
@@ -66,6 +75,11 @@ def make_session_images(tree: Tree) -> None:
     _pack_busybox(tree, busybox)
     with tarfile.open(entry, "w") as tar:
         add_file(tar, "usr/local/bin/entry", _ENTRY, 0o755)
+        add_file(tar, "etc/hosts.deny", b"ALL: ALL\n", 0o644)
+        add_file(tar, "usr/lib/ssl/openssl.cnf", _BROKEN_OPENSSL, 0o644)
+        folder = tarfile.TarInfo("run/sshd")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o777
+        tar.addfile(folder)
     remove_folder(tree.lab.images)
     tree.lab.images.mkdir()
     _recipe_file(tree.lab).write_text(_recipe())

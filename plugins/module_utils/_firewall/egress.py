@@ -74,6 +74,14 @@ def read_egress(store: Store) -> EgressPolicy:
         ) from error
 
 
+def active_egress(store: Store) -> EgressPolicy:
+    """Return the stored policy; while it is damaged, everything is closed."""
+    try:
+        return read_egress(store)
+    except CorruptStateError:
+        return NOTHING_OPEN
+
+
 def plan_egress(store: Store, policy: EgressPolicy) -> list[Change]:
     """Return the differences of the stored policy from ``policy``, as JSON; a damaged file is replaced."""
     try:

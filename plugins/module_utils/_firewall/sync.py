@@ -17,7 +17,7 @@ from .._network.name_servers import name_servers
 from .._network.pins import plan_stale_neighbours, read_pins
 from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
-from .egress import NOTHING_OPEN, EgressPolicy, read_egress
+from .egress import active_egress
 from .policy import Firewall
 from .ruleset import PIN_SETS, build_isolation_policy, has_pin_sets, list_peers, render, render_pins
 from .state import FirewallState
@@ -44,11 +44,11 @@ def sync_ruleset(
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
-        state, egress = _read_state(store, check_mode=check_mode)
+        state = _read_state(store, check_mode=check_mode)
         if not check_mode:
             apply_operations(ports)
         links = LinkState()
-        ruleset = render_ruleset(store, state.active(), egress, excluded, links)
+        ruleset = render_ruleset(store, state.active(), excluded, links)
         keep = AGENTS_TABLE.read() if damaged and not trial_over else ""
         changes = [] if keep or ports else AGENTS_TABLE.plan(ruleset)
         if keep and not check_mode:
@@ -66,26 +66,18 @@ def sync_ruleset(
         return [change for change in changes if change.after or change.subject not in PIN_SETS]
 
 
-def _read_state(store: Store, *, check_mode: bool) -> tuple[FirewallState, EgressPolicy]:
-    """Return the stored firewall and egress policy.
-
-    If one of them cannot be read, existing rules stay; without any, at least the isolation of sessions is applied, and
-    with a damaged egress policy everything is closed. Raises :class:`CorruptStateError` then.
-    """
-    egress = NOTHING_OPEN
+def _read_state(store: Store, *, check_mode: bool) -> FirewallState:
+    """Return the stored firewall. If it cannot be read, apply at least the isolation of sessions, and raise."""
     try:
-        egress = read_egress(store)
-        return FirewallState(store), egress
+        return FirewallState(store)
     except CorruptStateError:
         if not check_mode and not AGENTS_TABLE.read():
-            AGENTS_TABLE.apply(render_ruleset(store, None, egress))
+            AGENTS_TABLE.apply(render_ruleset(store, None))
         raise
 
 
-def render_ruleset(
-    store: Store, firewall: Firewall | None, egress: EgressPolicy, excluded: str = "", links: LinkState | None = None
-) -> str:
-    """Return the text of the tables for all stored sessions but ``excluded``, with this firewall and egress policy.
+def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", links: LinkState | None = None) -> str:
+    """Return the text of the tables for all stored sessions but ``excluded``, with this firewall.
 
     ``links`` is a snapshot of this host, by default a new one.
     """
@@ -95,7 +87,7 @@ def render_ruleset(
     routed = {address for address in addresses if _is_routed(address)}
     isolation = dataclasses.replace(
         build_isolation_policy(slices, routed, read_pins(links or LinkState())),
-        egress=egress,
+        egress=active_egress(store),
         name_servers=tuple(name_servers()),
     )
     # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.

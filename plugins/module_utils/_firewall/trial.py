@@ -23,7 +23,6 @@ from .._host.store import PROGRAM, NotProvisionedError, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._network.host import interfaces
-from .egress import read_egress
 from .policy import Firewall
 from .state import FirewallState, Trial, read_uptime
 from .sync import render_ruleset, sync_ruleset
@@ -61,7 +60,7 @@ def apply_with_rollback(
         raise ClusterError(f"firewall_interfaces: {unknown[0]!r} is not an interface of this host")
     with store.isolation_lock():
         state = FirewallState(store)
-        checked = render_ruleset(store, firewall, read_egress(store))
+        checked = render_ruleset(store, firewall)
         AGENTS_TABLE.check(checked)
         if state.trial is None and state.confirmed == firewall:
             trial = None

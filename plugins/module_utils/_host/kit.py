@@ -245,7 +245,8 @@ def _read(path: str) -> bytes:
     except FileNotFoundError as error:
         raise KitBuildError(
             f"{path} is missing and needed for the runtime kit: run backendai.cluster.provision_agents on this host,"
-            " which installs agent_packages."
+            " which installs agent_packages; a list of your own must contain busybox-static, openssh-client and"
+            " openssh-server."
         ) from error
 
 

@@ -69,8 +69,7 @@ def own_addresses(underlay: Underlay | None) -> list[str]:
 def external_interfaces() -> list[str]:
     """Return the interfaces that connect this host to more than its own containers and virtual machines.
 
-    They are network cards, which have no address yet when the rules are loaded at boot, or have a global address. A
-    bridge counts if it has a route with a next hop, or a port that leaves this host.
+    They have a global address. A bridge counts if it has a route with a next hop, or a port that leaves this host.
     """
     links = show("ip", "-j", "-d", "addr", "show")
     external_bridges = {link["master"] for link in links if "master" in link and _link_kind(link) not in _PORTS_INSIDE}
@@ -79,14 +78,9 @@ def external_interfaces() -> list[str]:
     return sorted(
         link["ifname"]
         for link in links
-        if _is_card(link) or any(entry["scope"] == "global" for entry in link["addr_info"])
-        if link["ifname"] != "lo"
+        if any(entry["scope"] == "global" for entry in link["addr_info"]) and link["ifname"] != "lo"
         if link["ifname"] in routed | external_bridges or _link_kind(link) != "bridge"
     )
-
-
-def _is_card(link: dict[str, Any]) -> bool:
-    return link.get("link_type") in ("ether", "infiniband") and not _link_kind(link)
 
 
 def _link_kind(link: dict[str, Any]) -> str:

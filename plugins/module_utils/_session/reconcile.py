@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
 from .._docker.sdk import docker
+from .._firewall.egress import read_egress
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.sync import sync_ruleset
-from .._host.store import LocalSession, Store
+from .._host.store import CorruptStateError, LocalSession, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network import iproute
@@ -92,6 +93,10 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     changes = sync_ruleset(store, check_mode=False, ports=ports)
     failures = [str(error) for error in damaged]
     try:
+        read_egress(store)
+    except CorruptStateError as error:
+        failures.append(str(error))
+    try:
         changes += sync_wireguard_peers(store, check_mode=False)
     except EXPECTED as error:
         failures.append(reason(error))
@@ -103,9 +108,14 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         changes += restored
         failures += [failure] if failure else []
     if not failures:
-        # No session can be starting while the engine does.
-        leftovers = find_leftovers(store, iproute.LinkState()) if start else seen_twice(find_leftovers(store, state))
-        changes += remove_leftovers(engine(), leftovers) if leftovers else []
+        try:
+            # No session can be starting while the engine does.
+            found = find_leftovers(store, iproute.LinkState()) if start else seen_twice(find_leftovers(store, state))
+            changes += remove_leftovers(engine(), found) if found else []
+        except DockerUnavailableError:
+            pass  # They are removed when it has started.
+        except EXPECTED as error:
+            failures.append(reason(error))
     return changes, failures
 
 

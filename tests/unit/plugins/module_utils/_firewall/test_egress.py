@@ -16,7 +16,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.egress
     read_egress,
     save_egress,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -105,27 +107,20 @@ def test_stored_policy_is_compared_and_applied(store: Store, kernel: FakeNetwork
     )
 
 
-def test_damaged_policy_keeps_rules_and_is_replaced_by_provisioning(store: Store, kernel: FakeNetwork) -> None:
-    save_egress(store, STORAGE)
-    sync_ruleset(store, check_mode=False)
-    before = kernel.table
+def test_damaged_policy_closes_everything_until_provisioning_replaces_it(store: Store, kernel: FakeNetwork) -> None:
+    FirewallState(store).save(Firewall(("192.0.2.7/32",)), None)
     store.egress_file.write_text("{")
     with pytest.raises(CorruptStateError, match=r"egress\.json is damaged \(.*\): provision this host again"):
-        sync_ruleset(store, check_mode=False)
-    assert kernel.table == before
+        read_egress(store)
+    sync_ruleset(store, check_mode=False)
+    assert (
+        f"set closed_networks {{ type ipv4_addr; flags interval; elements = {{ {NOTHING_OPEN.closed_networks[0]} }}"
+        in (kernel.table)
+    )
+    assert "chain host_firewall {" in kernel.table
     assert plan_egress(store, STORAGE)[0] == Change(
         "egress closed_networks", None, '["192.0.2.0/24", "198.51.100.7/32"]'
     )
-
-
-def test_damaged_policy_closes_everything_at_boot(store: Store, kernel: FakeNetwork) -> None:
-    store.egress_file.write_text("{")
-    with pytest.raises(CorruptStateError):
-        sync_ruleset(store, check_mode=True)
-    assert kernel.table == ""
-    with pytest.raises(CorruptStateError):
-        sync_ruleset(store, check_mode=False)
-    assert f"elements = {{ {NOTHING_OPEN.closed_networks[0]} }}" in kernel.table
 
 
 def test_exceptions_precede_what_is_closed_and_open_no_agent() -> None:

@@ -130,18 +130,6 @@ def test_interfaces_with_a_global_address_are_external(monkeypatch: pytest.Monke
     assert host.external_interfaces() == ["eth0", "eth1", "veth0"]
 
 
-def test_network_cards_are_external_before_they_have_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    links = [
-        {**link("lo"), "link_type": "loopback"},
-        {**link("eth0"), "link_type": "ether"},
-        {**link("ib0"), "link_type": "infiniband"},
-        {**link("veth0", None, "veth"), "link_type": "ether"},
-        {**link("sit0"), "link_type": "sit"},
-    ]
-    answer(monkeypatch, addr=links)
-    assert host.external_interfaces() == ["eth0", "ib0"]
-
-
 @pytest.mark.parametrize(
     "route",
     [

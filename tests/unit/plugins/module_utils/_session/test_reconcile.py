@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
-from ansible_collections.backendai.cluster.plugins.module_utils._session import reconcile
+from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, reconcile
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
@@ -223,6 +223,28 @@ def test_container_that_lost_an_interface_is_a_failure(
     monkeypatch.setattr(reconcile, "plan_interfaces", lambda *_reading: InterfacePlan([], {"main1": "eth0"}))
     (failure,) = restored(store, engine)
     assert failure.startswith("train-llm: main1 has lost eth0: run create_session")
+
+
+def test_damaged_egress_policy_is_a_failure_and_stops_no_repair(store: Store, kernel: FakeNetwork) -> None:
+    store.save(held(MADE))
+    store.egress_file.write_text("{")
+    (failure,) = restored(store)
+    assert "egress.json is damaged" in failure
+    assert kernel.links == {LINK}
+
+
+def test_leftovers_wait_for_the_engine_and_their_errors_are_failures(
+    store: Store, engine: FakeDocker, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.links = {"bai-0000000001"}
+    assert [restored(store), restored(store)] == [[], []]
+    assert kernel.links == {"bai-0000000001"}
+
+    def refuse(_name: str) -> NoReturn:
+        raise NetworkError("ip failed: busy")
+
+    monkeypatch.setattr(leftovers, "remove_link", refuse)
+    assert restored(store, engine) == ["ip failed: busy"]
 
 
 def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNetwork) -> None:
