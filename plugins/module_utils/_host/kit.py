@@ -61,9 +61,11 @@ Subsystem sftp internal-sftp
 SHEBANG = f"#!{MOUNT_POINT}/bin/busybox sh\n"
 
 # sshd starts itself again by its name, which must be a path, hence --argv0. LD_PRELOAD would load a library built for
-# the image's C library; LD_LIBRARY_PATH is overridden by --library-path.
+# the image's C library; LD_LIBRARY_PATH is overridden by --library-path. The image's configuration of OpenSSL may name
+# modules for another version.
 WRAPPER = """\
 unset LD_PRELOAD
+export OPENSSL_CONF=/dev/null
 exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {kit}/bin/{name} {kit}/libexec/{name} "$@"
 """
 
