@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.figures import FIGURES, reaches
+from tests.bench.intervals import median_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "bench.json"
 # Files that the benchmark writes do not make a checkout dirty.
 GENERATED = ("docs/bench.json", "docs/performance.md", "README.md")
+
+# The key of a figure's 95 % confidence interval of the median.
+INTERVAL = "confidence_interval"
 
 Report = dict[str, Any]
 
@@ -68,21 +72,24 @@ def merge(previous: Report | None, context: Context, samples: Mapping[str, Seque
 
 
 def _entry(name: str, values: Sequence[float], context: Context, head: Mapping[str, Any]) -> dict[str, Any]:
-    spread = {"spread": [_rounded(min(values)), _rounded(max(values))]} if len(values) > 1 else {}
+    """Return a figure: the median of its values, their range, and with enough values the interval of the median."""
+    ranges = {"spread": (min(values), max(values)) if len(values) > 1 else None, INTERVAL: median_interval(values)}
+    known_ranges = {kind: list(map(_rounded, limits)) for kind, limits in ranges.items() if limits}
     context_of_entry = {"rounds": len(values), "commit": context.commit, "load": context.load}
     if context_of_entry["commit"] == head["commit"]:
         del context_of_entry["load"]
     differing = {key: value for key, value in context_of_entry.items() if value != head[key]}
-    return {"value": _rounded(statistics.median(values)), **FIGURES[name].to_dict(), **spread, **differing}
+    return {"value": _rounded(statistics.median(values)), **FIGURES[name].to_dict(), **known_ranges, **differing}
 
 
 def lines(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each figure, with its bounds and whether it reaches the first."""
-    yield f"{'figure':<38}{'value':>10} {'unit':<9}{'wanted':>10}{'moonshot':>10}"
+    yield f"{'figure':<38}{'value':>10} {'unit':<9}{'95 % interval':<18}{'wanted':>10}{'moonshot':>10}"
     for name, figure in figures.items():
         bounds = "".join(f"{bound(figure, kind):>10}" for kind in ("wanted", "moonshot"))
+        interval = span(figure[INTERVAL]) if INTERVAL in figure else ""
         verdict = "" if "wanted" not in figure else "  reached" if is_reached(figure) else "  MISSED"
-        yield f"{name:<38}{number(figure['value']):>10} {figure['unit']:<9}{bounds}{verdict}".rstrip()
+        yield f"{name:<38}{number(figure['value']):>10} {figure['unit']:<9}{interval:<18}{bounds}{verdict}".rstrip()
 
 
 def is_reached(figure: Mapping[str, Any]) -> bool:
@@ -100,6 +107,11 @@ def bound(figure: Mapping[str, Any], kind: str) -> str:
 def number(value: float) -> str:
     """Return a number as text with three significant digits, or as an integer."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def span(limits: Sequence[float]) -> str:
+    """Return a range as text."""
+    return " to ".join(map(number, limits))
 
 
 def _rounded(value: float) -> float:

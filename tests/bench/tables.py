@@ -77,14 +77,16 @@ def _table(names: Iterable[str], figures: Figures) -> Iterator[str]:
 
 
 def _value(figure: Mapping[str, Any]) -> str:
-    """Return the value with its unit and spread; bold if it reaches its bound."""
+    """Return the value with its unit, bold if it reaches its bound, and its confidence interval or its range."""
     if "value" not in figure:
         return "-"
     text = _median(figure)
     if "wanted" in figure and report.is_reached(figure):
         text = f"**{text}**"
-    if "spread" in figure:
-        text += f" ({' to '.join(map(report.number, figure['spread']))})"
+    if report.INTERVAL in figure:
+        text += f" (95 %: {report.span(figure[report.INTERVAL])})"
+    elif "spread" in figure:
+        text += f" ({report.span(figure['spread'])})"
     return text + (f" at {_short(figure['commit'])}" if "commit" in figure else "")
 
 
@@ -107,8 +109,9 @@ def _context(data: report.Report | None) -> str:
         return "Not measured yet: `make bench` does that."
     machine = data["machine"]
     return (
-        f"Commit {_short(data['commit'])}: medians of {data['rounds']} rounds (range), on {machine['cores']} cores with"
-        f" Python {machine['python']}, load average {data['load']} before. Bold: as wanted."
+        f"Commit {_short(data['commit'])}: medians of {data['rounds']} rounds (range), of six and more values with the"
+        f" confidence interval of the median (95 %), on {machine['cores']} cores with Python {machine['python']}, load"
+        f" average {data['load']} before. Bold: as wanted."
     )
 
 

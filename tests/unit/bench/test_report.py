@@ -32,6 +32,15 @@ def test_figure_is_the_median_with_its_bounds() -> None:
     }
 
 
+def test_figure_of_many_values_has_the_confidence_interval_of_its_median() -> None:
+    figures = merge(None, OLD, {"network_stream": [float(number) for number in range(20)]})["figures"]
+    figure = figures["network_stream"]
+    assert (figure["value"], figure["spread"], figure["rounds"]) == (9.5, [0.0, 19.0], 20)
+    assert figure["confidence_interval"] == [5.0, 14.0]
+    _heading, line = report.lines(figures)
+    assert line.split() == ["network_stream", "9.5", "ratio", "5", "to", "14", ">=", "1.1", "reached"]
+
+
 def test_a_run_of_everything_replaces_the_report() -> None:
     merged = merge(merge(None, OLD, ALL), NEW, ALL)
     assert {name: merged[name] for name in ("commit", "load", "machine")} == {

@@ -36,6 +36,7 @@ def test_tables_in_the_documents_are_those_of_the_report(capsys: pytest.CaptureF
         ("ten_creates", [123.4], "| 123 s | ≤ 90 s | ≤ 45 s |"),
         ("lines_plugins", [22201], "| 22,201 | ≤ 20,000 | |"),
         ("gbps_session", [8.04], "| 8.04 Gb/s | | |"),
+        ("firewall_stream", [0.9, *[0.98] * 4, *[0.99] * 3, 1.1], "| **0.98** (95 %: 0.98 to 0.99) | ≥ 0.98 | |"),
     ],
 )
 def test_row_has_value_range_and_bounds(name: str, values: list[float], expected: str) -> None:
