@@ -39,7 +39,7 @@ lab-down: ## Remove the lab and everything that it created
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
 
-bench: lab ## Measure everything (20 minutes), and write docs/bench.json and its tables
+bench: lab ## Measure everything (25 minutes), and write docs/bench.json and its tables
 	tests/bench/run
 
 test: ## Run every gate and print a summary

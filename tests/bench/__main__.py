@@ -32,14 +32,17 @@ Samples = dict[str, list[float]]
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The function that measures the figures of a part, given a number of rounds, and the default of that number."""
+    """The function that measures the figures of a part, given a number of rounds, and the default of that number.
+
+    Ratios of network paths have more, whatever the number.
+    """
 
     measure: Callable[[int], Samples]
     rounds: int = ROUNDS
     needs_lab: bool = True
 
 
-# Parts without rounds are measured once. Slow parts have fewer, so that all together take 20 minutes at most.
+# Parts without rounds are measured once. Slow parts have fewer, so that all together take 25 minutes at most.
 PARTS = {
     "code": Part(lambda _rounds: code_size.measure(), needs_lab=False),
     "planner": Part(lambda _rounds: planner.measure(), needs_lab=False),

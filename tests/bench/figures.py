@@ -55,6 +55,7 @@ _CPU_BOUNDS = {"create": (8, 5.5), "again": (3.5, 2.5), "terminate": (4, 3)}
 _MACHINE = "CPU time of the whole machine"
 _IMAGES = {"python": "lab/python:1", "busybox": "lab/busybox:1"}
 _ENGINES = {"engine_20": "engine 20.10", "engine_26": "engine 26.1"}
+_TABLES = "with the rules of 200 other sessions / without the tables"
 _PATHS = {
     "underlay": "the underlay",
     "swarm": "a Docker Swarm overlay",
@@ -169,6 +170,9 @@ def _network() -> dict[str, Figure]:
         "firewall_stream": higher("Throughput of one TCP stream of a session, with / without the firewall.", 0.98),
         "firewall_streams": higher("Throughput of four TCP streams of a session, with / without the firewall.", 0.98),
         "firewall_round_trip": lower("Round trip of one byte in a session, with / without the firewall."),
+        "firewall_cpu_per_packet": lower(f"{_MACHINE} per packet of a session, with / without the firewall.", 1.03),
+        "many_sessions_stream": higher(f"Throughput of one TCP stream of a session, {_TABLES}.", 0.97),
+        "many_sessions_cpu_per_packet": lower(f"{_MACHINE} per packet of a session, {_TABLES}.", 1.03),
     }
     for path, title in _PATHS.items():
         figures[f"gbps_{path}"] = Figure("network", f"Throughput of one TCP stream over {title}.", "Gb/s", "higher")

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from tests.bench import timing
 from tests.bench.errors import BenchError
-from tests.integration import firewalls, laboratory
+from tests.integration import firewalls, internals, laboratory
 
 ROOT, AGENTS = laboratory.ROOT, laboratory.AGENTS
+AGENT_STATE = internals.AGENT_STATE
 PYTHON, BUSYBOX = laboratory.PYTHON, laboratory.BUSYBOX
 
 T = TypeVar("T")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from tests.bench import __main__ as runner
@@ -14,7 +12,6 @@ from tests.bench import (
     figures,
     many_sessions,
     memory,
-    network,
     replay,
     start_up,
     ten_creates,
@@ -49,17 +46,6 @@ def test_creation_compares_within_each_round() -> None:
 def test_cpu_time_is_that_of_three_agents() -> None:
     first_round = Costs(**{**vars(ROUND), "create": Cost(9.0, 11.0)})
     assert creation.figures({"one_agent": [first_round], "three_agents": [ROUND]})["cpu_create"] == [6.0]
-
-
-def test_network_compares_within_each_round() -> None:
-    metrics = [*network.METRICS, "attach", "join"]
-    paths = ["underlay", "swarm", "session", "unguarded", "unfiltered", "wireguard"]
-    samples = {(metric, path): [1.0, 2.0] for metric, path in itertools.product(metrics, paths)}
-    samples["stream", "swarm"] = [2.0, 8.0]
-    result = network.figures(samples)
-    assert result.keys() == figures.of_part("network")
-    assert result["network_stream"] == [0.5, 0.25]
-    assert result["gbps_swarm"] == [2.0, 8.0]
 
 
 def test_code_is_counted_as_git_lists_it() -> None:
