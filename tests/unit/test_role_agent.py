@@ -1,0 +1,21 @@
+"""The packages of the role ``agent`` follow from the version of Debian."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
+
+from tests.unit.builders import REPOSITORY
+
+VARIABLES = yaml.safe_load((REPOSITORY / "roles/agent/vars/main.yml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("version", "packages"),
+    [("12", []), ("13", ["docker-cli"]), ("14", ["docker-cli"]), ("forky/sid", ["docker-cli"]), ("NA", ["docker-cli"])],
+)
+def test_the_docker_command_is_installed_where_it_is_a_package(version: str, packages: list[str]) -> None:
+    template = NativeEnvironment().from_string(VARIABLES["__agent_command_packages"])
+    rendered: object = template.render(ansible_facts={"distribution_major_version": version})
+    assert rendered == packages
