@@ -8,13 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.lab.command import in_parallel, output, step
+from tests.lab.command import LabError, in_parallel, output, step
 from tests.lab.debian import require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
 from tests.lab.leftovers import end_processes, remove_folder
 from tests.lab.session_images import make_session_images, session_images_made
-from tests.lab.trees import BUILDERS, Tree
+from tests.lab.trees import BUILDERS, Tree, split_suite
 
 HOST_FILES = Path(__file__).with_name("host_files")
 #: Packages of a Debian server after its installation, without the engine.
@@ -50,8 +50,12 @@ ARCHIVE_PACKAGES = (
     "wireguard-go",
     "wireguard-tools",
 )
-#: In Debian 13 the docker command is no longer in docker.io, which recommends it.
+#: Since Debian 13 the docker command is no longer in docker.io, which recommends it.
 ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli",)}
+#: What a host with packages of a newer suite has of it. Its systemd is of the base: unstable's refuses to start with
+#: cgroup v1. Its Python is, too, so it has no firewalld: that needs python3-nftables of the same version as nftables.
+NEWER_HOST_PACKAGES = ("nftables", "openssh-server")
+NEWER_ARCHIVE_PACKAGES = ("docker-cli", "docker.io", "iptables", "openssh-client")
 #: Units without a purpose here: no consoles, no network for updates; the kernel is the machine's.
 MASKED = (
     "apt-daily-upgrade.timer",
@@ -75,6 +79,9 @@ def image_tag(lab: Lab, suite: str) -> str:
 def ensure_images(engine: Engine, state: State) -> None:
     """Build the images that are missing: those of the hosts in the engine, those of sessions in ``.lab/images``."""
     lab = engine.lab
+    for suite in SUITES:
+        if split_suite(suite)[0] not in ARCHIVE_PACKAGES_OF_SUITE:
+            raise LabError(f"LAB_AGENT3_SUITE is {suite}: set it to bookworm, trixie or trixie-sid")
     end_processes(lab, BUILDERS)  # of a killed run
     remove_folder(lab.folder / "build")
     hosts = {suite: not engine.has("image", image_tag(lab, suite)) for suite in SUITES}
@@ -124,9 +131,14 @@ def _make_host_image(engine: Engine, tree: Tree) -> None:
 
 def _install_host(tree: Tree) -> None:
     """Install the host's packages, then replace the package sources by a local archive."""
+    base, newer = split_suite(tree.suite)
     tree.apt("install", *HOST_PACKAGES)
     tree.apt("clean")
-    tree.apt("install", "--download-only", *ARCHIVE_PACKAGES, *ARCHIVE_PACKAGES_OF_SUITE[tree.suite])
+    tree.apt("install", "--download-only", *ARCHIVE_PACKAGES, *ARCHIVE_PACKAGES_OF_SUITE[base])
+    if newer:  # apt on the host takes the newest of what the archive has
+        tree.add_suite(newer)
+        tree.apt("install", "--target-release", newer, *NEWER_HOST_PACKAGES)
+        tree.apt("install", "--download-only", "--target-release", newer, *NEWER_ARCHIVE_PACKAGES)
     packages = tree.root / "srv/packages"
     packages.mkdir(parents=True)
     for package in (tree.root / "var/cache/apt/archives").glob("*.deb"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -32,10 +33,11 @@ class Host:
     offset: int
 
 
+#: With the suite ``trixie-sid`` the engine is unstable's, which changes every day, so it is no default.
 HOSTS = (
     Host("agent1", "agents", "bookworm", 11),
     Host("agent2", "agents", "bookworm", 12),
-    Host("agent3", "agents", "trixie", 13),
+    Host("agent3", "agents", os.environ.get("LAB_AGENT3_SUITE", "trixie"), 13),
     Host("gateway1", "gateways", "bookworm", 21),
     Host("user1", "users", "bookworm", 31),
 )

@@ -43,6 +43,12 @@ force-unsafe-io
 _EXCLUDED = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*")
 
 
+def split_suite(suite: str) -> tuple[str, str]:
+    """Return the suite that a tree is based on, and the newer one of some packages: none, or ``sid`` of trixie-sid."""
+    base, _hyphen, newer = suite.partition("-")
+    return base, newer
+
+
 @dataclass(frozen=True)
 class Tree:
     """A Debian root folder that is being built."""
@@ -99,6 +105,7 @@ class Tree:
         url = mirror()
         if not url:
             raise LabError("no Debian mirror is configured on this machine: set LAB_DEBIAN_MIRROR")
+        base, _newer = split_suite(self.suite)
         settings = self.root.with_suffix(".bootstrap.conf")
         settings.write_text(_APT_OPTIONS + apt_fetch_settings())
         excluded = self.root.with_suffix(".dpkg.cfg")
@@ -113,16 +120,16 @@ class Tree:
             f"--dpkgopt={excluded}",
             "--skip=cleanup/apt/lists",
             *_MERGED_USR,
-            self.suite,
+            base,
             str(self.root),
-            f"deb [signed-by={KEYRING}] {url} {self.suite} main",
+            f"deb [signed-by={KEYRING}] {url} {base} main",
             env={**os.environ, "TMPDIR": str(self.root.parent)},
         )
         (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink()  # settings of this machine, not of the hosts
 
     def _pull(self, engine: Engine) -> bool:
         """Create the base from the distribution's image, if a registry responds in time; its package sources remain."""
-        image = f"debian:{self.suite}-slim"
+        image = f"debian:{split_suite(self.suite)[0]}-slim"
         was_present = engine.has("image", image)
         try:
             engine.docker("pull", "--quiet", image, timeout=60)
@@ -163,6 +170,16 @@ class Tree:
         env = {**os.environ, "APT_CONFIG": str(self._settings), "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
         self._run(*alone, "sh", "-euc", script, "apt-get", *arguments, env=env)
         policy.unlink()
+
+    def add_suite(self, suite: str) -> None:
+        """Let apt know the packages of another suite, which it installs only if that is its target release."""
+        folder = self.root / "etc/apt"
+        url = mirror() or "http://deb.debian.org/debian"
+        (folder / f"sources.list.d/{suite}.list").write_text(f"deb [signed-by={KEYRING}] {url} {suite} main\n")
+        preferences = folder / "preferences.d"
+        preferences.mkdir(exist_ok=True)
+        (preferences / suite).write_text(f"Package: *\nPin: release n={suite}\nPin-Priority: 100\n")
+        self.apt("update")
 
     def run_in(self, *argv: str) -> None:
         """Run a command inside the tree."""
