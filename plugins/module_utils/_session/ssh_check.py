@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from .._docker.exec import BUSYBOX, run_as_work
 from .._docker.sdk import docker
 
-SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
+# OpenSSH 10.1 and later warn about the key exchange of older servers, in the output that is compared.
+SSH = "ssh -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 
 # The number of parallel logins of one container.
 MAX_PARALLEL = 4

@@ -25,10 +25,15 @@ KNOWN = {
     "main": ["10.128.0.2"],
     "sub1": ["10.128.0.3", "10.128.0.4"],
 }
+# As OpenSSH 10.1 and later do, it warns about servers without post-quantum key exchange.
 CLIENT = """#!/bin/sh
-case $7 in
+[ "$1 $2" = '-o LogLevel=ERROR' ] || printf '** WARNING: not post-quantum.\\r\\n' >&2
+while [ "$1" = -o ]; do
+    shift 2
+done
+case $1 in
     sub9) echo "* no" ;;
-    *) echo "$7" ;;
+    *) echo "$1" ;;
 esac
 """
 
@@ -64,7 +69,9 @@ def test_failed_command_fails_all_logins(monkeypatch: pytest.MonkeyPatch) -> Non
     assert report_of(monkeypatch, "OCI runtime exec failed", "main1") == LoginReport({}, {"main1": ""})
 
 
-def test_command_logs_in_to_all_peers_without_shell_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def fake_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Run commands of containers here, with CLIENT as ssh."""
     (tmp_path / "ssh").write_text(CLIENT)
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setattr(ssh_check, "_SCRIPT", ssh_check._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
@@ -75,6 +82,15 @@ def test_command_logs_in_to_all_peers_without_shell_expansion(monkeypatch: pytes
         return subprocess.run(words, capture_output=True, text=True, check=True, env=environment, cwd="/").stdout
 
     monkeypatch.setattr(ssh_check, "run_as_work", run_here)
+
+
+@pytest.mark.usefixtures("fake_client")
+def test_warning_of_the_client_is_no_failure() -> None:
+    assert check_logins(ENGINE, "backendai-x-main1", ["main1", "sub1"]).failures == {}
+
+
+@pytest.mark.usefixtures("fake_client")
+def test_command_logs_in_to_all_peers_without_shell_expansion() -> None:
     peers = [f"sub{number}" for number in range(1, 10)]
     report = check_logins(ENGINE, "backendai-x-main1", peers)
     assert report.failures == {"sub9": "* no"}
