@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._network.name_servers import name_servers
 from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
 from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program
 from tests.bench import agent_rules, lab, rulesets
@@ -140,4 +141,4 @@ def test_an_agent_prints_its_tables_with_the_installed_program(tmp_path: Path) -
         check=False,
     )
     assert process.returncode == 0, process.stderr
-    assert process.stdout == render(IsolationPolicy((), (), (), {}))
+    assert process.stdout == render(IsolationPolicy((), (), (), {}, name_servers=tuple(name_servers())))
