@@ -49,6 +49,14 @@ def split_suite(suite: str) -> tuple[str, str]:
     return base, newer
 
 
+def _configured_mirror() -> str:
+    """Return the address of the machine's Debian mirror."""
+    url = mirror()
+    if not url:
+        raise LabError("no Debian mirror is configured on this machine: set LAB_DEBIAN_MIRROR")
+    return url
+
+
 @dataclass(frozen=True)
 class Tree:
     """A Debian root folder that is being built."""
@@ -102,9 +110,7 @@ class Tree:
 
     def _bootstrap(self) -> None:
         """Create the base with mmdebstrap: half the time and size of debootstrap, as it unpacks no documentation."""
-        url = mirror()
-        if not url:
-            raise LabError("no Debian mirror is configured on this machine: set LAB_DEBIAN_MIRROR")
+        url = _configured_mirror()
         base, _newer = split_suite(self.suite)
         settings = self.root.with_suffix(".bootstrap.conf")
         settings.write_text(_APT_OPTIONS + apt_fetch_settings())
@@ -174,7 +180,7 @@ class Tree:
     def add_suite(self, suite: str) -> None:
         """Let apt know the packages of another suite, which it installs only if that is its target release."""
         folder = self.root / "etc/apt"
-        url = mirror() or "http://deb.debian.org/debian"
+        url = _configured_mirror()
         (folder / f"sources.list.d/{suite}.list").write_text(f"deb [signed-by={KEYRING}] {url} {suite} main\n")
         preferences = folder / "preferences.d"
         preferences.mkdir(exist_ok=True)
