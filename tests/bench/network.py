@@ -33,7 +33,7 @@ Samples = dict[tuple[str, str], list[float]]
 class Measurement:
     """A command of the program with its ``words``, and the ``paths`` that it measures, those to be compared adjacent.
 
-    ``factors`` has the name of each value that the command prints, and the factor to microseconds, Gb/s or nanoseconds.
+    ``factors`` has the name of each value that the command prints, and the factor to µs, Gb/s or ns.
     """
 
     command: str
