@@ -43,13 +43,18 @@ def lines(*command: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+def addresses() -> Iterator[str]:
+    """Yield all global addresses, each with its link, whatever the state of that."""
+    for link in json.loads("".join(lines("ip", "-j", "address", "show"))):
+        yield from (f"{link['ifname']} {entry['local']}" for entry in link["addr_info"] if entry["scope"] == "global")
+
+
 traces = {
     "containers": [name for container in ask_engine("/containers/json?all=1") for name in container["Names"]],
     "networks": [network["Name"] for network in ask_engine("/networks")],
     "volumes": [volume["Name"] for volume in ask_engine("/volumes")["Volumes"] or ()],
     "links": os.listdir("/sys/class/net"),
-    "addresses": lines("ip", "-brief", "address", "show", "scope", "global"),
-    "neighbours": lines("ip", "neigh", "show", "nud", "permanent"),
+    "addresses": addresses(),
     "namespaces": lines("ip", "netns", "list"),
     "tables": lines("nft", "list", "tables"),
     "files": files(Path(sys.argv[1])),
