@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.containers import transferred_bytes
-from tests.integration.laboratory import AGENTS, Kernel, in_parallel, run_in, run_on_all, ssh
+from tests.integration.containers import transferred_bytes, wait_for_exit
+from tests.integration.laboratory import AGENTS, ROOT, Kernel, in_parallel, run_in, run_on, run_on_all, ssh
 from tests.integration.session_requests import THREE, TWO
-from tests.integration.sessions import StartedSession, started_session
+from tests.integration.sessions import Sessions, StartedSession, started_session
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+README = ROOT / "README.md"
 PYTHON_OF_THE_IMAGE = "3.11"
 ON_AGENTS, IN_CONTAINERS = "/srv/frameworks", "/opt/frameworks"
 NUMBERS = 1 << 20
@@ -98,6 +100,23 @@ def test_torchrun_reduces_over_all_containers(two: StartedSession) -> None:
     ]
     assert transferred_bytes(main, "cluster0") - before["cluster0"] > 8 * NUMBERS
     assert transferred_bytes(main, "eth0") - before["eth0"] < NUMBERS
+
+
+def test_command_of_the_readme_runs_torchrun_in_every_container(frameworks: str, tmp_path: Path) -> None:
+    (options,) = re.findall(r"^session_command: exec torchrun (.+) train\.py$", README.read_text(), re.MULTILINE)
+    program = f"exec python3 -m torch.distributed.run {options} {IN_CONTAINERS}/all_reduce.py {NUMBERS}"
+    request = {**TWO, **with_frameworks(frameworks), "command": program, "command_scope": "all"}
+    with Sessions(tmp_path) as sessions:
+        created = sessions.create(**request)
+        assert created.code == 0, created.output
+        kernels = created.record["kernels"]
+        assert [wait_for_exit(kernel) for kernel in kernels] == [0, 0]
+        logs = [run_on(kernel["agent"], f"docker logs {kernel['container']}") for kernel in kernels]
+    results = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith("{")]
+    assert results == [
+        {"host": "main1", "rank": 0, "size": 2, "right": True},
+        {"host": "sub1", "rank": 1, "size": 2, "right": True},
+    ]
 
 
 def test_tensorflow_reads_cluster_and_task_from_tf_config(two: StartedSession) -> None:
