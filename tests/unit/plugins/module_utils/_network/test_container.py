@@ -49,7 +49,9 @@ ETH0 = {
     "ifalias": "ready",
 }
 DEFAULT: dict[str, Any] = {"dst": "default", "gateway": "172.18.0.1", "dev": "eth0"}
-ROUTES = [{**DEFAULT, "prefsrc": "10.128.3.2"}, {**DEFAULT, "metric": 1024}]
+CONNECTED: dict[str, Any] = {"dst": "10.128.3.0/29", "dev": "cluster0", "prefsrc": "10.128.3.2"}
+PROMPT = {**CONNECTED, "metrics": [{"quickack": 1}]}
+ROUTES = [{**DEFAULT, "prefsrc": "10.128.3.2"}, {**DEFAULT, "metric": 1024}, PROMPT]
 PINNED = {"info_slave_data": {"isolated": True, "learning": False, "flood": False}}
 HOST = {
     "bax-1": {"ifindex": 6, "ifname": "bax-1", "flags": ["UP"]},
@@ -107,6 +109,11 @@ def test_session_of_one_container_keeps_the_route_of_the_engine(monkeypatch: pyt
     assert plan == InterfacePlan([], {})
 
 
+def route_to_session(interface: str = "cluster0") -> LinkOperation:
+    line = f"route replace 10.128.3.0/29 dev {interface} proto kernel scope link src 10.128.3.2 quickack 1"
+    return inside("route of main1 to its session", "delayed", "acknowledged at once", line)
+
+
 def test_network_of_a_started_container_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_changes(monkeypatch, cluster0={"ifname": ""}, eth0={"ifalias": None}, routes=[DEFAULT])
     change = Change("cluster0 of main1", None, "10.128.3.2/29, mtu 1450")
@@ -118,6 +125,7 @@ def test_network_of_a_started_container_is_completed(monkeypatch: pytest.MonkeyP
         LinkOperation(
             change, ("link set dev cluster0 addrgenmode none up", "addr add 10.128.3.2/29 brd + dev cluster0"), pid=42
         ),
+        route_to_session(),
         inside(
             "default route of main1",
             "from any address",
@@ -135,14 +143,29 @@ def test_network_of_a_started_container_is_completed(monkeypatch: pytest.MonkeyP
 
 
 def test_overlay_needs_only_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    desired = dataclasses.replace(MAIN, session=SessionInterface("", "10.128.3.2/28"))
+    desired = dataclasses.replace(MAIN, session=SessionInterface("", "10.128.3.2/29"))
     plan = plan_changes(monkeypatch, desired=desired, cluster0={"ifname": "eth1", "link_index": 99}, routes=[DEFAULT])
-    assert [step.change.subject for step in plan.steps] == ["default route of main1", "second default route of main1"]
+    assert plan.steps[0] == route_to_session("eth1")
+    assert [step.change.subject for step in plan.steps[1:]] == [
+        "default route of main1",
+        "second default route of main1",
+    ]
     assert plan.lost == {}
 
 
+def test_overlay_that_lost_its_address_keeps_its_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    desired = dataclasses.replace(MAIN, session=SessionInterface("", "10.128.3.2/29"))
+    lost = {"ifname": "eth1", "link_index": 99, "addr_info": []}
+    assert plan_changes(monkeypatch, desired=desired, cluster0=lost, routes=ROUTES[:2]) == InterfacePlan([], {})
+
+
+@pytest.mark.parametrize("route", [CONNECTED, {**CONNECTED, "metrics": [{"quickack": 0}]}], ids=["kernel's", "changed"])
+def test_route_that_delays_acknowledgements_is_repaired(monkeypatch: pytest.MonkeyPatch, route: dict[str, Any]) -> None:
+    assert plan_changes(monkeypatch, routes=[*ROUTES[:2], route]) == InterfacePlan([route_to_session()], {})
+
+
 def test_route_of_another_source_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    routes = [{**DEFAULT, "prefsrc": "172.18.0.2"}, {**DEFAULT, "metric": 1024}]
+    routes = [{**DEFAULT, "prefsrc": "172.18.0.2"}, {**DEFAULT, "metric": 1024}, PROMPT]
     line = "route replace default via 172.18.0.1 dev eth0 src 10.128.3.2"
     step = inside("default route of main1", "from 172.18.0.2", "from 10.128.3.2", line)
     assert plan_changes(monkeypatch, routes=routes) == InterfacePlan([step], {})
@@ -185,8 +208,8 @@ def test_drift_inside_the_container_is_repaired(
     plan = plan_changes(monkeypatch, cluster0=drift)
     assert plan.steps[0] == inside("cluster0 of main1", *change, *lines)
     # With an address, the kernel removes the routes that depend on it.
-    routes = ["default route of main1", "second default route of main1"] if "addr_info" in drift else []
-    assert [step.change.subject for step in plan.steps[1:]] == routes
+    routes = ["route of main1 to its session", "default route of main1", "second default route of main1"]
+    assert [step.change.subject for step in plan.steps[1:]] == (routes if "addr_info" in drift else [])
 
 
 @pytest.mark.parametrize(
