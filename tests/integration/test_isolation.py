@@ -203,6 +203,13 @@ def test_containers_cannot_send_vxlan(pair: SessionPair) -> None:
     ] * len(pair.kernels)
 
 
+def test_tunnels_are_not_tracked(pair: SessionPair) -> None:
+    assert all(reach_own_session(pair))
+    for connections in run_on_all("cat /proc/net/nf_conntrack"):
+        assert "dport=22 " in connections
+        assert f"dport={TUNNEL} " not in connections
+
+
 @pytest.mark.parametrize(
     ("fault", "opens", "drift"),
     [

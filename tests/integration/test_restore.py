@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.containers import all_can_log_in
 from tests.integration.internals import RECONCILE_AGENT, SESSION_CHAIN, TABLE, TUNNEL_PREFIX
-from tests.integration.laboratory import Kernel, in_parallel, run_in, run_on
+from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on
 from tests.integration.reboots import engine_answers, reboot
 from tests.integration.session_requests import FOUR, TWO
 from tests.integration.sessions import Sessions, StartedSession, started_session
@@ -96,3 +96,18 @@ def test_lost_links_entries_and_rules_are_restored(session: StartedSession) -> N
     wait_until(lambda: chain in run_on("agent3", look_for, check=False) and all_can_log_in(kernels))
     journal = run_on("agent1", f"journalctl --unit {RECONCILE_AGENT} --no-pager --since -2min")
     assert f"link {link}: missing -> vni" in journal
+
+
+def test_sessions_outlive_a_new_name_of_the_underlay_interface(session: StartedSession, tmp_path: Path) -> None:
+    interfaces = json.loads(run_on("agent2", f"ip -j addr show to {address('agent2')}"))
+    (name,) = [link["ifname"] for link in interfaces if link]
+    run_on("agent2", f"ip link set dev {name} name uplink0 && systemctl start {RECONCILE_AGENT}.service")
+    try:
+        assert all_can_log_in(session.kernels)
+        verified = session.sessions.run("verify_session", name=session.record["name"])
+        assert verified.code == 0, verified.output
+        with started_session(tmp_path, **TWO, designated_agents=["agent1", "agent2"]) as other:
+            assert all_can_log_in(other.kernels)
+    finally:
+        run_on("agent2", f"ip link set dev uplink0 name {name} && systemctl start {RECONCILE_AGENT}.service")
+    assert all_can_log_in(session.kernels)

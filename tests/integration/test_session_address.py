@@ -51,6 +51,13 @@ def test_programs_find_the_address_of_the_session(sessions: dict[str, StartedSes
         assert reachable_from_container(kernel, targets) == set(targets)
 
 
+@pytest.mark.parametrize("kind", ["several agents", "one agent"])
+def test_containers_acknowledge_at_once(sessions: dict[str, StartedSession], kind: str) -> None:
+    for kernel in sessions[kind].kernels:
+        (route,) = run_in(kernel, "ip", "-4", "route", "show", "dev", "cluster0").splitlines()
+        assert "quickack 1" in route
+
+
 def test_single_container_keeps_its_only_address(sessions: dict[str, StartedSession]) -> None:
     (kernel,) = sessions["one container"].kernels
     assert default_address(kernel["agent"], kernel["container"]) in found_addresses(kernel)

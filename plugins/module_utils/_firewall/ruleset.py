@@ -241,6 +241,15 @@ def _render_frames(pins: Collection[Pin]) -> str:
 def _render_chains(firewall: FirewallRules, egress: EgressPolicy, external: Collection[str]) -> str:
     """Return the chains of the table, with the rules of the host firewall."""
     return f"""
+    # Tunnel datagrams are matched one by one, and each direction is a connection of its own: none of them is tracked.
+    chain untracked_received {{
+        type filter hook prerouting priority raw; policy accept;
+        udp dport @tunnel_ports fib daddr type local notrack
+    }}
+    chain untracked_sent {{
+        type filter hook output priority raw; policy accept;
+        udp dport @tunnel_ports notrack
+    }}
     # After connection tracking (-200) and before Docker's DNAT (-100): destinations are still the original ones.
     chain from_containers {{
         type filter hook prerouting priority mangle; policy accept;

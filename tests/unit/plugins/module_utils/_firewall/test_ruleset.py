@@ -262,11 +262,11 @@ def chains(text: str) -> dict[str, list[str]]:
 def test_the_ruleset_never_accepts(text: str) -> None:
     rules = [rule for listed in chains(text).values() for rule in listed]
     hooks = [rule for rule in rules if rule.startswith("type filter hook")]
-    assert len(hooks) == 8
+    assert len(hooks) == 10
     assert all(hook.endswith("policy accept;") for hook in hooks)
     assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
     verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
-    assert verdicts <= {"return", "drop", "vxlan_peers", "session_sshd", "host_firewall", "published", *ENDS}
+    assert verdicts <= {"return", "drop", "notrack", "vxlan_peers", "session_sshd", "host_firewall", "published", *ENDS}
 
 
 @TEXTS
