@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.session import MAIN1
-from ..plugin_utils._lifecycle.routes import build_gateway_update, sent_ids
+from ..plugin_utils._lifecycle.routes import ROUTES_RESULTS, build_gateway_update, sent_ids
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
 from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING
@@ -22,9 +22,6 @@ from ..plugin_utils._queue.store import current_owner
 from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils.control import ControlAction
-
-ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway")
-"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, of pending ones."""
 
 
 class ActionModule(ControlAction):

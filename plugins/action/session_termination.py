@@ -46,6 +46,7 @@ class ActionModule(ControlAction):
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
         self.invalidate_facts(end.agents, variables)
+        entries = self.entries(queue)
         return {
             "changed": end.note is not None and not end.agents,
             "warnings": self.warnings(cluster),
@@ -53,6 +54,8 @@ class ActionModule(ControlAction):
             "agents": list(end.agents),
             "unreachable_agents": list(end.unreachable),
             "record": end.record,
+            # Before the agents remove it: they keep its ports reserved unless all gateways have removed its route.
+            "routes": build_gateway_update([], entries, float(args.get("started_at") or 0)),
         }
 
     def _end(self, variables: dict[str, Any]) -> dict[str, Any]:

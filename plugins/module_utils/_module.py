@@ -62,9 +62,14 @@ _ROUTE: dict[str, dict[str, Any]] = {
     "apps": {"type": "list", "elements": "dict", "default": [], "options": _APP},
     "ssh": {"type": "dict", "options": _ENDPOINT},
 }
+_VACATED: dict[str, dict[str, Any]] = {
+    "id": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+}
 ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
     "routes": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
     "ended": {"type": "list", "elements": "str", "default": []},
+    "vacated": {"type": "list", "elements": "dict", "default": [], "options": _VACATED},
     "purge": {"type": "bool", "default": False},
 }
 

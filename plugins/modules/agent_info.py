@@ -139,7 +139,10 @@ agent:
     addresses: {type: list, elements: str, description: The addresses of the agent itself.}
     udp_ports: {type: dict, description: "The users of UDP ports that are not the collection's, by number."}
     swarm: {type: dict, description: Its state in a Docker Swarm; V(null) if it is not in a swarm.}
-    tcp_ports: {type: list, elements: int, description: The TCP ports in use or claimed.}
+    tcp_ports: {type: list, elements: int, description: "The TCP ports in use, claimed or reserved."}
+    reserved_ports:
+      type: dict
+      description: The ports of ended sessions, by id, that stay reserved until all gateways have removed their routes.
     allow_host_network: {type: bool, description: Whether containers may share its network.}
     has_infiniband: {type: bool, description: "Whether it has device nodes C(/dev/infiniband/uverbs*)."}
     infiniband: {type: bool, description: "Whether containers may have them: it has some, and O(allow_infiniband)."}

@@ -105,6 +105,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         udp_ports={},
         swarm=None,
         tcp_ports=frozenset(),
+        reserved_ports={},
         allow_host_network=False,
         has_infiniband=False,
         infiniband=False,

@@ -152,6 +152,6 @@ def _listens(port: int) -> bool:
 
 def _write_certificate(path: Path) -> None:
     key, certificate = path.with_suffix(".key"), path.with_suffix(".crt")
-    line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]
-    subprocess.run([*line, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=gateway"
+    subprocess.run([*line.split(), "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     path.write_text(certificate.read_text() + key.read_text())

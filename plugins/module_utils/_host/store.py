@@ -29,6 +29,7 @@ from .._model.held_session import PublicKeys
 from .._model.plain_data import from_plain, to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
+from .port_reservations import PortReservations
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that systemd units run, installed by provisioning."""
@@ -115,6 +116,11 @@ class Store:
                 problem = f"{self._root} is not ready ({error.strerror})"
                 raise NotProvisionedError(f"{problem}: run backendai.cluster.provision_agents on this host.") from error
             yield
+
+    @property
+    def ports(self) -> PortReservations:
+        """The ports that sessions publish, and those of ended sessions that gateways may have routes to."""
+        return PortReservations(self._root / "ports")
 
     @property
     def firewall_file(self) -> Path:

@@ -72,7 +72,8 @@ class AgentFacts:
     ``warnings`` are sentences for the operator.
 
     ``addresses`` are the agent's own, of both families. ``udp_ports`` maps UDP ports that other software uses to its
-    name. ``tcp_ports`` are the TCP ports that are listened on or claimed by a session. ``allow_host_network`` is
+    name. ``tcp_ports`` are the TCP ports that are listened on, claimed by a session, or reserved, and
+    ``reserved_ports`` those of ended sessions, by id, to which gateways may have a route. ``allow_host_network`` is
     whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
     the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``has_infiniband`` is whether the agent
     has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
@@ -100,6 +101,7 @@ class AgentFacts:
     udp_ports: dict[int, str]
     swarm: Swarm | None
     tcp_ports: frozenset[int]
+    reserved_ports: dict[str, tuple[int, ...]]
     allow_host_network: bool
     has_infiniband: bool
     infiniband: bool

@@ -108,6 +108,8 @@ def claim(
             )
         until = deadline(request.seconds)
         session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})
+        published = request.plan.published_on(request.agent)
+        store.ports.reserve(request.plan.id, [port.host_port for port in published])
         # Stored before anything is created, so that everything belongs to a claim; then again with its keys.
         store.save(session)
         keys = _ensure_keys(store, request.plan.id, hostnames)

@@ -95,6 +95,7 @@ def collect_facts(
     sessions = store.sessions()
     active = active_sessions(sessions, now, query.excluded)
     orphans = _orphans(containers, sessions)
+    held = {session.plan.id for session in sessions}
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
@@ -126,8 +127,13 @@ def collect_facts(
         udp_ports={**network.udp_ports(), **swarm_port(swarm)},
         swarm=swarm_membership(client, swarm),
         tcp_ports=frozenset(
-            {*network.tcp_ports(), *(port for session in active for port in session.plan.tcp_ports(session.agent))}
+            {
+                *network.tcp_ports(),
+                *store.ports.in_use(),
+                *(port for session in active for port in session.plan.tcp_ports(session.agent)),
+            }
         ),
+        reserved_ports={name: ports for name, ports in store.ports.routed().items() if name not in held},
         allow_host_network=settings.allow_host_network,
         has_infiniband=has_infiniband,
         infiniband=has_infiniband and settings.allow_infiniband,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
+from .._host.port_reservations import DRAIN_SECONDS
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
@@ -24,6 +25,8 @@ from .command import containers_by_hostname
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .remove import remove_claimed, remove_slice
+
+_Action = Callable[["docker.APIClient", Store, str, bool], "tuple[list[Change], str]"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +44,12 @@ def reap(
     restart: Sequence[str],
     *,
     expired: bool,
+    unrouted: Collection[str] = (),
     check_mode: bool,
 ) -> ReapResult:
     """Remove the slices of ``end`` and, with ``expired``, those with an expired claim; restart those of ``restart``.
 
+    All gateways have removed the routes of the sessions of ``unrouted``: ports of those that have ended become free.
     A failure of one session does not stop the others. If the stored state of a session is corrupt, no claims can be
     read: that failure has the key ``expired``.
     """
@@ -56,7 +61,9 @@ def reap(
         )
     except CorruptStateError as error:
         expired_ids, failures["expired"] = [], str(error)
-    actions = [(session_id, _remove) for session_id in end]
+    actions: list[tuple[str, _Action]] = [
+        (session_id, _remove_unrouted if session_id in unrouted else _remove) for session_id in end
+    ]
     actions += [(session_id, remove_expired) for session_id in expired_ids if session_id not in end]
     actions += [(session_id, _restart) for session_id in restart]
     for session_id, action in actions:
@@ -67,11 +74,26 @@ def reap(
         changes += applied
         if failure:
             failures[session_id] = failure
+    if not check_mode:
+        _release_ports(store, unrouted)
     return ReapResult(changes, failures)
+
+
+def _release_ports(store: Store, unrouted: Collection[str]) -> None:
+    """Make the ports of ended sessions free soon."""
+    with store.lock():
+        for session_id in {*unrouted} - {*store.held_ids()}:
+            store.ports.release(session_id, DRAIN_SECONDS)
 
 
 def _remove(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
     return remove_claimed(client, store, session_id, None, check_mode=check_mode), ""
+
+
+def _remove_unrouted(
+    client: docker.APIClient, store: Store, session_id: str, check_mode: bool
+) -> tuple[list[Change], str]:
+    return remove_claimed(client, store, session_id, None, unrouted=True, check_mode=check_mode), ""
 
 
 def remove_expired(

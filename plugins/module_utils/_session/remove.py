@@ -9,7 +9,8 @@ from __future__ import annotations
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.store import Store
+from .._host.port_reservations import DRAIN_SECONDS
+from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
@@ -17,24 +18,33 @@ from .._wireguard.peers import sync_wireguard_peers
 
 
 def remove_claimed(
-    client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, check_mode: bool
+    client: docker.APIClient,
+    store: Store,
+    session_id: str,
+    nonce: str | None,
+    *,
+    unrouted: bool = False,
+    check_mode: bool,
 ) -> list[Change]:
     """Remove a slice; with a nonce, only if it was claimed with that nonce.
 
-    A slice that this run has committed is removed too, if another agent failed: a session is never left incomplete. One
-    that an earlier run committed has that run's nonce, and is kept.
+    ``unrouted`` is as for :func:`remove_slice`. A slice that this run has committed is removed too, if another agent
+    failed: a session is never left incomplete. One that an earlier run committed has that run's nonce, and is kept.
     """
     with store.lock(), store.session_lock(session_id):
         session = store.session(session_id)
         if nonce is not None and (session is None or session.nonce != nonce):
             return []
-        return remove_slice(client, store, session_id, check_mode=check_mode)
+        return remove_slice(client, store, session_id, unrouted=unrouted, check_mode=check_mode)
 
 
-def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, check_mode: bool = False) -> list[Change]:
+def remove_slice(
+    client: docker.APIClient, store: Store, session_id: str, *, unrouted: bool = False, check_mode: bool = False
+) -> list[Change]:
     """Remove everything of a session from this agent and return what was removed.
 
-    The folder is removed last, so that an interrupted removal can be repeated.
+    The folder is removed last, so that an interrupted removal can be repeated. Unless all gateways have removed the
+    route of the session (``unrouted``), its published ports stay reserved.
     """
     session = store.session(session_id)
     existing = containers.find_containers(client, session_id)
@@ -53,6 +63,17 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, che
     changes += overlay.remove_overlays(client, session_id)
     sync_ruleset(store, check_mode=False, excluded=session_id)
     sync_wireguard_peers(store, check_mode=False, excluded=session_id)
+    _release_ports(store, session_id, session, unrouted=unrouted)
     if store.remove(session_id):
         changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes
+
+
+def _release_ports(store: Store, session_id: str, session: LocalSession | None, *, unrouted: bool) -> None:
+    if session and not session.committed:
+        # It never had a route.
+        store.ports.release(session_id, 0)
+    elif unrouted:
+        # The ports of apps on the agent's own network are those that users chose: a repeated request needs them.
+        shares_host = session is not None and session.plan.shares_host_network
+        store.ports.release(session_id, 0 if shares_host else DRAIN_SECONDS)

@@ -197,6 +197,7 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueSt
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
+        "vacated": [],
         "changed": True,
     }
 
@@ -206,9 +207,9 @@ def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) ->
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
-    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "changed": False}
+    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
     ending = run(ActionModule, args, answers(**finished()))["routes"]
-    assert ending == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert ending == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -227,16 +228,16 @@ def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueStore) ->
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {"__session_result": before}
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
-    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [], "changed": False}
+    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
     everything = run(ActionModule, {**args, "all_routes": True}, hostvars)["routes"]
-    assert everything == {"routes": [], "ended": [requested(1).id], "changed": True}
+    assert everything == {"routes": [], "ended": [requested(1).id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed", "queue")
@@ -246,7 +247,10 @@ def test_sent_routes_are_not_sent_again(run: Run) -> None:
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {"__session_queue_result": first}
     again = run(ActionModule, args, hostvars)["routes"]
-    assert (first["routes"]["changed"], again) == (True, {"routes": [], "ended": [SESSION_ID], "changed": False})
+    assert (first["routes"]["changed"], again) == (
+        True,
+        {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
+    )
 
 
 @pytest.mark.usefixtures("printed", "queue")
@@ -256,7 +260,12 @@ def test_ended_sessions_are_sent_after_the_second_reconciliation(run: Run) -> No
     first = run(ActionModule, args, answers(**finished()))
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {registered: first}
-    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert run(ActionModule, args, hostvars)["routes"] == {
+        "routes": [],
+        "ended": [SESSION_ID],
+        "vacated": [],
+        "changed": True,
+    }
 
 
 @pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])

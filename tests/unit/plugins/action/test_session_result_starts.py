@@ -165,7 +165,7 @@ def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed:
 @pytest.mark.usefixtures("printed", "queue")
 def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (COMMITTED, None):
-        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
+        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
 
 
 @pytest.mark.usefixtures("printed")
@@ -181,9 +181,9 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
         "previous": ["__session_reconcile", "__other"],
     }
     first = run(ActionModule, args, replies((MADE, COMMITTED)))
-    assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
+    assert first["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": True}
     later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
-    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
+    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": False}
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True
 
@@ -192,7 +192,7 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
 def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")

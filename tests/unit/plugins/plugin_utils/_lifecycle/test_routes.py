@@ -51,12 +51,13 @@ def test_a_session_that_was_started_is_routed() -> None:
     assert build_gateway_update([session_plan], [], NOW) == {
         "routes": [build_gateway_route(session_plan)],
         "ended": [],
+        "vacated": [],
         "changed": True,
     }
 
 
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
-    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "changed": False}
+    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "vacated": [], "changed": False}
 
 
 def test_a_session_that_publishes_nothing_is_not_routed() -> None:
@@ -115,6 +116,7 @@ def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news:
     assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
         "routes": [],
         "ended": [SESSION_ID],
+        "vacated": [],
         "changed": news,
     }
 
