@@ -75,7 +75,7 @@ options:
   ended:
     description:
       - The ids of sessions to remove the routes of; an id without a route is not an error.
-      - An ended session gets no route again, whatever later calls request.
+      - An ended session gets no route again, except with O(purge).
     type: list
     elements: str
     default: []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
@@ -28,36 +27,34 @@ from tests.unit.builders import REPOSITORY, SESSION_ID
 ROLE = REPOSITORY / "roles/gateway"
 DEFAULTS = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-ADDRESS = "127.0.0.1"
+ADDRESS, NAME = "127.0.0.1", "train-llm"
 
-TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-TLS.check_hostname = False
-TLS.verify_mode = ssl.CERT_NONE
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class RunningGateway:
-    """A gateway with one session, ``name``, whose app ``web`` and sshd are at ports of 127.0.0.1.
+    """A gateway with one session, whose app ``web`` and sshd are at ports of 127.0.0.1.
 
-    ``https_port`` and ``ssh_port`` are the gateway's, ``token`` is one for the session.
+    ``https_port`` and ``ssh_port`` are the gateway's, ``app_port`` and ``sshd_port`` the session's. ``options`` are
+    those of the role, without their prefix.
     """
 
-    name = "train-llm"
-
-    def __init__(self, folder: Path, app_port: int, sshd_port: int, **options: Any) -> None:
+    def __init__(self, folder: Path, **options: int) -> None:
         self._folder = folder
+        self.https_port, self.ssh_port, self.app_port, self.sshd_port = unused_ports(4)
         for name in ("empty", "maps", "keys", "pages"):
             (folder / name).mkdir()
-        self.https_port, self.ssh_port = unused_port(), unused_port()
         make_token_key(folder / "token.key")
-        self.token = sign(folder / "token.key", build_claims(SESSION_ID, self.name, int(time.time()), 3600))
+        self._token = sign(folder / "token.key", build_claims(SESSION_ID, NAME, int(time.time()), 3600))
         _write_certificate(folder / "certificate.pem")
         (folder / "keys/gateway1.pem").write_text(public_key(folder / "token.key"))
-        (folder / "maps/apps.map").write_text(f"{self.name}/web {SESSION_ID}@{app_port}@{ADDRESS}\n")
+        (folder / "maps/apps.map").write_text(f"{NAME}/web {SESSION_ID}@{self.app_port}@{ADDRESS}\n")
         (folder / "maps/hosts.map").write_text("")
-        (folder / "maps/ssh.map").write_text(f"{self.ssh_port} {SESSION_ID}@{sshd_port}@{ADDRESS}\n")
+        (folder / "maps/ssh.map").write_text(f"{self.ssh_port} {SESSION_ID}@{self.sshd_port}@{ADDRESS}\n")
         (folder / "haproxy.cfg").write_text(self._render(options))
 
-    def _render(self, options: dict[str, Any]) -> str:
+    def _render(self, options: dict[str, int]) -> str:
         """Write the pages, and return the configuration of the role with these options, without their prefix."""
         environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
         variables = {
@@ -81,7 +78,7 @@ class RunningGateway:
             (self._folder / f"pages/{item['code']}.html").write_text(page.render(item=item))
         return environment.from_string((ROLE / "templates/haproxy.cfg.j2").read_text()).render(variables)
 
-    @contextmanager
+    @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Run HAProxy until the end of the context."""
         require("haproxy")
@@ -100,33 +97,51 @@ class RunningGateway:
             process.wait()
 
     async def connect(
-        self, source: str, *, alpn: str = "http/1.1"
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a TLS connection from an address of loopback."""
-        TLS.set_alpn_protocols([alpn])
-        return await asyncio.open_connection(ADDRESS, self.https_port, ssl=TLS, local_addr=(source, 0))
+        self, source: str, *, tls: bool = True, alpn: str = "http/1.1", port: int | None = None
+    ) -> Connection:
+        """Open a connection from an address of loopback, to the HTTPS port unless another one is given."""
+        context = None
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.set_alpn_protocols([alpn])
+        return await asyncio.open_connection(ADDRESS, port or self.https_port, ssl=context, local_addr=(source, 0))
+
+    def request_fields(self, path: str = "") -> list[tuple[bytes, bytes]]:
+        """Return the fields of a request for the app, in HTTP/2."""
+        fields = {
+            ":method": "GET",
+            ":scheme": "https",
+            ":authority": ADDRESS,
+            ":path": f"/s/{NAME}/web/{path}",
+            "authorization": f"Bearer {self._token}",
+        }
+        return [(name.encode(), value.encode()) for name, value in fields.items()]
 
     def request_text(self, path: str = "") -> bytes:
-        """Return a request for the app, over a connection of its own."""
-        fields = f"Host: {ADDRESS}\r\nAuthorization: Bearer {self.token}\r\nConnection: close\r\n"
-        return f"GET /s/{self.name}/web/{path} HTTP/1.1\r\n{fields}\r\n".encode()
+        """Return a request for the app, the last one of its connection."""
+        fields = f"Host: {ADDRESS}\r\nAuthorization: Bearer {self._token}\r\nConnection: close\r\n"
+        return f"GET /s/{NAME}/web/{path} HTTP/1.1\r\n{fields}\r\n".encode()
 
-    async def status(self, source: str, path: str = "") -> tuple[int, bytes]:
-        """Send a request over a new connection, and return the status and the whole answer."""
+    async def request(self, source: str, path: str = "") -> tuple[int, bytes]:
+        """Send a request over a new connection; return the status and the whole answer.
+
+        Raises :class:`OSError`, or :class:`ValueError` if the answer is none.
+        """
         reader, writer = await self.connect(source)
         try:
             writer.write(self.request_text(path))
             answer = await asyncio.wait_for(reader.read(), 60)
-            return int(answer.split(b" ", 2)[1]), answer
+            return int(answer[9:12]), answer
         finally:
-            writer.close()
+            writer.transport.abort()
 
 
 async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer one request, after as many seconds as its path says."""
     head = await reader.readuntil(b"\r\n\r\n")
     seconds = head.split(b" ")[1].removeprefix(b"/")
-    await asyncio.sleep(float(seconds or 0))
+    await asyncio.sleep(int(seconds or 0))
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     await writer.drain()
     writer.close()
@@ -135,14 +150,16 @@ async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 async def answer_ssh(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Send a banner, and wait for the end of the connection."""
     writer.write(b"SSH-2.0-test\r\n")
-    await reader.read()
+    with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+        await reader.read()
     writer.close()
 
 
-def unused_port() -> int:
-    """Return a TCP port that is not in use, outside of those of outgoing connections if possible."""
-    with socket.create_server((ADDRESS, 0)) as server:
-        return int(server.getsockname()[1])
+def unused_ports(count: int) -> list[int]:
+    """Return TCP ports that are not in use."""
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _port in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
 
 
 def _listens(port: int) -> bool:

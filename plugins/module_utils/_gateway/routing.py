@@ -83,12 +83,12 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
     """Apply the requested routes on a gateway; with ``check_mode``, only return the changes.
 
     Files are written first, so that services that start meanwhile read the new state. Running services are then
-    compared with the files. A session that has ended gets no route again: another run may have read its agents before
-    the end. Raises GatewayError, FirewallError, and ValueError if no port is left.
+    compared with the files. A session that has ended gets no route again unless with ``purge``: another run may have
+    read its agents before the end. Raises GatewayError, FirewallError, and ValueError if no port is left.
     """
     with store.lock():
         gateway = store.gateway()
-        existing, ended = store.routes(), store.ended() | {*request.ended}
+        existing, ended = store.routes(), {*request.ended} | (set() if request.purge else store.ended())
         requested = [route for route in request.routes if route.id not in ended]
         removed = {*ended, *_find_vacated(existing, request.vacated)}
         routes = merge_routes(existing, requested, removed, request.purge, gateway)
@@ -100,7 +100,7 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         table_changes = GATEWAYS_TABLE.plan(table)
         running = _plan_running_maps(store, haproxy, maps)
         if not check_mode:
-            store.save_ended(request.ended)
+            store.save_ended(request.ended, purge=request.purge)
             write_files((file for file, _change in files), atomically=True)
             if table_changes:
                 GATEWAYS_TABLE.apply(table)
@@ -108,7 +108,13 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
     links = [build_app_links(routes[route.id], gateway) for route in requested]
     unrouted = [] if check_mode else sorted({*request.ended, *(session.id for session in request.vacated)})
-    return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [], unrouted)
+    warnings = [
+        f"routes: session {route.name} ({route.id}) has ended, so it gets no route."
+        for route in request.routes
+        if route.id in ended
+    ]
+    warnings += [NOT_RUNNING] if running is None and routes else []
+    return RoutesResult(changes, links, warnings, unrouted)
 
 
 def _find_vacated(existing: Mapping[str, Route], vacated: Iterable[Vacated]) -> set[str]:

@@ -79,11 +79,11 @@ class GatewayStore:
         """Return the ids of sessions that ended lately."""
         return {path.name for path in self._ended.glob("*")}
 
-    def save_ended(self, session_ids: Iterable[str]) -> None:
-        """Remember ended sessions, and forget those of long ago."""
+    def save_ended(self, session_ids: Iterable[str], *, purge: bool) -> None:
+        """Remember ended sessions, and forget those of long ago; all others with ``purge``."""
         self._ended.mkdir(mode=0o700, exist_ok=True)
         for path in self._ended.glob("*"):
-            if time.time() - path.stat().st_mtime > ENDED_SECONDS:
+            if purge or time.time() - path.stat().st_mtime > ENDED_SECONDS:
                 path.unlink()
         for session_id in filter(is_session_id, {*session_ids} - self.ended()):
             self._ended.joinpath(session_id).touch(mode=0o600)

@@ -74,7 +74,7 @@ def reap(
         changes += applied
         if failure:
             failures[session_id] = failure
-    if not check_mode:
+    if unrouted and not check_mode:
         _release_ports(store, unrouted)
     return ReapResult(changes, failures)
 

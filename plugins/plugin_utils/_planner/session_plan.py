@@ -187,7 +187,7 @@ def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: 
 
 
 _RELEASE = (
-    "all gateways have confirmed its removal: make every gateway of the inventory reachable, or remove it there, and"
+    "all gateways have confirmed the removal: make every gateway of the inventory reachable, or remove it there, and"
     " run schedule_sessions"
 )
 

@@ -254,7 +254,7 @@ def test_sent_routes_are_not_sent_again(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("printed", "queue")
-def test_ended_sessions_are_sent_after_the_second_reconciliation(run: Run) -> None:
+def test_sessions_are_sent_before_agents_end_them(run: Run) -> None:
     registered, routes = told_by_the_playbooks()
     args = {**ARGUMENTS, "started_at": time.time(), "previous": routes}
     first = run(ActionModule, args, answers(**finished()))
@@ -272,8 +272,8 @@ def test_ended_sessions_are_sent_after_the_second_reconciliation(run: Run) -> No
 def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | None, news: bool) -> None:
     from ansible.template import Templar, trust_as_template
 
-    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
-    (routes, _of_starts) = [
+    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/reconcile.yml").read_text())
+    (routes,) = [
         play["vars"]["__session_routes"]
         for play in plays
         if "update_pending_gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
@@ -284,6 +284,25 @@ def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | No
     }
     templar = Templar(loader=DataLoader(), variables={"hostvars": {"localhost": localhost}})
     assert templar.template(trust_as_template(routes)) == ({"changed": True} if news else {})
+
+
+@pytest.mark.usefixtures("printed", "queue")
+def test_a_session_that_an_earlier_run_marked_is_sent_before_its_agent_ends_it(run: Run) -> None:
+    facts = finished()
+    run(ActionModule, ARGUMENTS, answers("agent2", **facts))
+    result = run(ActionModule, {**ARGUMENTS, "started_at": time.time() + 60}, answers(**facts))
+    assert (result["end"]["agent2"], result["routes"]["ended"]) == ([SESSION_ID], [SESSION_ID])
+
+
+@pytest.mark.usefixtures("printed", "queue")
+def test_reserved_ports_are_sent_to_gateways_with_all_routes_only(run: Run) -> None:
+    hostvars = answers(agent2=agent_facts("agent2", reserved_ports={SESSION_ID: [30001, 30002]}))
+    plain = run(ActionModule, {**ARGUMENTS, "started_at": time.time()}, hostvars)
+    assert (plain["reserving"], plain["routes"]["vacated"], plain["routes"]["changed"]) == ([], [], False)
+    full = run(ActionModule, {**ARGUMENTS, "all_routes": True}, hostvars)
+    vacated = [{"id": SESSION_ID, "address": "192.0.2.2"}]
+    assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == (["agent2"], vacated, True)
+    assert full["agents"] == []
 
 
 @pytest.mark.usefixtures("printed", "queue")

@@ -59,6 +59,8 @@ def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueStore, 
     assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"))
+    # Before the agents remove it.
+    assert (result["routes"]["ended"], result["routes"]["changed"]) == ([SESSION_ID], True)
 
 
 @pytest.mark.parametrize("expected", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])

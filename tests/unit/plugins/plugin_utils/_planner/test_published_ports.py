@@ -87,6 +87,27 @@ def test_an_exhausted_port_pool_is_reported_with_the_agent(taken: list[int]) -> 
     assert str(refused.value) == "session_published_port_pool: 30000-30001 has no 3 ports left on agent1"
 
 
+def test_reserved_ports_are_named_when_none_is_left() -> None:
+    busy = agent_facts("agent1", tcp_ports=[30000, 30001], reserved_ports={SESSION_ID: [30001, 8888]})
+    with pytest.raises(PlanningError) as refused:
+        published(busy, only(30000, 30001))
+    assert str(refused.value) == (
+        "session_published_port_pool: 30000-30001 has no 3 ports left on agent1; 1 are reserved for routes of ended"
+        " sessions until all gateways have confirmed the removal: make every gateway of the inventory reachable, or"
+        " remove it there, and run schedule_sessions"
+    )
+
+
+def test_a_reserved_port_of_an_app_on_the_agents_network_is_named() -> None:
+    busy = agent_facts("agent1", tcp_ports=[8888], reserved_ports={SESSION_ID: [8888]})
+    with pytest.raises(PlanningError) as refused:
+        published(busy, own_ssh_port=30000)
+    assert str(refused.value).startswith(
+        "session_apps: the port 8888 of jupyter on agent1 is reserved for the route of an ended session until all"
+        " gateways have confirmed the removal: "
+    )
+
+
 @pytest.mark.parametrize("own_ssh_port", [None, 30000])
 def test_an_agent_without_an_address_is_reported(own_ssh_port: int | None) -> None:
     with pytest.raises(PlanningError) as refused:
