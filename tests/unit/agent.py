@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
+from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
 from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers
@@ -38,6 +39,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     """Return the fake network of the agent, so that tests never change the network of this machine."""
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
+    monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
     with patched_network() as names:

@@ -133,7 +133,7 @@ def collect_facts(
                 *(port for session in active for port in session.plan.tcp_ports(session.agent)),
             }
         ),
-        reserved_ports={name: ports for name, ports in store.ports.routed().items() if name not in held},
+        reserved_ports={name: ports for name, ports in store.ports.by_session().items() if name not in held},
         allow_host_network=settings.allow_host_network,
         has_infiniband=has_infiniband,
         infiniband=has_infiniband and settings.allow_infiniband,

@@ -15,7 +15,6 @@ from typing import Any
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.port_reservations import DRAIN_SECONDS
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
@@ -80,10 +79,10 @@ def reap(
 
 
 def _release_ports(store: Store, unrouted: Collection[str]) -> None:
-    """Make the ports of ended sessions free soon."""
+    """Make the ports of ended sessions free."""
     with store.lock():
         for session_id in {*unrouted} - {*store.held_ids()}:
-            store.ports.release(session_id, DRAIN_SECONDS)
+            store.ports.release(session_id, drain=True)
 
 
 def _remove(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:

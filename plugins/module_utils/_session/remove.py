@@ -9,7 +9,6 @@ from __future__ import annotations
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.port_reservations import DRAIN_SECONDS
 from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
@@ -35,6 +34,8 @@ def remove_claimed(
         session = store.session(session_id)
         if nonce is not None and (session is None or session.nonce != nonce):
             return []
+        # A run that rolls back has not sent a route yet.
+        unrouted = unrouted or nonce is not None
         return remove_slice(client, store, session_id, unrouted=unrouted, check_mode=check_mode)
 
 
@@ -72,8 +73,7 @@ def remove_slice(
 def _release_ports(store: Store, session_id: str, session: LocalSession | None, *, unrouted: bool) -> None:
     if session and not session.committed:
         # It never had a route.
-        store.ports.release(session_id, 0)
+        store.ports.release(session_id, drain=False)
     elif unrouted:
         # The ports of apps on the agent's own network are those that users chose: a repeated request needs them.
-        shares_host = session is not None and session.plan.shares_host_network
-        store.ports.release(session_id, 0 if shares_host else DRAIN_SECONDS)
+        store.ports.release(session_id, drain=not (session and session.plan.shares_host_network))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +112,7 @@ def test_ports_of_a_claim_are_free_at_once(engine: Any, store: Store, tmp_path: 
     store.save(held(MADE, expires_at=9e12))
     end(engine, store)
     assert reserved(engine, store) == ([], {})
-    assert list((tmp_path / "ports").iterdir()) == []
+    assert not (tmp_path / "ports").exists()
 
 
 def test_ports_on_the_agents_own_network_are_free_when_confirmed(engine: Any, store: Store) -> None:
@@ -126,40 +124,39 @@ def test_ports_on_the_agents_own_network_are_free_when_confirmed(engine: Any, st
     assert reserved(engine, store) == ([], {})
 
 
-def test_an_end_needs_no_space_on_the_disk(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("unrouted", [True, False])
+def test_an_end_needs_no_space_on_the_disk(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, unrouted: bool
+) -> None:
     def refuse(*_how: Any, **_more: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "touch", refuse)
-    end(engine, store)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    end(engine, store, unrouted=unrouted)
+    assert store.session(SESSION_ID) is None
     assert reserved(engine, store)[1] == {SESSION_ID: (30001, 30002)}
 
 
-def test_free_ports_are_forgotten_by_the_next_claim_and_other_files_are_ignored(
-    store: Store, clock: Clock, tmp_path: Path
-) -> None:
-    store.ports.release(SESSION_ID, 10)
+def test_a_rollback_frees_the_ports(engine: Any, store: Store) -> None:
+    store.save(held(MADE, nonce="nonce-1"))
+    remove_claimed(engine, store, SESSION_ID, "nonce-1", check_mode=False)
+    assert reserved(engine, store)[1] == {}
+
+
+def test_nothing_is_left_after_the_last_session(engine: Any, store: Store, tmp_path: Path) -> None:
+    end(engine, store, unrouted=True)
+    assert not (tmp_path / "ports").exists()
+
+
+def test_other_files_are_ignored(store: Store, tmp_path: Path) -> None:
     (tmp_path / "ports" / "x@y").touch()
-    clock.now += 11
-    store.ports.reserve(OTHER_ID, [30003])
-    assert sorted(path.name for path in (tmp_path / "ports").iterdir()) == [f"30003@{OTHER_ID}", "x@y"]
-    assert store.ports.routed() == {OTHER_ID: (30003,)}
-
-
-def test_a_second_confirmation_does_not_reserve_ports_longer(store: Store, clock: Clock) -> None:
-    store.ports.release(SESSION_ID, 10)
-    clock.now += 9
-    store.ports.release(SESSION_ID, 10)
-    clock.now += 2
-    assert store.ports.in_use() == set()
+    store.ports.release(SESSION_ID, drain=False)
+    assert (store.ports.in_use(), store.ports.by_session()) == (set(), {})
+    assert [path.name for path in (tmp_path / "ports").iterdir()] == ["x@y"]
 
 
 def test_an_agent_that_never_published_a_port_has_none(tmp_path: Path) -> None:
     ports = Store(str(tmp_path / "new")).ports
     ports.reserve(SESSION_ID, [])
-    assert (ports.in_use(), ports.routed(), (tmp_path / "new").exists()) == (set(), {}, False)
-
-
-def test_times_are_those_of_the_files(store: Store, tmp_path: Path) -> None:
-    os.utime(tmp_path / "ports" / f"30001@{SESSION_ID}", (time.time() - 1,) * 2)
-    assert store.ports.in_use() == {30002}
+    assert (ports.in_use(), ports.by_session(), (tmp_path / "new").exists()) == (set(), {}, False)
