@@ -49,7 +49,8 @@ def test_port_is_kept_until_the_gateway_confirms(agent1_sessions: Sessions, tmp_
     sessions.start(name=second, **POOL)
     other = published_port(second)
     assert {old, other} == {30990, 30991}
-    refused = sessions.create(name=third, enqueue=False, **POOL)
+    refused = sessions.create(name=third, **POOL)
+    assert refused.code != 0
     assert "1 are reserved for routes of ended sessions until all gateways have confirmed the removal" in refused.text
 
     assert sessions.run("schedule_sessions", *away, queue_path=str(QUEUE)).code == 0
