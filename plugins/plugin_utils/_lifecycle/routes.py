@@ -65,7 +65,7 @@ def find_unrouted(update: Mapping[str, Any], gateways: Iterable[str], hostvars: 
     A gateway that was not reached, or that ``--limit`` hides, has no result and confirms nothing.
     """
     unrouted = {*update.get("ended", ()), *(session["id"] for session in update.get("vacated", ()))}
-    for gateway in gateways:
+    for gateway in gateways if unrouted else ():
         results = [hostvars[gateway].get(name) or {} for name in ROUTES_RESULTS]
         unrouted &= {session_id for result in results for session_id in result.get("unrouted") or ()}
     return sorted(unrouted)
