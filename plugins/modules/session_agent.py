@@ -50,8 +50,8 @@ options:
     elements: dict
   unrouted:
     description:
-      - The ids of ended sessions whose routes all gateways have removed, for O(phase=reap) and O(phase=remove). The agent
-        gives their ports to other sessions.
+      - The ids of ended sessions whose routes all gateways have removed, for O(phase=reap) and O(phase=remove).
+      - The agent gives their ports to other sessions.
     type: list
     elements: str
   name:

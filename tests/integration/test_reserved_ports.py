@@ -51,7 +51,7 @@ def test_port_is_kept_until_the_gateway_confirms(agent1_sessions: Sessions, tmp_
     assert {old, other} == {30990, 30991}
     refused = sessions.create(name=third, **POOL)
     assert refused.code != 0
-    assert "1 are reserved for routes of ended sessions until all gateways have confirmed the removal" in refused.text
+    assert "ended sessions keep 1 until all gateways have confirmed that their routes are gone" in refused.text
 
     assert sessions.run("schedule_sessions", *away, queue_path=str(QUEUE)).code == 0
     assert f"{old}@{record['id']}" in reserved_ports()

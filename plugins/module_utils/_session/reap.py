@@ -81,7 +81,7 @@ def reap(
 def _release_ports(store: Store, unrouted: Collection[str]) -> None:
     """Make the ports of ended sessions free."""
     with store.lock():
-        for session_id in {*unrouted} - {*store.held_ids()}:
+        for session_id in {*unrouted}.intersection(store.ports.by_session()) - {*store.held_ids()}:
             store.ports.release(session_id, drain=True)
 
 

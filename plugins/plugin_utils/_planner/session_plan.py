@@ -156,8 +156,8 @@ def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequ
     for app in apps:
         if app.port in _reserved(agent):
             raise PlanningError(
-                f"session_apps: the port {app.port} of {app.name} on {agent.name} is reserved for the route of an ended"
-                f" session until {_RELEASE}"
+                f"session_apps: an ended session keeps the port {app.port} of {app.name} on {agent.name} until all gateways"
+                f" have confirmed that its route is gone: {_REMEDY}"
             )
         if app.port in agent.tcp_ports or app.port in own_ssh_ports:
             raise PlanningError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
@@ -179,17 +179,15 @@ def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: 
     free = addressing.free_ports(first, last, agent.tcp_ports, session_id)
     ports = list(itertools.islice(free, count))
     if len(ports) < count:
-        reserved = len([port for port in _reserved(agent) if first <= port <= last])
-        reason = f"; {reserved} are reserved for routes of ended sessions until {_RELEASE}" if reserved else ""
         problem = f"session_published_port_pool: {first}-{last} has no {count} ports left on {agent.name}"
-        raise PlanningError(f"{problem}{reason}")
+        reserved = len([port for port in _reserved(agent) if first <= port <= last])
+        if reserved:
+            problem += f"; ended sessions keep {reserved} until all gateways have confirmed that their routes are gone: {_REMEDY}"
+        raise PlanningError(problem)
     return ports
 
 
-_RELEASE = (
-    "all gateways have confirmed the removal: make every gateway of the inventory reachable, or remove it there, and"
-    " run schedule_sessions"
-)
+_REMEDY = "make every gateway of the inventory reachable, or remove it there, and run schedule_sessions"
 
 
 def _reserved(agent: AgentFacts) -> set[int]:

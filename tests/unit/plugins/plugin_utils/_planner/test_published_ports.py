@@ -92,8 +92,8 @@ def test_reserved_ports_are_named_when_none_is_left() -> None:
     with pytest.raises(PlanningError) as refused:
         published(busy, only(30000, 30001))
     assert str(refused.value) == (
-        "session_published_port_pool: 30000-30001 has no 3 ports left on agent1; 1 are reserved for routes of ended"
-        " sessions until all gateways have confirmed the removal: make every gateway of the inventory reachable, or"
+        "session_published_port_pool: 30000-30001 has no 3 ports left on agent1; ended sessions keep 1 until all"
+        " gateways have confirmed that their routes are gone: make every gateway of the inventory reachable, or"
         " remove it there, and run schedule_sessions"
     )
 
@@ -103,8 +103,8 @@ def test_a_reserved_port_of_an_app_on_the_agents_network_is_named() -> None:
     with pytest.raises(PlanningError) as refused:
         published(busy, own_ssh_port=30000)
     assert str(refused.value).startswith(
-        "session_apps: the port 8888 of jupyter on agent1 is reserved for the route of an ended session until all"
-        " gateways have confirmed the removal: "
+        "session_apps: an ended session keeps the port 8888 of jupyter on agent1 until all gateways have confirmed that"
+        " its route is gone: "
     )
 
 
