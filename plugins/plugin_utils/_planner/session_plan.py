@@ -156,8 +156,8 @@ def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequ
     for app in apps:
         if app.port in _reserved(agent):
             raise PlanningError(
-                f"session_apps: an ended session keeps the port {app.port} of {app.name} on {agent.name} until all gateways"
-                f" have confirmed that its route is gone: {_REMEDY}"
+                f"session_apps: an ended session keeps the port {app.port} of {app.name} on {agent.name} until all"
+                f" gateways have confirmed that its route is gone: {_REMEDY}"
             )
         if app.port in agent.tcp_ports or app.port in own_ssh_ports:
             raise PlanningError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
@@ -182,7 +182,8 @@ def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: 
         problem = f"session_published_port_pool: {first}-{last} has no {count} ports left on {agent.name}"
         reserved = len([port for port in _reserved(agent) if first <= port <= last])
         if reserved:
-            problem += f"; ended sessions keep {reserved} until all gateways have confirmed that their routes are gone: {_REMEDY}"
+            problem += f"; ended sessions keep {reserved} until all gateways have confirmed that their routes are gone"
+            problem += f": {_REMEDY}"
         raise PlanningError(problem)
     return ports
 
