@@ -105,9 +105,7 @@ class FakeDocker:
         log = self._container(container).get("Log", [])
         if isinstance(log, Exception):
             raise log
-        return iter(
-            [when + line for when, line in log[-tail:]] if timestamps else [line for _when, line in log[-tail:]]
-        )
+        return (when + line if timestamps else line for when, line in log[-tail:])
 
     def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
         archive = self._container(container).get("Files", {}).get(path, NotFound(f"Could not find the file {path}"))
