@@ -38,8 +38,11 @@ class ActionModule(ControlAction):
             self.cache(task_vars or {}).save(surveyed, float(args.get("started_at") or 0))
         self.invalidate_facts(actions.agents, task_vars or {})
         ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
-        for entry in (saved for saved in actions.entries_to_save if saved.id not in ending_ids):
-            self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
+        self.show(
+            f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
+            for entry in actions.entries_to_save
+            if entry.id not in ending_ids
+        )
         return {
             **result,
             "changed": False,

@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
+from ..module_utils._model.printable import printable
 from ..module_utils._model.session import MAIN1
 from ..plugin_utils._lifecycle.routes import ROUTES_RESULTS, build_gateway_update, sent_ids
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
@@ -40,11 +41,12 @@ class ActionModule(ControlAction):
             return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
         sessions = [self._settle_start(start, variables) for start in starts]
         if args.get("pending"):
-            sessions.append({"record": args["pending"], "error": None})
+            sessions.append({"record": args["pending"], "error": None, "printed": []})
         self.write_report(args.get("path") or "", to_json(sessions[0]["record"] if sessions else None))
         for session in sessions if args.get("show", True) else ():
-            for line in summarize_record(session["record"], check_mode=self._task.check_mode):
-                self._display.display(line)
+            self.show(
+                [*summarize_record(session["record"], check_mode=self._task.check_mode), *_render_printed(session)]
+            )
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
         plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
         entries = self.entries(self.queue(variables))
@@ -76,13 +78,14 @@ class ActionModule(ControlAction):
         links = session_links(record["id"], self._links(variables)) if record["status"] == "RUNNING" else []
         self.write_report(args.get("access_path") or "", to_json(links))
         lines = summarize_record(record, check_mode=self._task.check_mode)
-        for line in [*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))]:
-            self._display.display(line)
+        self.show([*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))])
         # The error of a failed start does not matter if a later one has succeeded.
         failed = session["error"] if record["status"] != "RUNNING" else None
         error = failed or record["error"] or (_failure(record) if was_waited_for else None)
+        if failed:
+            self.show(_render_printed(session))
         if error:
-            raise AnsibleActionFail(error)
+            raise AnsibleActionFail(printable(error))
         return {"record": record, "access": links}
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -107,7 +110,8 @@ class ActionModule(ControlAction):
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
         outcome = combine_replies(plan, replies, committed_before=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
-        return {"record": self._update_queue(variables, plan.id, record, outcome), "error": outcome.error}
+        record = self._update_queue(variables, plan.id, record, outcome)
+        return {"record": record, "error": outcome.error, "printed": list(outcome.printed)}
 
     def _update_queue(
         self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: StartResult
@@ -129,6 +133,11 @@ class ActionModule(ControlAction):
             kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)
             return kept.record if kept.state == PENDING else record
+
+
+def _render_printed(session: Mapping[str, Any]) -> list[str]:
+    """Return what containers of a failed start printed last; it is shown, and is in no record."""
+    return [f"  {line}" for line in session.get("printed") or ()]
 
 
 def _failure(record: Mapping[str, Any]) -> str | None:

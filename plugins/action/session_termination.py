@@ -71,12 +71,9 @@ class ActionModule(ControlAction):
                 remaining = dataclasses.replace(entry, agents=tuple(unreachable))
                 queue.save(remaining if unreachable else mark_terminated(entry, record, time.time()))
         self.write_report(args.get("path") or "", to_json(record))
-        for line in summarize_record(record, check_mode=self._task.check_mode):
-            self._display.display(line)
+        self.show(summarize_record(record, check_mode=self._task.check_mode))
         if unreachable:
-            self._display.display(
-                f"  {', '.join(unreachable)}: the next run that reaches it removes the session there."
-            )
+            self.show([f"  {', '.join(unreachable)}: the next run that reaches it removes the session there."])
         entries = self.entries(queue)
         return {
             "changed": False,

@@ -12,6 +12,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ._model.errors import sentence
+from ._model.printable import printable_data
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
     "docker_host": {"type": "str", "default": "unix:///var/run/docker.sock"},
@@ -83,4 +84,4 @@ def run_module(module: AnsibleModule, action: Callable[[], Mapping[str, Any]]) -
         if message is None:
             raise
         module.fail_json(msg=message)
-    module.exit_json(**result)
+    module.exit_json(**printable_data(dict(result)))

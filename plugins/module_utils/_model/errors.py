@@ -12,7 +12,13 @@ from .printable import printable
 
 
 class ClusterError(Exception):
-    """An error that the operator can act upon; the message is one sentence."""
+    """An error that the operator can act upon; the message is one sentence.
+
+    ``printed`` are lines of a container that explain it. They are for the terminal only, and never stored: programs
+    print secrets.
+    """
+
+    printed: tuple[str, ...] = ()
 
 
 # Exceptions that are caused by the host or the request, not by a bug.

@@ -98,13 +98,14 @@ class Start:
     def outcome_on(self, agent: str) -> dict[str, Any]:
         """Return the result of the start on one agent.
 
-        It has ``failed`` (why) only if a step failed, ``refused`` (why), the states of its ``containers``, and
-        ``rollback_failed``.
+        It has ``failed`` (why) only if a step failed, ``refused`` (why), the lines that containers ``printed`` before,
+        the states of its ``containers``, and ``rollback_failed``.
         """
-        outcome: dict[str, Any] = {"refused": "", "containers": {}, "rollback_failed": False}
+        outcome: dict[str, Any] = {"refused": "", "printed": [], "containers": {}, "rollback_failed": False}
         for step in ORDER:
             result = self._result(step, agent)
             outcome["refused"] = outcome["refused"] or result.get("refused") or ""
+            outcome["printed"] += result.get("printed") or []
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result:
                 outcome["failed"] = result["failed"] or ""

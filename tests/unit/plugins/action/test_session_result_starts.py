@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import stat
 import time
 from pathlib import Path
 
@@ -201,3 +202,28 @@ def test_ended_session_has_no_route(run: Run, queue: QueueStore) -> None:
     starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
     routes = settle(run, COMMITTED, starts=[decided(PUBLISHED)])["routes"]
     assert (routes["routes"], routes["ended"]) == ([], [SESSION_ID])
+
+
+# ---- what containers printed
+
+
+def test_lines_of_a_failed_container_are_shown_and_stored_nowhere(
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path
+) -> None:
+    starts(queue)
+    path = tmp_path / "record.json"
+    lines = ["backendai-train-llm-main1: password=hunter2", "backendai-train-llm-main1: \x1b[2J\x1b]0;owned\x07"]
+    failing: Steps = {
+        **CLAIMED,
+        "apply": {"agent1": {"failed": "container main1 ended while it started.", "printed": lines}, "agent2": {}},
+        "remove": {"agent1": {}, "agent2": {}},
+    }
+    settle(run, failing, path=str(path))
+    assert printed[-2:] == [
+        "  agent1: backendai-train-llm-main1: password=hunter2",
+        "  agent1: backendai-train-llm-main1: \\x1b[2J\\x1b]0;owned\\x07",
+    ]
+    stored = [file.read_text() for file in [path, *queue.path.iterdir()]]
+    assert len(stored) >= 2
+    assert not [text for text in stored if "hunter2" in text or "owned" in text]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in [path, *queue.path.iterdir()]} == {0o600}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -203,6 +205,42 @@ def test_failure_of_one_session_stops_no_other(agent: Agent, error: Exception) -
     agent.errors["claim", SESSION_ID] = error
     result = result_of("start", options_for(session_request(ALL), session_request(ALL, OTHER_ID)))
     assert {name: session["steps"] for name, session in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
+
+
+def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed, claims = threading.Event(), []
+
+    def apply(client: str, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+        claims.append(len([step for step, _dry in agent.steps_run if step == "claim"]))
+        if request.plan.id == SESSION_ID and not committed.wait(20):
+            raise ValueError("the other session was not committed meanwhile")
+        return agent.apply_claimed(client, store, request, check_mode=check_mode)
+
+    def commit(client: str, store: Store, *arguments: Any) -> dict[str, Any]:
+        if arguments[0] == OTHER_ID:
+            committed.set()
+        return agent.check_and_commit(client, store, *arguments)
+
+    monkeypatch.setattr(start, "apply_claimed", apply)
+    monkeypatch.setattr(start, "check_and_commit", commit)
+    result = result_of("start", options_for(session_request(ALL), session_request(ALL, OTHER_ID)))["sessions"]
+    assert {name: session["steps"] for name, session in result.items()} == {SESSION_ID: ALL, OTHER_ID: ALL}
+    # All have claimed by then, in their order.
+    assert claims == [2, 2]
+    assert [given.plan.id for step, given, _dry in agent.calls if step == "claim"] == [SESSION_ID, OTHER_ID]
+
+
+def test_what_a_container_printed_is_apart_from_the_failure(agent: Agent) -> None:
+    error = ClusterError("container main1 ended while it started")
+    error.printed = ("main1: password=hunter2",)
+    agent.errors["apply", SESSION_ID] = error
+    result = result_of("start", options_for(session_request(ALL)))["sessions"][SESSION_ID]
+    assert (result["failed"], result["printed"]) == (
+        "container main1 ended while it started.",
+        ["main1: password=hunter2"],
+    )
 
 
 def test_unexpected_error_has_a_traceback(agent: Agent) -> None:

@@ -238,7 +238,8 @@ def test_the_outcome_contains_the_error_of_an_agent(
     session, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
     start = read_start(session, variables)
-    expected = {"refused": "", "containers": {}, "rollback_failed": reason == "it returned no result", "failed": reason}
+    nothing: dict[str, Any] = {"refused": "", "printed": [], "containers": {}}
+    expected = {**nothing, "rollback_failed": reason == "it returned no result", "failed": reason}
     assert (start.outcome_on("agent1"), start.failed) == (expected, True)
     # No other agent has an error, and none has refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
@@ -249,6 +250,7 @@ def test_outcome_has_the_containers_of_an_agent_that_succeeded() -> None:
     run = Run([decided(command="train", scope="all")]).play()
     assert run.start(run.sessions[0]).outcome_on("agent2") == {
         "refused": "",
+        "printed": [],
         "containers": {"agent2": {"status": "running", "image_digest": None}},
         "rollback_failed": False,
     }
