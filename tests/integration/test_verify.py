@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,9 @@ pytestmark = pytest.mark.faults
 
 FOLDER = "/mnt/verify-data"
 MOUNTS = [{"source": FOLDER, "target": "/home/work/data"}]
+PROGRAMS = "ssh timeout head cat hostname bash sh"
+PROGRAM = "#!/opt/backendai/bin/busybox sh\ntrap '' HUP INT QUIT TERM\nwhile :; do {action}; done\n"
+INSTALL = 'for name in $PROGRAMS; do rm -f /bin/$name; echo "$PROGRAM" > /usr/bin/$name; chmod 755 /usr/bin/$name; done'
 NOTHING = {"name": None, "tcp": None, "frame": None, "ssh": None, "ssh_error": None, "latency_ms": None}
 
 
@@ -158,3 +162,25 @@ def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
             assert phrase.rpartition(": ")[0] in repaired.output, phrase
         healthy = verify(four, "--check")
         assert (healthy.code, healthy.changed) == (0, 0), healthy.output
+
+
+@pytest.mark.parametrize("action", ["echo y", "sleep 1"], ids=["endless", "silent"])
+def test_programs_of_a_container_that_never_end_hold_nobody_up(agent1_sessions: Sessions, action: str) -> None:
+    session = agent1_sessions.start(**SMALL, cluster_size=2)
+    variables = [f"PROGRAMS={PROGRAMS}", f"PROGRAM={PROGRAM.format(action=action)}"]
+    busybox = "/opt/backendai/bin/busybox"
+    for kernel in session.kernels:
+        run_in(kernel, busybox, "env", *variables, busybox, "sh", "-c", INSTALL, user="root")
+    began = time.monotonic()
+    run = verify(session)
+    assert time.monotonic() - began < 60
+    assert run.code != 0
+    assert {(pair["name"], pair["tcp"], pair["ssh"]) for pair in run.record["pairs"] if pair["from"] != pair["to"]} == {
+        (True, True, False)
+    }
+    began = time.monotonic()
+    repair = session.create_again()
+    assert time.monotonic() - began < 150
+    assert repair.code != 0
+    assert "was not repaired, and what ran before still runs: agent1: ssh from main1 to sub1 fails: " in repair.text
+    assert agent1_sessions.terminate().code == 0
