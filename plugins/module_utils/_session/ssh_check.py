@@ -17,10 +17,10 @@ from .._docker.exec import BUSYBOX, KIT_PROGRAMS, ExecLimitError, run_as_work
 from .._docker.sdk import docker
 
 # OpenSSH 10.1 and later warn about the key exchange of older servers, in the output that is compared. A shared
-# connection would keep the output open.
+# connection would keep the output open. The image's configuration in /etc/ssh may be for another version of ssh.
 SSH = (
     f"{KIT_PROGRAMS}/ssh -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
-    " -o ControlMaster=no -o ControlPath=none"
+    " -o ControlMaster=no -o ControlPath=none -F /home/work/.ssh/config"
 )
 
 # The number of parallel logins of one container.

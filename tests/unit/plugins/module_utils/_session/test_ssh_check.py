@@ -31,7 +31,7 @@ KNOWN = {
 # As OpenSSH 10.1 and later do, it warns about servers without post-quantum key exchange.
 CLIENT = """#!/bin/sh
 [ "$1 $2" = '-o LogLevel=ERROR' ] || printf '** WARNING: not post-quantum.\\r\\n' >&2
-while [ "$1" = -o ]; do
+while [ "$1" = -o ] || [ "$1" = -F ]; do
     shift 2
 done
 case $1 in
