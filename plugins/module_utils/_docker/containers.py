@@ -10,6 +10,7 @@ import calendar
 import concurrent.futures
 import dataclasses
 import json
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -22,8 +23,9 @@ from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .sdk import docker
 
-# The number of parallel requests for containers; more would only queue in the engine.
+# The number of parallel requests for containers, of all sessions; more would only queue in the engine.
 PARALLEL = 8
+_REQUESTS = threading.BoundedSemaphore(PARALLEL)
 
 # Capabilities in addition to the engine's defaults: lock memory for RDMA, and bind memory to NUMA nodes.
 CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
@@ -358,8 +360,12 @@ def _remove(client: docker.APIClient, container: str) -> None:
 
 
 def _in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
+    def take_turn(item: Any) -> None:
+        with _REQUESTS:
+            action(item)
+
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        futures = [pool.submit(action, item) for item in items]
+        futures = [pool.submit(take_turn, item) for item in items]
     for future in futures:
         future.result()
 

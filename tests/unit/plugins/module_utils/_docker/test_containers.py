@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +14,11 @@ from docker.errors import APIError
 from docker.types import HostConfig
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Container, plan_containers
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
+    Container,
+    plan_containers,
+    remove_containers,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.fake_docker import FakeDocker
 
@@ -430,3 +437,26 @@ def test_rejected_start_is_retried_until_the_timeout(
         return
     (change,) = containers.start_stopped(engine, "1", ["main1"], timeout)
     assert (change.after, engine.made[0]["State"], now) == ("running", "running", [103.0])
+
+
+def test_sessions_that_start_together_share_the_parallel_requests() -> None:
+    counts: list[int] = []
+    lock = threading.Lock()
+
+    class Engine:
+        busy = 0
+
+        def remove_container(self, _container: str, **_how: bool) -> None:
+            with lock:
+                self.busy += 1
+                counts.append(self.busy)
+            time.sleep(0.01)
+            with lock:
+                self.busy -= 1
+
+    engine: Any = Engine()
+    each = [{"Id": f"c{number}", "Names": [f"/c{number}"], "State": "running"} for number in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _session: remove_containers(engine, each), range(4)))
+    assert len(counts) == 48
+    assert 1 < max(counts) <= containers.PARALLEL
