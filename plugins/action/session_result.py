@@ -34,11 +34,12 @@ class ActionModule(ControlAction):
     def _settle(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Update queue and records after starts, and return the routes and the next steps."""
         args = self._task.args
-        starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
+        all_starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
+        starts = [start for start in all_starts if not start.starting]
         refused = [refusal for start in starts for refusal in start.refusals]
         if refused and args.get("retry"):
             # Other runs have claimed the resources: the session is planned again, and this run keeps its queue entry.
-            return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
+            return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False, "starting": []}
         sessions = [self._settle_start(start, variables) for start in starts]
         if args.get("pending"):
             sessions.append({"record": args["pending"], "error": None, "printed": []})
@@ -60,6 +61,7 @@ class ActionModule(ControlAction):
             "wait": wait,
             "waiting": wait or (capacity_released and any(entry.state != TERMINATED for entry in entries)),
             "routes": build_gateway_update(plans, entries, float(args["started_at"]), previous),
+            "starting": [dict(start.decided) for start in all_starts if start.starting],
         }
 
     def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:

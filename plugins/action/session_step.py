@@ -38,6 +38,9 @@ QUEUE_PLAN = "__session_queue_plan"
 
 TEMPLATES = COLLECTION / "roles" / "session" / "templates"
 
+PATIENCE_SECONDS = 15
+"""How long an agent waits for the containers of one of several sessions before it goes on with the others."""
+
 STEP_SECONDS = 300
 """Timeout of a step on an agent, in addition to ``session_claim_ttl``."""
 
@@ -104,6 +107,8 @@ class ActionModule(HostAction):
                 "never_completed": decided["never_completed"],
             }
             request["seconds"] = self._options_of_run(variables)["claim_ttl"]
+        if APPLY in steps and len(self._task.args["starts"]) > 1:
+            request["patience"] = PATIENCE_SECONDS
         if APPLY in steps:
             request |= {"public_keys": start.public_keys, "images": self._images(start)}
             request["contents"] = self._contents(start, agent, variables)

@@ -142,7 +142,7 @@ def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) ->
         (
             r"printf '\033]0;owned\007\033[2Jno licence\n'; exit 7",
             [
-                r"main1: \x1b]0;owned\x07\x1b[2Jno licence",
+                r": \x1b]0;owned\x07\x1b[2Jno licence",
                 "backendai: the session's environment could not be created: exit code 7.",
             ],
         ),

@@ -41,6 +41,6 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
-    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
+    monkeypatch.setattr(slicing, "await_ready", lambda *_asked: True)
     with patched_network() as names:
         yield names

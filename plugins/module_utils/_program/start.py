@@ -21,7 +21,7 @@ from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, sentence
 from .._model.images import images_from_dict
 from .._model.plan import SessionPlan
-from .._session.apply import ApplyRequest, apply_claimed
+from .._session.apply import ApplyRequest, apply_claimed, await_claimed
 from .._session.check import CheckFailedError, check_and_commit
 from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 from .._session.command import start_command
@@ -61,9 +61,9 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Run the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
     A result has the ``steps`` that succeeded and their results, ``public_keys`` and ``containers``; ``refused`` if
-    another run was faster; or ``failed`` with a sentence, and the lines that a container ``printed`` before. After
-    either, no more steps run. With ``may_commit_later``,
-    because other agents may still work on the session, a failed check is not a failure.
+    another run was faster; ``failed`` with a sentence, and the lines that a container ``printed`` before; or
+    ``starting`` if containers take longer than the ``patience`` of the request. After these, no more steps run. With
+    ``may_commit_later``, because other agents may still work on the session, a failed check is not a failure.
 
     Sessions claim in their order. Then they start side by side: no bootstrap script delays the commit of another.
     """
@@ -112,8 +112,17 @@ class Agent:
         contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
-        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
-        part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
+        apply_request = ApplyRequest(
+            plan, request["agent"], request["nonce"], contents, network, images, request.get("patience")
+        )
+        changes, ready = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
+        part.changes += changes
+        if not ready:
+            part.result["starting"] = part.ended = True
+
+    def ready(self, part: Part) -> None:
+        """Go on waiting for containers that take long to start."""
+        await_claimed(self.client, self.store, *part.session)
 
     def commit(self, part: Part) -> None:
         """Check the session on this agent, and commit it."""
@@ -131,6 +140,7 @@ class Agent:
 STEPS: dict[str, Callable[[Agent, Part], None]] = {
     "claim": Agent.claim,
     "apply": Agent.apply,
+    "ready": Agent.ready,
     "commit": Agent.commit,
     "command": Agent.command,
 }

@@ -51,7 +51,8 @@ class InfinibandMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported.
+    ``images`` are those that the agents of the session reported. ``patience`` is how many seconds to wait for the
+    containers at most; ``None`` for as long as the claim lasts.
     """
 
     plan: SessionPlan
@@ -60,6 +61,7 @@ class ApplyRequest:
     contents: RenderedFiles
     default_network: str
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
+    patience: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +72,12 @@ class ApplyResult:
     started: list[str]
 
 
-def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
-    """Apply the slice that this run has claimed. With ``check_mode`` the claim may be missing.
+def apply_claimed(
+    client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool
+) -> tuple[list[Change], bool]:
+    """Apply the slice that this run has claimed; return the changes, and whether all containers are ready.
 
-    Raises :class:`ClaimLostError`.
+    With ``check_mode`` the claim may be missing. Raises :class:`ClaimLostError`.
     """
     plan = request.plan
     with store.session_lock(plan.id):
@@ -86,11 +90,23 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
             client, store, session, request.contents, images, request.default_network, check_mode=check_mode
         )
     # Without the lock: a slow start must not block the removal of the session.
-    await_ready(client, applied.started, _start_deadline(session))
-    if applied.started:
+    ready = await_ready(client, applied.started, _start_deadline(session), request.patience)
+    if applied.started and ready:
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
-    return applied.changes
+    return applied.changes, ready
+
+
+def await_claimed(client: docker.APIClient, store: Store, session_id: str, nonce: str) -> None:
+    """Wait for the containers of a slice that this run has applied.
+
+    Raises :class:`NotReadyError` and :class:`ClaimLostError`.
+    """
+    session = require_claim(store, session_id, nonce)
+    started = store.started_commands(session)
+    names = [kernel.container for kernel in session.kernels if kernel.hostname not in started]
+    await_ready(client, names, _start_deadline(session))
+    renew_claim(store, session_id, nonce, CHECK_SECONDS)
 
 
 def apply_slice(

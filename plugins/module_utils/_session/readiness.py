@@ -35,16 +35,18 @@ class NotReadyError(ClusterError):
         self.printed = tuple(f"{container}: {line}" for line in _last_lines(client, container))
 
 
-def await_ready(client: docker.APIClient, names: Iterable[str], until: float) -> None:
+def await_ready(client: docker.APIClient, names: Iterable[str], until: float, patience: float | None = None) -> bool:
     """Wait until the named containers are ready; ``until`` is a time of the monotonic clock.
 
-    Raises :class:`NotReadyError` for the first that ends, is removed, or takes longer.
+    After ``patience`` seconds it returns ``False``. Raises :class:`NotReadyError` for the first container that ends, is
+    removed, or takes longer than ``until``.
     """
+    impatient = time.monotonic() + patience if patience is not None else until
     remaining = {name: _first_process(client, name) for name in names}
     while True:
         remaining = {name: process for name, process in remaining.items() if not _has_ready_marker(process)}
         if not remaining:
-            return
+            return True
         if time.monotonic() >= until:
             slow = next(iter(remaining))
             raise NotReadyError(
@@ -52,6 +54,8 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
                 slow,
                 "did not become ready in time; session_bootstrap_script must finish within session_claim_ttl",
             )
+        if time.monotonic() >= impatient:
+            return False
         time.sleep(POLL_SECONDS)
         remaining = {
             name: process if _runs(process) else _first_process(client, name) for name, process in remaining.items()

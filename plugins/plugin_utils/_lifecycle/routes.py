@@ -17,8 +17,8 @@ from .._planner.session_plan import gateway_address
 from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
 from .._report.access import build_gateway_route
 
-ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway")
-"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, of pending ones."""
+ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway", "__session_slow_gateway")
+"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, pending ones, slow ones."""
 
 
 def build_gateway_update(

@@ -227,3 +227,35 @@ def test_lines_of_a_failed_container_are_shown_and_stored_nowhere(
     assert len(stored) >= 2
     assert not [text for text in stored if "hunter2" in text or "owned" in text]
     assert {stat.S_IMODE(file.stat().st_mode) for file in [path, *queue.path.iterdir()]} == {0o600}
+
+
+# ---- sessions that take long to start
+
+
+def test_slow_session_is_settled_once_it_is_complete(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    starts(queue)
+    starts(queue, id=OTHER_ID, name="other")
+    slow: Steps = {"claim": {"agent1": {"steps": ["claim", "apply"], "starting": True}}}
+    args = {"state": "settled", "started_at": 0.0, "starts": [decided(), decided(OTHER)]}
+    settled = run(ActionModule, args, replies((OTHER, slow), (MADE, COMMITTED)))
+    assert [session["record"]["name"] for session in settled["sessions"]] == ["train-llm"]
+    assert [start["id"] for start in settled["starting"]] == [OTHER_ID]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(OTHER_ID, "CREATING")]
+    assert not [line for line in printed if "other" in line]
+
+    done: Steps = {**slow, "ready": {"agent1": {"steps": ["ready", "commit"], "containers": {"main1": RUNS}}}}
+    later = run(ActionModule, {**args, "starts": settled["starting"]}, replies((OTHER, done)))
+    assert [session["record"]["status"] for session in later["sessions"]] == ["RUNNING"]
+    assert (later["starting"], queue.entries()) == ([], [])
+    assert printed[-2] == "Session other is RUNNING."
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize("reply", [{"failed": "container main1 ended while it started."}, GONE])
+def test_slow_session_that_fails_is_recorded(run: Run, queue: QueueStore, reply: dict[str, object]) -> None:
+    starts(queue, id=OTHER_ID, name="other")
+    slow: Steps = {"claim": {"agent1": {"steps": ["claim", "apply"], "starting": True}}, "ready": {"agent1": reply}}
+    args = {"state": "settled", "started_at": 0.0, "starts": [decided(OTHER)]}
+    settled = run(ActionModule, args, replies((OTHER, slow)))
+    assert (settled["starting"], len(settled["sessions"])) == ([], 1)
+    assert "the session 'other' was not created: agent1: " in settled["sessions"][0]["error"]

@@ -9,7 +9,11 @@ from typing import Any, NoReturn
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ansible_collections.backendai.cluster.plugins.action.session_step import STEP_SECONDS, ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_step import (
+    PATIENCE_SECONDS,
+    STEP_SECONDS,
+    ActionModule,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import IMAGE, image_data, plan, spec
@@ -108,6 +112,25 @@ def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     assert not {"request", "stale_sessions", "seconds"} & entry.keys()
     assert (entry["public_keys"], entry["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
     assert entry["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
+
+
+def test_agent_waits_for_a_limited_time_if_several_sessions_start(host: Host) -> None:
+    other = dataclasses.replace(ALONE, id=OTHER_ID, name=MADE.name)
+    host.take("claim", start(ALONE), start(other))
+    assert [entry["patience"] for entry in host.sessions] == [PATIENCE_SECONDS] * 2
+    host.take("claim", start(ALONE))
+    assert "patience" not in host.sessions[0]
+
+
+def test_slow_session_goes_on_with_the_step_ready(host: Host) -> None:
+    host.answer = lambda _entry: {"steps": ["claim", "apply"], "starting": True}
+    host.take("claim", start(ALONE))
+    assert host.take("remove", start(ALONE))["skipped"]
+    host.answer = lambda entry: {"steps": entry["steps"]}
+    host.take("ready", start(ALONE))
+    assert host.sessions == [{"id": ALONE.id, "nonce": "n", "steps": ["ready", "commit", "command"], "agent": "agent1"}]
+    assert host.asked[-1][0] == "start"
+    assert host.take("remove", start(ALONE))["skipped"]
 
 
 def test_commit_step_is_sent_along_with_apply(host: Host) -> None:

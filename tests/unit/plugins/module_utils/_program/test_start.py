@@ -74,7 +74,8 @@ class Agent:
         self.calls: list[tuple[str, Any, bool]] = []
         self.errors: dict[tuple[str, str], Exception] = {}
         patch.setattr(start, "connect", lambda address: f"client of {address}")
-        for name in ("claim", "apply_claimed", "check_and_commit", "start_command"):
+        self.is_ready = True
+        for name in ("claim", "apply_claimed", "await_claimed", "check_and_commit", "start_command"):
             patch.setattr(start, name, getattr(self, name))
 
     def claim(
@@ -85,9 +86,14 @@ class Agent:
         changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
         return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
 
-    def apply_claimed(self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+    def apply_claimed(
+        self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool
+    ) -> tuple[list[Change], bool]:
         self._take("apply", request.plan.id, request, check_mode)
-        return [Change("container main1", None, "running")]
+        return [Change("container main1", None, "running")], self.is_ready
+
+    def await_claimed(self, _client: str, _store: Store, *arguments: Any) -> None:
+        self._take("ready", arguments[0], arguments, False)
 
     def check_and_commit(self, _client: str, _store: Store, *arguments: Any) -> dict[str, Any]:
         self._take("commit", arguments[0], arguments, False)
@@ -212,7 +218,7 @@ def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
 ) -> None:
     committed, claims = threading.Event(), []
 
-    def apply(client: str, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+    def apply(client: str, store: Store, request: ApplyRequest, *, check_mode: bool) -> tuple[list[Change], bool]:
         claims.append(len([step for step, _dry in agent.steps_run if step == "claim"]))
         if request.plan.id == SESSION_ID and not committed.wait(20):
             raise ValueError("the other session was not committed meanwhile")
@@ -230,6 +236,17 @@ def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
     # All have claimed by then, in their order.
     assert claims == [2, 2]
     assert [given.plan.id for step, given, _dry in agent.calls if step == "claim"] == [SESSION_ID, OTHER_ID]
+
+
+def test_session_that_takes_long_is_left_after_its_patience(agent: Agent) -> None:
+    agent.is_ready = False
+    request = {**session_request(ALL, of=BATCH), "patience": 15}
+    result = result_of("start", options_for(request))["sessions"][SESSION_ID]
+    assert (result["steps"], result["starting"]) == (["claim", "apply"], True)
+    assert [given.patience for step, given, _dry in agent.calls if step == "apply"] == [15]
+    later = result_of("start", options_for(session_request(["ready", "commit", "command"], of=BATCH)))
+    assert later["sessions"][SESSION_ID] == {"steps": ["ready", "commit", "command"], "containers": RUNNING}
+    assert ("ready", (SESSION_ID, "n"), False) in agent.calls
 
 
 def test_what_a_container_printed_is_apart_from_the_failure(agent: Agent) -> None:

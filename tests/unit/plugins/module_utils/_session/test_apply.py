@@ -28,6 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
     ImageMismatchError,
     InfinibandMissingError,
     apply_claimed,
+    await_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
@@ -63,7 +64,7 @@ def apply(
 ) -> list[Change]:
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
-    return apply_claimed(client, store, request, check_mode=check_mode)
+    return apply_claimed(client, store, request, check_mode=check_mode)[0]
 
 
 def subjects(changes: list[Change], store: Store) -> list[str]:
@@ -503,7 +504,7 @@ def test_missing_image_is_no_mismatch_in_check_mode(store: Store) -> None:
     reported = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported)
-    assert apply_claimed(client, store, request, check_mode=True)
+    assert apply_claimed(client, store, request, check_mode=True)[0]
 
 
 def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -615,8 +616,10 @@ SIZE_2 = {
 def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def waited(_client: object, names: list[str], until: float) -> None:
+    def waited(_client: object, names: list[str], until: float, patience: float | None) -> bool:
+        assert patience is None
         calls.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
+        return True
 
     calls: list[tuple[list[str], bool, bool]] = []
     monkeypatch.setattr(slicing, "await_ready", waited)
@@ -629,10 +632,40 @@ def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     assert stored.expires_at > time.time() + 50
 
 
+def test_slow_start_is_left_and_awaited_later(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(_client: object, names: list[str], until: float, patience: float | None = None) -> bool:
+        calls.append((sorted(names), patience))
+        assert until > time.monotonic() + 20
+        return patience is None
+
+    calls: list[tuple[list[str], float | None]] = []
+    monkeypatch.setattr(slicing, "await_ready", waited)
+    expires_at = time.time() + 31
+    store.save(held(MADE, expires_at=expires_at))
+    client: Any = engine
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", patience=15)
+    changes, ready = apply_claimed(client, store, request, check_mode=False)
+    assert (ready, len([change for change in changes if change.subject.startswith("container")])) == (False, 2)
+    stored = store.session(SESSION_ID)
+    assert stored is not None
+    assert stored.expires_at == expires_at
+    store.start_marker(SESSION_ID, "sub1").touch()
+    await_claimed(client, store, SESSION_ID, "nonce-1")
+    names = ["backendai-train-llm-main1", "backendai-train-llm-sub1"]
+    assert calls == [(names, 15), (names[:1], None)]
+    later = store.session(SESSION_ID)
+    assert later is not None
+    assert (later.expires_at or 0) > time.time() + 50
+    with pytest.raises(ClaimLostError):
+        await_claimed(client, store, SESSION_ID, "of another run")
+
+
 def test_session_removed_during_its_start_loses_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
+    monkeypatch.setattr(slicing, "await_ready", lambda *_asked: store.remove(SESSION_ID) or True)
     store.save(held(MADE, expires_at=time.time() + 600))
     with pytest.raises(ClaimLostError, match="its claim expired, or was removed"):
         apply(engine, store)

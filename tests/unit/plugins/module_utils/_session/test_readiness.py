@@ -42,6 +42,14 @@ def test_marker_of_this_start_is_sufficient(container: Path) -> None:
     wait()
 
 
+def test_wait_ends_when_patience_is_over(container: Path) -> None:
+    client: Any = object()
+    names = ["backendai-a-main1"]
+    assert await_ready(client, names, time.monotonic() + 60, 0.01) is False
+    container.write_text(STARTED)
+    assert await_ready(client, names, time.monotonic() + 60, 0.01) is True
+
+
 def test_waiting_for_the_marker_calls_no_engine(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slept(_seconds: float) -> None:
         if len(naps) == 3:
