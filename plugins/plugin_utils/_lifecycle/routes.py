@@ -18,7 +18,7 @@ from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
 from .._report.access import build_gateway_route
 
 ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway", "__session_slow_gateway")
-"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, pending ones, slow ones."""
+"""The variables of each gateway with its results of ``gateway_routes``: own session, pending sessions, slow ones."""
 
 
 def build_gateway_update(
