@@ -64,6 +64,7 @@ _ROUTE: dict[str, dict[str, Any]] = {
 }
 ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
     "routes": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
+    "reported": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
     "ended": {"type": "list", "elements": "str", "default": []},
     "purge": {"type": "bool", "default": False},
 }

@@ -15,7 +15,7 @@ from .._host.files import DesiredFile, plan_files, write_files
 from .._model.change import Change
 from .haproxy import Haproxy, HaproxyNotRunningError, MapChange
 from .model import Gateway
-from .routes import Map, Route, build_app_links, build_haproxy_maps, merge_routes
+from .routes import Map, Route, build_app_links, build_haproxy_maps, merge_routes, select_reported
 from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
@@ -54,11 +54,15 @@ NOT_RUNNING = (
 
 @dataclasses.dataclass(frozen=True)
 class RoutesRequest:
-    """Routes to add to a gateway, and the session ids of routes to remove; with ``purge``, all others are removed."""
+    """Routes to add to a gateway, and the session ids of routes to remove; with ``purge``, all others are removed.
+
+    The ``reported`` ones are added where they take nothing from other routes.
+    """
 
     routes: Sequence[Route]
     ended: Collection[str]
     purge: bool
+    reported: Sequence[Route] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +83,8 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
     with store.lock():
         gateway = store.gateway()
         routes = merge_routes(store.routes(), request.routes, request.ended, request.purge, gateway)
+        accepted, refusals = select_reported(request.reported, routes)
+        routes = merge_routes(routes, accepted, (), False, gateway)
         maps = build_haproxy_maps(routes.values(), gateway)
         table = render_gateway_table(
             (route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway
@@ -92,8 +98,9 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
-    links = [build_app_links(routes[route.id], gateway) for route in request.routes]
-    return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [])
+    wanted = [route for route in (*request.routes, *request.reported) if route.id in routes]
+    links = [build_app_links(routes[route.id], gateway) for route in wanted]
+    return RoutesResult(changes, links, [*refusals, *([NOT_RUNNING] if running is None and routes else [])])
 
 
 def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._gateway.haproxy import Haproxy
-from .._gateway.routes import parse_routes
+from .._gateway.routes import parse_reported_routes, parse_routes
 from .._gateway.routing import RoutesRequest, apply_routes
 from .._gateway.store import GatewayStore
 from .._model.change import as_diff
@@ -19,9 +19,11 @@ from .._model.change import as_diff
 def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Add the routes of sessions in ``routes``, and remove those that ``ended`` or, with ``purge``, all others.
 
-    Returns ``changed``, ``diff``, ``warnings`` and the ``links`` for users to the sessions of ``routes``.
+    Those of ``reported`` are added where they take nothing from others. Returns ``changed``, ``diff``, ``warnings`` and
+    the ``links`` for users to the sessions of both.
     """
-    request = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"])
+    reported, refusals = parse_reported_routes(options["reported"])
+    request = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"], reported)
     result = apply_routes(GatewayStore(options["state_path"]), Haproxy(), request, check_mode=check_mode)
-    changes = result.changes
-    return {"changed": bool(changes), "diff": as_diff(changes), "links": result.links, "warnings": result.warnings}
+    changes, warnings = result.changes, [*refusals, *result.warnings]
+    return {"changed": bool(changes), "diff": as_diff(changes), "links": result.links, "warnings": warnings}

@@ -73,7 +73,7 @@ class ApplyResult:
 def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
     """Apply the slice that this run has claimed. With ``check_mode`` the claim may be missing.
 
-    Raises :class:`ClaimLostError`.
+    What this agent has stored is no source of the plan: if it differs, it is replaced. Raises :class:`ClaimLostError`.
     """
     plan = request.plan
     with store.session_lock(plan.id):
@@ -81,6 +81,12 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
         else:
             session = require_claim(store, plan.id, request.nonce)
+        changes: list[Change] = []
+        if session.plan != plan or session.agent != request.agent:
+            session = dataclasses.replace(session, plan=plan, agent=request.agent)
+            changes.append(Change(f"plan of session {plan.name}", "differs from the control node's", "the same"))
+            if not check_mode:
+                store.save(session)
         images = _find_images(client, session, request.images, check_mode=check_mode)
         applied = apply_slice(
             client, store, session, request.contents, images, request.default_network, check_mode=check_mode
@@ -90,7 +96,7 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
     if applied.started:
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
-    return applied.changes
+    return changes + applied.changes
 
 
 def apply_slice(

@@ -88,12 +88,18 @@ def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
     ((phase, options, seconds),) = requests
     assert (phase, seconds) == ("routes", gateway_routes.SECONDS)
     route = {"id": ONE, "name": "train-llm", "apps": [{**app, "port": 30001, "protocol": "http"}], "ssh": None}
-    assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "purge": False}
+    assert options == {
+        "state_path": "/var/lib/backendai-gateway",
+        "routes": [route],
+        "reported": [],
+        "ended": [],
+        "purge": False,
+    }
 
 
 def test_gateway_routes_sends_ended_and_purge(run: Run, requests: Asked) -> None:
     run(gateway_routes.ActionModule, {"ended": [ONE], "purge": "yes", "state_path": "/x"}, {})
-    assert requests[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
+    assert requests[0][1] == {"state_path": "/x", "routes": [], "reported": [], "ended": [ONE], "purge": True}
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,12 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
                     raise AnsibleActionFail(reply["failed"])
                 return reply
 
-        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": images_by_agent or {}}
+        start = {
+            **START,
+            "recorded_images": {},
+            "missing_images": {"agent2": images, "agent3": [IMAGE]},
+            "images": images_by_agent or {},
+        }
         defaults = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
         defaults["hostvars"] = {agent: {} for agent in START["agents"]}
         arguments = {"starts": [start], "claim_ttl": 600, **args}
@@ -112,7 +117,7 @@ def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict
 
 def test_agent_without_pulls_is_skipped(run: Run) -> None:
     variables = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
-    start = {**START, "missing_images": {}, "images": {}}
+    start = {**START, "recorded_images": {}, "missing_images": {}, "images": {}}
     assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
 
 

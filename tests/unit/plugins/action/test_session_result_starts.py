@@ -63,8 +63,7 @@ def test_each_start_is_reported_and_saved(
     assert [record["name"] for record in records] == ["train-llm", "other"]
     assert [record["status"] for record in records] == statuses
     assert [session["error"] for session in settled["sessions"]] == errors
-    waits = [SESSION_ID] if "PENDING" in statuses else []
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "PENDING") for session_id in waits]
+    assert {entry.id: entry.state for entry in queue.entries()} == {SESSION_ID: statuses[0], OTHER_ID: statuses[1]}
     lines = [line for line in printed if line.startswith("Session")]
     names = zip(("train-llm", "other"), statuses, strict=True)
     assert lines == [f"Session {name} is {status}." for name, status in names]
@@ -159,13 +158,18 @@ PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22,
 )
 def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed: bool) -> None:
     routes = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
-    assert routes == {"routes": [build_gateway_route(PUBLISHED)] if routed else [], "ended": [], "changed": routed}
+    assert routes == {
+        "routes": [build_gateway_route(PUBLISHED)] if routed else [],
+        "reported": [],
+        "ended": [],
+        "changed": routed,
+    }
 
 
 @pytest.mark.usefixtures("printed", "queue")
 def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (COMMITTED, None):
-        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
+        assert settle(run, steps)["routes"] == {"routes": [], "reported": [], "ended": [], "changed": False}
 
 
 @pytest.mark.usefixtures("printed")
@@ -181,9 +185,9 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
         "previous": ["__session_reconcile", "__other"],
     }
     first = run(ActionModule, args, replies((MADE, COMMITTED)))
-    assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
+    assert first["routes"] == {"routes": [], "reported": [], "ended": ended, "changed": True}
     later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
-    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
+    assert run(ActionModule, args, later)["routes"] == {"routes": [], "reported": [], "ended": ended, "changed": False}
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True
 
@@ -192,7 +196,7 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
 def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert routes == {"routes": [], "reported": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")

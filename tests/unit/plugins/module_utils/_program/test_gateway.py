@@ -15,7 +15,7 @@ from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provis
 from tests.unit.haproxy import AdminSocket
 from tests.unit.phases import failure_of, result_of
 
-NOTHING: dict[str, Any] = {"routes": [], "ended": [], "purge": False}
+NOTHING: dict[str, Any] = {"routes": [], "reported": [], "ended": [], "purge": False}
 
 
 @pytest.fixture

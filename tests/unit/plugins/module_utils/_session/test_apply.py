@@ -61,8 +61,12 @@ HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}
 def apply(
     engine: FakeDocker, store: Store, nonce: str = "nonce-1", *, check_mode: bool = False, **changes: Any
 ) -> list[Change]:
+    """Apply the plan that the agent has stored."""
     client: Any = engine
-    request = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
+    stored = store.session(SESSION_ID)
+    request = ApplyRequest(
+        stored.plan if stored else MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default"
+    )
     return apply_claimed(client, store, request, check_mode=check_mode)
 
 

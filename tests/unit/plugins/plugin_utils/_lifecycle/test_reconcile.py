@@ -33,7 +33,7 @@ from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, spec
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 LATER = NOW + 1000
-NOTHING = ReconcileActions({}, {}, (), (), ())
+NOTHING = ReconcileActions({}, {}, (), ())
 OWNER = Owner("manager1 boot", 4711, "123456")
 BATCH: dict[str, Any] = {"command": "python train.py"}
 CLAIM: dict[str, Any] = {"committed": False}
@@ -67,7 +67,8 @@ def is_due(
 def own_start(**changes: Any) -> QueueEntry:
     """Return the entry of a session that a user's own run was starting before it died."""
     record = session_record(plan(), "CREATING")
-    return requested(state="CREATING", spec=None, id=SESSION_ID, name="train-llm", record=record, **changes)
+    own = {"state": "CREATING", "attended": True, "id": SESSION_ID, "name": "train-llm", "record": record}
+    return requested(**{**own, "plan": plan(), **changes})
 
 
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
@@ -354,31 +355,30 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
 
 def test_a_batch_session_of_a_killed_run_is_removed() -> None:
     actions = is_due([own_start()], sessions_on_agents(plan(**BATCH)), given_up=True)
-    assert (sorted(actions.end), [entry.state for entry in actions.entries_to_save], actions.entries_to_remove) == (
-        ["agent1", "agent2"],
-        ["TERMINATING"],
-        (),
-    )
+    assert sorted(actions.end) == ["agent1", "agent2"]
+    assert [entry.state for entry in actions.entries_to_save] == ["TERMINATING"]
 
 
 @pytest.mark.parametrize("given_up", [True, False])
-def test_a_session_that_all_agents_have_committed_runs_and_needs_no_note(given_up: bool) -> None:
-    actions = is_due([own_start()], sessions_on_agents(plan()), given_up=given_up)
-    assert actions == dataclasses.replace(NOTHING, entries_to_remove=(SESSION_ID,))
+def test_a_session_of_a_killed_run_that_all_agents_have_committed_keeps_its_request(given_up: bool) -> None:
+    entry = own_start()
+    actions = is_due([entry], sessions_on_agents(plan()), given_up=given_up)
+    (saved,) = actions.entries_to_save
+    assert dataclasses.replace(actions, entries_to_save=()) == NOTHING
+    assert (saved.state, saved.owner, saved.spec, saved.plan) == ("RUNNING", None, entry.spec, plan())
+    assert [kernel["image_digest"] for kernel in saved.record["kernels"]] == ["sha256:1"] * 4
 
 
 def test_a_session_that_one_agent_may_not_have_committed_is_taken_away() -> None:
     actions = is_due([own_start()], sessions_on_agents(plan(), "agent2"), given_up=True)
-    assert (actions.end, actions.entries_to_remove) == ({"agent1": [SESSION_ID]}, ())
+    assert actions.end == {"agent1": [SESSION_ID]}
+    assert [entry.state for entry in actions.entries_to_save] == ["TERMINATING"]
 
 
 def test_a_dropped_session_is_looked_after_like_any_other() -> None:
     sessions = sessions_on_agents(plan(failure_policy="terminate"), stopped={"sub1": ("exited", 1)})
     actions = is_due([own_start()], sessions)
-    assert (actions.entries_to_remove, [(entry.id, entry.state) for entry in actions.entries_to_save]) == (
-        (SESSION_ID,),
-        [(SESSION_ID, "TERMINATING")],
-    )
+    assert [(entry.id, entry.state) for entry in actions.entries_to_save] == [(SESSION_ID, "TERMINATING")]
 
 
 @pytest.mark.parametrize("changes", [{"owner": OWNER}, {"owner": OWNER, "spec": dataclasses.asdict(spec())}])

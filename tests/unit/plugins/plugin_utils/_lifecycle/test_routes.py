@@ -40,7 +40,9 @@ def ids(update: dict[str, Any]) -> tuple[list[str], list[str]]:
 def list_reachable(**state: Any) -> list[str]:
     """Return the ids of the reachable sessions if one agent holds a session in this state."""
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
-    return [session_plan.id for session_plan in reachable_plans(readings(agent1=facts))]
+    recorded, reported = reachable_plans(readings(agent1=facts))
+    assert recorded == []
+    return [session_plan.id for session_plan in reported]
 
 
 # ---- routes
@@ -50,13 +52,14 @@ def test_a_session_that_was_started_is_routed() -> None:
     session_plan = published()
     assert build_gateway_update([session_plan], [], NOW) == {
         "routes": [build_gateway_route(session_plan)],
+        "reported": [],
         "ended": [],
         "changed": True,
     }
 
 
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
-    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "changed": False}
+    assert build_gateway_update([], [], 0.0) == {"routes": [], "reported": [], "ended": [], "changed": False}
 
 
 def test_a_session_that_publishes_nothing_is_not_routed() -> None:
@@ -114,6 +117,7 @@ def test_what_was_over_before_is_not_routed_either() -> None:
 def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news: bool) -> None:
     assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
         "routes": [],
+        "reported": [],
         "ended": [SESSION_ID],
         "changed": news,
     }
@@ -156,20 +160,18 @@ def test_only_committed_sessions_are_reachable(state: dict[str, Any], expected: 
 
 def test_what_several_agents_hold_is_one_session() -> None:
     agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
-    other = held_session(published(OTHER_ID, name="other"), "agent2")
-    agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
-    assert sorted(session_plan.id for session_plan in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
+    other = held_session(published(OTHER_ID, name="other"), "agent1")
+    agents["agent1"] = dataclasses.replace(agents["agent1"], sessions=(*agents["agent1"].sessions, other))
+    _recorded, reported = reachable_plans(readings(**agents))
+    assert sorted(session_plan.id for session_plan in reported) == [OTHER_ID, SESSION_ID]
 
 
 def test_without_sessions_on_agents_there_are_no_routes() -> None:
-    assert reachable_plans(readings("agent1", "agent2")) == []
+    assert reachable_plans(readings("agent1", "agent2")) == ([], [])
 
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    assert ids(
-        build_gateway_update(reachable_plans(readings(agent1=facts)), [ended_entry(state="TERMINATING")], 0.0)
-    ) == (
-        [],
-        [SESSION_ID],
-    )
+    recorded, reported = reachable_plans(readings(agent1=facts))
+    update = build_gateway_update(recorded, [ended_entry(state="TERMINATING")], 0.0, reported=reported)
+    assert (ids(update), update["reported"]) == (([], [SESSION_ID]), [])

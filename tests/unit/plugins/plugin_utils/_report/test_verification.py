@@ -75,7 +75,7 @@ def test_drift_is_reported_with_its_agent() -> None:
     assert report["drift"] == [{"agent": "agent2", **change}]
     assert report["error"] == (
         "the session 'train-llm' is not healthy: 1 difference from the plan;"
-        " create_session with the same variables repairs what differs from the plan."
+        " repair_session, or create_session with the same variables, repairs what differs from the plan."
     )
 
 
