@@ -663,3 +663,21 @@ def test_only_main1_publishes_ports(engine: FakeDocker, store: Store, kernel: Fa
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
     assert kernel.table == render(build_isolation_policy([(published_plan, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_stored_plan_is_replaced_by_that_of_the_run(engine: FakeDocker, store: Store, check_mode: bool) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    mounts = dataclasses.replace(MADE.mounts[0], source="/", target="/mnt/host")
+    changed = dataclasses.replace(MADE, mounts=(*MADE.mounts, mounts))
+    store.save(dataclasses.replace(held(changed), agent="agent2"))
+    before, made = store.session(SESSION_ID), len(engine.asked)
+    client: Any = engine
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    changes = apply_claimed(client, store, request, check_mode=check_mode)
+    assert changes[0] == Change("plan of session train-llm", "differs from the control node's", "the same")
+    assert not [change for change in changes if change.subject.startswith("container")]
+    stored = store.session(SESSION_ID)
+    assert stored == (before if check_mode else held(MADE))
+    assert len(engine.asked) == made

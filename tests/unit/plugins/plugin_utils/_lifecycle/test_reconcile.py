@@ -457,3 +457,43 @@ def test_nothing_is_due_in_a_healthy_cluster(
             entries.append(noted(1, drawn["noted"], id=session_plan.id, name=session_plan.name))
     entries += [noted(number, state) for number, state in enumerate(states, 10)]
     assert is_due(entries, sessions, given_up=given_up) == NOTHING
+
+
+# ---- what agents say of sessions of others
+
+
+def test_an_agent_cannot_end_or_restart_what_another_one_runs() -> None:
+    made = plan(failure_policy="terminate")
+    sessions = sessions_on_agents(made, stopped={"main1": ("exited", 1)})
+    assert list(is_due([], sessions).end) == ["agent1", "agent2"]
+    stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(failure_policy="restart"))
+    for parts in ({"agent1": stranger}, {"agent3": sessions[SESSION_ID]["agent1"]}):
+        assert is_due([], {SESSION_ID: {**sessions[SESSION_ID], **parts}}) == NOTHING
+
+
+def running(**changes: Any) -> QueueEntry:
+    """Return the entry of a session that was started here."""
+    return own_start(**{"state": "RUNNING", "attended": False, **changes})
+
+
+def test_a_session_that_was_started_here_ends_like_any_other() -> None:
+    made = plan(failure_policy="terminate")
+    (saved,) = is_due([running(plan=made)], sessions_on_agents(made, stopped={"sub1": ("exited", 1)})).entries_to_save
+    assert (saved.id, saved.state, saved.spec, saved.plan) == (SESSION_ID, "TERMINATING", None, None)
+    assert is_due([running()], sessions_on_agents(plan())) == NOTHING
+
+
+def test_a_session_that_no_agent_holds_has_ended_elsewhere() -> None:
+    entry = running(updated_at=NOW)
+    (saved,) = reconcile([entry], {}, (), False, LATER, ["agent1", "agent2"], NOW + 1).entries_to_save
+    assert (saved.state, saved.spec, saved.plan) == ("TERMINATED", None, None)
+    assert saved.record["reason"] == "no agent holds a part of it any more"
+
+
+@pytest.mark.parametrize(
+    ("surveyed", "since"),
+    [(["agent1"], NOW + 1), (["agent1", "agent2"], NOW), ([], NOW + 1)],
+    ids=["an agent was not read", "agents were read before it started", "none was read"],
+)
+def test_a_session_that_may_run_keeps_its_request(surveyed: list[str], since: float) -> None:
+    assert reconcile([running(updated_at=NOW)], {}, (), False, LATER, surveyed, since) == NOTHING

@@ -175,3 +175,26 @@ def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     recorded, reported = reachable_plans(readings(agent1=facts))
     update = build_gateway_update(recorded, [ended_entry(state="TERMINATING")], 0.0, reported=reported)
     assert (ids(update), update["reported"]) == (([], [SESSION_ID]), [])
+
+
+def test_sessions_that_were_started_here_are_told_from_reported_ones() -> None:
+    facts = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
+    cluster = dataclasses.replace(readings(**facts), records={SESSION_ID: published(name="recorded")})
+    recorded, reported = reachable_plans(cluster)
+    assert ([plan_of_it.name for plan_of_it in recorded], reported) == (["recorded"], [])
+
+
+def test_a_session_of_which_agents_say_different_things_gets_no_route() -> None:
+    part = held_session(published(), "agent1")
+    other = dataclasses.replace(part, plan=published(name="other"))
+    agents = {"agent1": agent_facts("agent1", sessions=[part]), "agent2": agent_facts("agent2", sessions=[other])}
+    assert reachable_plans(readings(**agents)) == ([], [])
+
+
+def test_a_session_at_the_address_of_another_agent_gets_no_route() -> None:
+    facts = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
+    (address,) = {port.address for port in published().published}
+    cluster = readings(**facts)
+    assert reachable_plans(dataclasses.replace(cluster, addresses={"agent2": [address]})) == ([], [])
+    also = dataclasses.replace(cluster, addresses={"agent1": [address], "agent2": [address]})
+    assert [plan_of_it.id for plan_of_it in reachable_plans(also)[1]] == [SESSION_ID]
