@@ -47,6 +47,10 @@ class InfinibandMissingError(ClusterError):
     """The agent has no InfiniBand for containers that are to be created. The message is one sentence."""
 
 
+class KeysMissingError(ClusterError):
+    """An agent did not report the keys of its containers. The message is one sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
@@ -73,9 +77,16 @@ class ApplyResult:
 def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
     """Apply the slice that this run has claimed. With ``check_mode`` the claim may be missing.
 
-    What this agent has stored is no source of the plan: if it differs, it is replaced. Raises :class:`ClaimLostError`.
+    What this agent has stored is no source of the plan: if it differs, it is replaced. Raises :class:`ClaimLostError`,
+    and :class:`KeysMissingError`.
     """
     plan = request.plan
+    lacking = [kernel for kernel in plan.kernels if kernel.hostname not in request.contents.keys]
+    if lacking:
+        raise KeysMissingError(
+            f"{lacking[0].agent} did not report the keys of {lacking[0].hostname}, which it runs: end the session, and"
+            " create it again"
+        )
     with store.session_lock(plan.id):
         if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})

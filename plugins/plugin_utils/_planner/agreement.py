@@ -32,10 +32,9 @@ def find_disagreement(parts: Parts) -> str:
     for agent, other in others:
         if other.plan != part.plan:
             return describe_difference({first: part.plan, agent: other.plan})
-    outsiders = [agent for agent in parts if agent not in part.plan.agents]
-    if outsiders:
-        return f"{outsiders[0]} says that it has a part of it, of a plan for {', '.join(part.plan.agents)}"
-    return ""
+    planned = part.plan.agents
+    outsiders = sorted({*parts} - {*planned})
+    return f"{outsiders[0]} says that it has a part of it, of a plan for {', '.join(planned)}" if outsiders else ""
 
 
 def find_extension(parts: Parts, cluster: ClusterState) -> str:

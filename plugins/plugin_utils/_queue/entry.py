@@ -120,7 +120,7 @@ class QueueEntry:
 
     def to_json(self) -> str:
         """Return the entry as the text of a file, to be read by :meth:`from_json`."""
-        return dump_state(to_plain(self))
+        return dump_state(to_plain(self), version=2)
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> QueueEntry:

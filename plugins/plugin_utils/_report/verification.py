@@ -90,7 +90,8 @@ def build_verification_report(
     """
     held = {agent: _parse_part(agent, part) for agent, part in parts.items()}
     plan = (records or {}).get(plan_of(held).id, plan_of(held))
-    parsed = {agent: dataclasses.replace(part, plan=plan) for agent, part in held.items() if agent in plan.agents}
+    planned = frozenset(plan.agents)
+    parsed = {agent: dataclasses.replace(part, plan=plan) for agent, part in held.items() if agent in planned}
     report: dict[str, Any] = {
         "session": {"id": plan.id, "name": plan.name, "status": status_of(parsed)},
         "healthy": False,

@@ -27,6 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
     ApplyRequest,
     ImageMismatchError,
     InfinibandMissingError,
+    KeysMissingError,
     apply_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
@@ -681,3 +682,11 @@ def test_stored_plan_is_replaced_by_that_of_the_run(engine: FakeDocker, store: S
     stored = store.session(SESSION_ID)
     assert stored == (before if check_mode else held(MADE))
     assert len(engine.asked) == made
+
+
+def test_keys_that_another_agent_did_not_report_are_named(engine: FakeDocker, store: Store) -> None:
+    store.save(held(MADE))
+    keys = {hostname: each for hostname, each in public_keys(MADE).items() if hostname != "sub2"}
+    with pytest.raises(KeysMissingError, match=r"^agent2 did not report the keys of sub2, which it runs: end"):
+        apply(engine, store, keys=keys)
+    assert engine.asked == []
