@@ -87,17 +87,13 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
             f"{lacking[0].agent} did not report the keys of {lacking[0].hostname}, which it runs: end the session, and"
             " create it again"
         )
+    changes = _adopt_plan(store, request, check_mode=check_mode)
     with store.session_lock(plan.id):
         if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
+            session = dataclasses.replace(session, plan=plan, agent=request.agent)
         else:
             session = require_claim(store, plan.id, request.nonce)
-        changes: list[Change] = []
-        if session.plan != plan or session.agent != request.agent:
-            session = dataclasses.replace(session, plan=plan, agent=request.agent)
-            changes.append(Change(f"plan of session {plan.name}", "differs from the control node's", "the same"))
-            if not check_mode:
-                store.save(session)
         images = _find_images(client, session, request.images, check_mode=check_mode)
         applied = apply_slice(
             client, store, session, request.contents, images, request.default_network, check_mode=check_mode
@@ -108,6 +104,19 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
     return changes + applied.changes
+
+
+def _adopt_plan(store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+    """Replace the stored plan of the session if it is another one."""
+    stored = store.session(request.plan.id)
+    if stored is None or (stored.plan == request.plan and stored.agent == request.agent):
+        return []
+    if not check_mode:
+        # Before the lock of the session: who holds both takes this one first.
+        with store.lock():
+            session = require_claim(store, request.plan.id, request.nonce)
+            store.save(dataclasses.replace(session, plan=request.plan, agent=request.agent))
+    return [Change(f"plan of session {request.plan.name}", "differs from the control node's", "the same")]
 
 
 def apply_slice(
