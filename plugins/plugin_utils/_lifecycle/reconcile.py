@@ -22,6 +22,7 @@ from .._queue.entry import (
     mark_running,
     mark_terminated,
     mark_terminating,
+    recorded_plans,
     timed_out,
 )
 from .._report.record import ended_record, session_record
@@ -96,15 +97,19 @@ def reconcile(
     committed = [
         parts for parts in unqueued if all(part.committed for part in parts.values()) and not find_disagreement(parts)
     ]
-    save += [_termination_entry(parts, now) for parts in committed]
+    recorded = recorded_plans(by_id.values())
+    save += [
+        _termination_entry(parts, now) for parts in committed if plan_of(parts).id in recorded or _all_answered(parts)
+    ]
     changed = {entry.id: entry for entry in [*completed_starts, *save] if entry is not None}
     all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
     return ReconcileActions(
         end=_group_by_agent(
             (agent, session_id)
-            for _entry, ids in all_terminations
+            for entry, ids in all_terminations
             for session_id in ids
             for agent in sessions.get(session_id, {})
+            if agent in entry.agents
         ),
         restart=_group_by_agent(
             (agent, plan_of(parts).id)
@@ -200,6 +205,11 @@ def _next_entry(
         if tuple(remaining) != entry.agents:
             return dataclasses.replace(entry, agents=tuple(remaining), updated_at=now)
     return None
+
+
+def _all_answered(parts: Parts) -> bool:
+    """Return whether all agents of a session hold its plan: without a record, nothing is ended on the word of some."""
+    return parts.keys() >= {*plan_of(parts).agents}
 
 
 def _has_vanished(entry: QueueEntry, surveyed: Collection[str]) -> bool:

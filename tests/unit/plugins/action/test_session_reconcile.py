@@ -40,6 +40,11 @@ def finished() -> dict[str, AgentFacts]:
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
+def record(queue: QueueStore, facts: dict[str, AgentFacts]) -> None:
+    """Save the session of these agents as one that was started here."""
+    queue.save(requested(asked=spec(), id=SESSION_ID, state="RUNNING", plan=facts["agent1"].sessions[0].plan))
+
+
 def own_start(queue: QueueStore, of: SessionPlan | None = None) -> QueueEntry:
     """Save the entry of a session that belonged to a killed run."""
     made = of or plan()
@@ -76,6 +81,7 @@ def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, print
 @pytest.mark.usefixtures("printed")
 def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueStore) -> None:
     facts = finished()
+    record(queue, facts)
     run(ActionModule, ARGUMENTS, answers("agent2", **facts))
     run(ActionModule, ARGUMENTS, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
@@ -143,6 +149,7 @@ def test_history_is_kept_for_history_days(
 @pytest.mark.parametrize("max_age", [0, 60])
 def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueStore, max_age: int) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
+    record(queue, finished())
     run(ActionModule, args, answers("agent2", agent1=finished()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])

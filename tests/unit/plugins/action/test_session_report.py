@@ -118,9 +118,9 @@ def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueSt
 @pytest.mark.usefixtures("printed")
 def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueStore) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
-    queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
+    queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=tuple(AGENTS)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
-        f"session {SESSION_ID} has ended, but agent3 may still run a part of it.",
+        f"session {SESSION_ID} has ended, but agent1, agent2, agent3 may still run a part of it.",
         ACTION_NEEDED,
     ]
 

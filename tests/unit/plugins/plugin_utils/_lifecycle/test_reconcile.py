@@ -193,7 +193,8 @@ def test_policy_terminate_ends_a_session_with_a_failed_container(status: str) ->
 
 
 def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None:
-    actions = is_due([], sessions_on_agents(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent2"])
+    parts = sessions_on_agents(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)})
+    actions = is_due([running(plan=plan(**BATCH))], parts, ["agent2"])
     assert actions.end == {"agent1": [SESSION_ID]}
     assert [note.agents for note in actions.entries_to_save] == [("agent1", "agent2")]
 
@@ -469,6 +470,16 @@ def test_an_agent_cannot_end_or_restart_what_another_one_runs() -> None:
     stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(failure_policy="restart"))
     for parts in ({"agent1": stranger}, {"agent3": sessions[SESSION_ID]["agent1"]}):
         assert is_due([], {SESSION_ID: {**sessions[SESSION_ID], **parts}}) == NOTHING
+
+
+def test_without_a_record_nothing_is_ended_unless_all_agents_say_so() -> None:
+    made = plan(**BATCH)
+    sessions = sessions_on_agents(made, "agent2", stopped={"main1": ("exited", 0)})
+    assert is_due([], sessions, ["agent2"]) == NOTHING
+
+
+def test_a_session_is_ended_only_on_the_agents_that_were_to_be_cleared() -> None:
+    assert is_due([ending("agent1")], sessions_on_agents(plan())).end == {"agent1": [SESSION_ID]}
 
 
 def running(**changes: Any) -> QueueEntry:
