@@ -130,14 +130,18 @@ def find_terminating(
     """Return each TERMINATING entry with the ids of the sessions that it applies to.
 
     A session that was ended while all of its agents were unreachable is known only by its name: the entry applies to
-    sessions of that name that are older than the entry.
+    sessions of that name that are older than the entry, if all of their agents say so.
     """
 
     def matching_ids(entry: QueueEntry) -> list[str]:
         if entry.record["id"] is not None:
             return [entry.id]
-        plans = [plan_of(parts) for parts in sessions.values()]
-        return [plan.id for plan in plans if plan.name == entry.name and plan.created_at <= entry.enqueued_at]
+        return [
+            session_id
+            for session_id, parts in sessions.items()
+            if all(part.plan.name == entry.name for part in parts.values())
+            and all(part.plan.created_at <= entry.enqueued_at for part in parts.values())
+        ]
 
     return [(entry, matching_ids(entry)) for entry in entries if entry.state == TERMINATING]
 

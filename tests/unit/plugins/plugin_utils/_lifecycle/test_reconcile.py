@@ -472,6 +472,17 @@ def test_an_agent_cannot_end_or_restart_what_another_one_runs() -> None:
         assert is_due([], {SESSION_ID: {**sessions[SESSION_ID], **parts}}) == NOTHING
 
 
+def test_an_agent_cannot_give_a_session_the_name_of_one_that_was_ended() -> None:
+    record = unplanned_record(None, "given-up", "TERMINATED")
+    entry = dataclasses.replace(ending("agent1", "agent2"), id=OTHER_ID, name="given-up", record=record)
+    entry = dataclasses.replace(entry, enqueued_at=LATER)
+    sessions = sessions_on_agents(plan())
+    stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(name="given-up"))
+    assert is_due([entry], {SESSION_ID: {**sessions[SESSION_ID], "agent1": stranger}}).end == {}
+    renamed = sessions_on_agents(plan(name="given-up"))
+    assert list(is_due([entry], renamed).end) == ["agent1", "agent2"]
+
+
 def test_without_a_record_nothing_is_ended_unless_all_agents_say_so() -> None:
     made = plan(**BATCH)
     sessions = sessions_on_agents(made, "agent2", stopped={"main1": ("exited", 0)})
