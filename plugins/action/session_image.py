@@ -28,6 +28,9 @@ PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)
 # Timeout of one poll.
 POLL_SECONDS = 60
 
+RECORD = "this control node's record"
+"""What has the images that a session was started with, next to the agents that have them now."""
+
 NO_IMAGE = {"name": "", "reference": "", "username": "", "password": ""}
 
 
@@ -68,7 +71,8 @@ class ActionModule(HostAction):
         reply: dict[str, Any],
     ) -> None:
         """Pull the images of a session one after the other, until all are present or this round ends."""
-        images = images_from_dict(start.decided["images"])
+        recorded = start.decided["recorded_images"]
+        images = images_from_dict({**start.decided["images"], **({RECORD: recorded} if recorded else {})})
         mismatch = image_mismatch(images)
         if mismatch:
             raise AnsibleActionFail(f"{mismatch}.")

@@ -10,12 +10,13 @@ import dataclasses
 import getpass
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.errors import as_phrase, as_sentence
+from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
@@ -25,12 +26,14 @@ from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.entry import (
     CREATING,
     PENDING,
+    RUNNING,
     TERMINATED,
     TERMINATING,
     QueueEntry,
     count_skips,
     mark_creating,
     mark_pending,
+    recorded_plans,
 )
 from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
 from ..plugin_utils._queue.store import QueueStore, current_owner
@@ -50,8 +53,8 @@ class ActionModule(ControlAction):
         """Decide which pending sessions start now, and save in the queue why the others do not."""
         args, now = self._task.args, time.time()
         queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
-        cluster, starts, specs = self.cluster_state(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
+        cluster, starts, specs = self._cluster(variables, before.values()), [], {}
         stale_ids = [
             session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
         ]
@@ -83,19 +86,21 @@ class ActionModule(ControlAction):
     def _plan_request(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
-        spec, cluster = spec_from_dict(args["spec"]), self.cluster_state(args["agents"], variables)
-        queue = self.queue(variables)
+        spec, cluster, queue = spec_from_dict(args["spec"]), self._cluster(variables, ()), self.queue(variables)
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
-                entry = _find_or_make_entry(
-                    spec, entries, cluster.sessions, args.get("user") or getpass.getuser(), time.time()
-                )
+                cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
+                entry = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
+                entry = entry or _make_entry(spec, printable(args.get("user") or getpass.getuser()), time.time())
                 stale_ids = [
                     session_id for _entry, ids in find_terminating(entries, cluster.sessions) for session_id in ids
                 ]
                 planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
                 decision = self._decide_request(spec, planned, entries, entry)
+                if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
+                    problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
+                    raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
                 self._save_decision(queue, spec, entries, entry, decision)
         except (ValidationError, PlanningError) as error:
             sentence = as_sentence(str(error))
@@ -106,7 +111,8 @@ class ActionModule(ControlAction):
             for warning in self.warnings(cluster):
                 self._display.warning(warning)
             raise AnsibleActionFail(sentence) from None
-        result = {"warnings": self.warnings(cluster), "queued": entry.spec is not None}
+        warnings = self.warnings(cluster)
+        result: dict[str, Any] = {"warnings": warnings, "queued": entry.waits_for_start}
         if isinstance(decision, Unschedulable):
             details = {
                 "unplaced": decision.unplaced,
@@ -134,7 +140,15 @@ class ActionModule(ControlAction):
             }
         self.invalidate_facts(decision.plan.agents, variables)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
-        start = start_arguments(decision, spec, stale_ids, never_completed=decision.plan.id in _unfinished_ids(entries))
+        start = start_arguments(
+            decision,
+            spec,
+            stale_ids,
+            never_completed=decision.plan.id in _unfinished_ids(entries),
+            recorded_images=entry.images,
+        )
+        if decision.route_problem:
+            warnings.append(f"gateways get no route to {spec.name}: {decision.route_problem}.")
         return {
             **result,
             **start,
@@ -145,6 +159,11 @@ class ActionModule(ControlAction):
             "pending": None,
             "record": None,
         }
+
+    def _cluster(self, variables: dict[str, Any], entries: Iterable[QueueEntry]) -> ClusterState:
+        """Return the state of the agents, with the addresses that the inventory gives them if there are gateways."""
+        cluster = self.cluster_state(self._task.args["agents"], variables, entries)
+        return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
     def _decide_request(
         self, spec: SessionSpec, cluster: ClusterState, entries: Sequence[QueueEntry], entry: QueueEntry
@@ -178,22 +197,22 @@ class ActionModule(ControlAction):
     ) -> None:
         """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.
 
-        A session that all agents have committed needs no entry, unless a killed run has left one.
+        The entry of a session that a run has started stays as it is. One that was started elsewhere, and that all
+        agents have committed, gets no entry: its plan is not this control node's own.
         """
-        if self._task.check_mode:
+        if self._task.check_mode or entry.state == RUNNING:
             return
+        with_request = dataclasses.replace(entry, spec=dataclasses.asdict(spec))
         if isinstance(decision, Unschedulable):
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
-            queue.save(
-                mark_pending(dataclasses.replace(entry, spec=dataclasses.asdict(spec)), record, entry.updated_at)
-            )
+            queue.save(mark_pending(with_request, record, entry.updated_at))
             return
         if entry.id != decision.plan.id:
             # The pending session and that of an agent that has returned are the same.
             queue.remove(entry.id)
         if decision.public_keys and decision.plan.id not in _unfinished_ids(entries):
             return
-        owned = dataclasses.replace(entry, id=decision.plan.id)
+        owned = dataclasses.replace(with_request, id=decision.plan.id)
         queue.save(mark_creating(owned, current_owner(), entry.updated_at, decision.plan))
         if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_skips(entries, entry):
@@ -201,8 +220,8 @@ class ActionModule(ControlAction):
 
 
 def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
-    """Return the ids of the sessions in the queue that have not ended."""
-    return {entry.id for entry in entries if entry.state != TERMINATED}
+    """Return the ids of the sessions in the queue that no run has started, or that have to be removed."""
+    return {entry.id for entry in entries if entry.unfinished}
 
 
 def _releases_capacity(entry: QueueEntry, since: float) -> bool:
@@ -210,23 +229,36 @@ def _releases_capacity(entry: QueueEntry, since: float) -> bool:
     return entry.state == TERMINATING or (entry.state == TERMINATED and entry.updated_at >= since)
 
 
-def _find_or_make_entry(
-    spec: SessionSpec, entries: Sequence[QueueEntry], held_ids: Collection[str], user: str, now: float
-) -> QueueEntry:
-    """Return the queue's entry of a session that is pending or starting, else a new one.
+def _find_entry(
+    spec: SessionSpec, entries: Sequence[QueueEntry], cluster: ClusterState, repaired_id: str, now: float
+) -> QueueEntry | None:
+    """Return the queue's entry of a session that agents hold, or that is pending or starting; ``None`` without one.
 
-    Raises :class:`ValidationError` if the pending session has another request, and if another run starts it and has
-    claimed nothing yet: only claimed sessions can be taken over.
+    With ``repaired_id`` it is the entry of that session. Raises :class:`ValidationError` if its request differs, if
+    another run starts it and has claimed nothing yet (only claimed sessions can be taken over), and
+    :class:`PlanningError` if no agent holds the session that is to be repaired.
     """
-    for entry in entries:
-        if entry.name == spec.name and entry.state in (PENDING, CREATING):
-            if entry.spec is not None:
-                before = fingerprint(spec_from_dict(entry.spec), entry.id)
-                check_same_request(spec, before, entry.id, "PENDING")
-            if entry.owner is not None and entry.owner != current_owner() and entry.id not in held_ids:
-                other = f"another run, process {entry.owner.pid}"
-                raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
-            return dataclasses.replace(entry, updated_at=now)
+    same_name = [entry for entry in entries if entry.name == spec.name and repaired_id in ("", entry.id)]
+    held = [entry for entry in same_name if entry.state == RUNNING and entry.id in cluster.sessions]
+    waiting = [entry for entry in same_name if entry.state in (PENDING, CREATING)]
+    entry = next(iter([*held, *waiting]), None)
+    if entry is None:
+        if repaired_id:
+            unavailable = cluster.explain_unavailable(cluster.unavailable)
+            suffix = f", and not all agents can be used: {unavailable}" if unavailable else ""
+            raise PlanningError(f"the session {spec.name!r} cannot be repaired: no agent holds a part of it{suffix}")
+        return None
+    if entry.spec is not None:
+        before = fingerprint(spec_from_dict(entry.spec), entry.id)
+        check_same_request(spec, before, entry.id, RUNNING if entry.state == RUNNING else PENDING)
+    if entry.owner is not None and entry.owner != current_owner() and entry.id not in cluster.sessions:
+        other = f"another run, process {entry.owner.pid}"
+        raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
+    return dataclasses.replace(entry, updated_at=now)
+
+
+def _make_entry(spec: SessionSpec, user: str, now: float) -> QueueEntry:
+    """Return the entry of a new session."""
     session_id = str(uuid.uuid4())
     return QueueEntry(
         id=session_id,
@@ -240,4 +272,5 @@ def _find_or_make_entry(
         enqueued_at=now,
         updated_at=now,
         pending_timeout=spec.pending_timeout,
+        attended=True,
     )

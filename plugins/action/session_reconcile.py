@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from ..plugin_utils._lifecycle.reconcile import ReconcileActions, reconcile
 from ..plugin_utils._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans, sent_ids
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._queue.entry import TERMINATING, expired_history
-from ..plugin_utils.control import AGENT_RESULT, ControlAction
+from ..plugin_utils._queue.entry import RUNNING, TERMINATING, expired_history, recorded_plans
+from ..plugin_utils.control import AGENT_RESULT, RUN_SECONDS, ControlAction
 
 
 class ActionModule(ControlAction):
@@ -22,14 +23,19 @@ class ActionModule(ControlAction):
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()
         cluster, queue = self.cluster_state(args["agents"], task_vars or {}), self.queue(task_vars or {})
+        surveyed_since = float(args.get("started_at") or 0.0)
+        if args.get("facts_max_age"):
+            surveyed_since -= int(args["facts_max_age"]) + RUN_SECONDS
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
-            actions = reconcile(entries, cluster.sessions, unreachable, bool(args.get("abandoned")), now)
+            cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
+            abandoned = bool(args.get("abandoned"))
+            actions = reconcile(entries, cluster.sessions, unreachable, abandoned, now, cluster.facts, surveyed_since)
             if not self._task.check_mode:
                 old = expired_history(entries, now, int(args.get("history_days", 30)))
-                for session_id in (*actions.entries_to_remove, *(entry.id for entry in old)):
-                    queue.remove(session_id)
+                for entry in old:
+                    queue.remove(entry.id)
                 for entry in actions.entries_to_save:
                     queue.save(entry)
         if args.get("facts_max_age") and not self._task.check_mode:
@@ -41,8 +47,10 @@ class ActionModule(ControlAction):
         self.show(
             f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
             for entry in actions.entries_to_save
-            if entry.id not in ending_ids
+            if entry.id not in ending_ids and entry.state != RUNNING
         )
+        if args.get("all_routes"):
+            cluster = self.with_addresses(cluster, task_vars or {})
         return {
             **result,
             "changed": False,
@@ -62,7 +70,7 @@ class ActionModule(ControlAction):
         ending = {session_id for ids in actions.end.values() for session_id in ids if not self._task.check_mode}
         if args.get("all_routes"):
             vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]
-            plans = [plan for plan in reachable_plans(cluster) if plan.id not in ending]
-            return build_gateway_update(plans, entries, 0.0, ending=ending, vacated=vacated)
+            recorded, reported = reachable_plans(cluster)
+            return build_gateway_update(recorded, entries, 0.0, reported=reported, ending=ending, vacated=vacated)
         previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return build_gateway_update([], entries, float(args.get("started_at") or 0), previous, ending=ending)

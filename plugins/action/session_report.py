@@ -14,8 +14,9 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.printable import printable_data
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
+from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
-from ..plugin_utils._queue.entry import CREATING, PENDING, STATES, TERMINATING
+from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, recorded_plans
 from ..plugin_utils._report import logs, verification_table
 from ..plugin_utils._report.record import session_record, session_table, to_json
 from ..plugin_utils._report.verification import (
@@ -42,7 +43,8 @@ class ActionModule(ControlAction):
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the sessions of the agents and of the queue, and warn about those that need action."""
         args, now = self._task.args, time.time()
-        cluster, entries = self.cluster_state(args["agents"], variables), self.entries(self.queue(variables))
+        entries = self.entries(self.queue(variables))
+        cluster = self.cluster_state(args["agents"], variables, entries)
         terminating_sessions = find_terminating(entries, cluster.sessions)
         terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
@@ -56,7 +58,7 @@ class ActionModule(ControlAction):
             (finished.get(session_id) or _record(parts), plan_of(parts).created_at)
             for session_id, parts in running.items()
         ]
-        states = STATES if args.get("history") else (PENDING, CREATING)
+        states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
         sessions += [
             (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in running
         ]
@@ -67,6 +69,7 @@ class ActionModule(ControlAction):
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in terminating_sessions
         ]
+        warnings += describe_strangers(cluster)
         if actions.agents:
             warnings.append(
                 f"sessions on {', '.join(actions.agents)} need action: run backendai.cluster.schedule_sessions to"
@@ -79,8 +82,9 @@ class ActionModule(ControlAction):
         name, session_id = self._session_arguments()
         answers = _agent_reports({agent: variables["hostvars"][agent] for agent in self._task.args["agents"]})
         try:
+            entries = self.entries(self.queue(variables))
             report = build_verification_report(
-                select_session(name, session_id, answers, self.entries(self.queue(variables))), answers
+                select_session(name, session_id, answers, entries), answers, recorded_plans(entries)
             )
         except SessionNotFoundError as error:
             report = not_found_report(name, session_id, f"{error}.")
@@ -113,8 +117,12 @@ class ActionModule(ControlAction):
 
 
 def _record(parts: Parts) -> dict[str, Any]:
-    """Return the record of a session on agents."""
-    return session_record(plan_of(parts), status_of(parts), containers_of(parts))
+    """Return the record of a session on agents; it is not healthy if they disagree."""
+    disagreement, status = find_disagreement(parts), status_of(parts)
+    error = f"its agents disagree: {disagreement}" if disagreement else None
+    return session_record(
+        plan_of(parts), "DEGRADED" if error and status == "RUNNING" else status, containers_of(parts), error
+    )
 
 
 def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:

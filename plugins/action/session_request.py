@@ -14,6 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.validation import ValidationError, ValidationErrors
+from ..plugin_utils._lifecycle.repair import find_repairable
 from ..plugin_utils._report.record import to_json, unplanned_record
 from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
 from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
@@ -21,6 +22,9 @@ from ..plugin_utils.control import ControlAction
 from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import check_public_keys
 from ..plugin_utils.session_options import parse_options
+
+REPAIR = "repair"
+"""The purpose of a run that takes the request of an existing session from the queue."""
 
 SOURCE_ADDRESS = "gateway_source_address"
 """The variable of a gateway with the source address of its connections to agents."""
@@ -34,6 +38,9 @@ class ActionModule(ControlAction):
         agents = list(self._task.args.get("agents") or [])
         try:
             spec, run, pools = _parse(variables, purpose)
+            # From here on, use the validated queue path.
+            self._task.args["queue_path"] = run.queue_path
+            repaired = find_repairable(run, self.queue(task_vars or {}).entries()) if purpose == REPAIR else None
             gateways = self._gateway_addresses(purpose, (task_vars or {})["hostvars"])
             if spec is not None:
                 check_public_keys(spec.authorized_keys)
@@ -42,8 +49,8 @@ class ActionModule(ControlAction):
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write_report(str(variables.get("session_record_path") or ""), to_json(record))
             raise AnsibleActionFail(str(error)) from None
-        # From here on, use the validated queue path.
-        self._task.args["queue_path"] = run.queue_path
+        if repaired:
+            spec, result["repair"] = spec_from_dict(repaired.spec or {}), repaired.id
         specs = [*self._pending_requests(task_vars or {}), *([spec] if spec else [])]
         result |= {
             "changed": False,
@@ -74,7 +81,7 @@ class ActionModule(ControlAction):
     def _pending_requests(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
         """Return the requests of pending sessions, which may start in this run, too."""
         entries = self.queue(task_vars).entries()
-        return [spec_from_dict(entry.spec) for entry in entries if entry.spec is not None]
+        return [spec_from_dict(entry.spec or {}) for entry in entries if entry.waits_for_start]
 
     def _agents_to_survey(
         self, run: RunOptions, purpose: str, agents: list[str], task_vars: dict[str, Any]
@@ -94,7 +101,7 @@ def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | No
     leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables, leave_out)
     spec = parse_spec(problems, values) if new else None
-    run = parse_run(problems, values, needs_session=purpose in ("terminate", "verify", "logs"))
+    run = parse_run(problems, values, needs_session=purpose in ("terminate", REPAIR, "verify", "logs"))
     pools = parse_pools(problems, values)
     problems.raise_if_any()
     return spec, run, pools

@@ -12,13 +12,14 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._model.images import images_from_dict
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.printable import printable
 from ..module_utils._model.session import MAIN1
 from ..plugin_utils._lifecycle.routes import ROUTES_RESULTS, build_gateway_update, sent_ids
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
 from ..plugin_utils._lifecycle.start_steps import Start, read_start
-from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING
+from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, mark_running
 from ..plugin_utils._queue.store import current_owner
 from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import session_record, to_json
@@ -49,7 +50,10 @@ class ActionModule(ControlAction):
                 [*summarize_record(session["record"], check_mode=self._task.check_mode), *_render_printed(session)]
             )
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
-        plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
+        routed = [start for start in starts if start.id in running and not start.decided["route_problem"]]
+        plans = {start.id: SessionPlan.from_dict(start.decided["plan"]) for start in routed}
+        own = [plans[start.id] for start in routed if start.decided["recorded"]]
+        reported = [plans[start.id] for start in routed if not start.decided["recorded"]]
         entries = self.entries(self.queue(variables))
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
         # A failed start releases capacity, and its session may be pending again.
@@ -59,8 +63,8 @@ class ActionModule(ControlAction):
             "retry": False,
             "sessions": sessions,
             "wait": wait,
-            "waiting": wait or (capacity_released and any(entry.state != TERMINATED for entry in entries)),
-            "routes": build_gateway_update(plans, entries, float(args["started_at"]), previous),
+            "waiting": wait or (capacity_released and any(entry.unfinished for entry in entries)),
+            "routes": build_gateway_update(own, entries, float(args["started_at"]), previous, reported=reported),
             "starting": [dict(start.decided) for start in all_starts if start.starting],
         }
 
@@ -112,11 +116,11 @@ class ActionModule(ControlAction):
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
         outcome = combine_replies(plan, replies, committed_before=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
-        record = self._update_queue(variables, plan.id, record, outcome)
+        record = self._update_queue(variables, start, record, outcome)
         return {"record": record, "error": outcome.error, "printed": list(outcome.printed)}
 
     def _update_queue(
-        self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: StartResult
+        self, variables: Mapping[str, Any], start: Start, record: dict[str, Any], outcome: StartResult
     ) -> dict[str, Any]:
         """Update the queue, unless a later run has taken the session over, and return the current record.
 
@@ -126,11 +130,14 @@ class ActionModule(ControlAction):
             return record
         queue = self.queue(variables)
         with queue.lock():
-            entry = queue.entry(session_id)
+            entry = queue.entry(start.id)
             if entry is None or entry.state != CREATING or entry.owner != current_owner():
                 return record
             if outcome.status == "RUNNING":
-                queue.remove(entry.id)
+                # All agents have the same images.
+                images = images_from_dict(start.images).values()
+                by_name = {name: image for held in images for name, image in held.items()}
+                queue.save(mark_running(entry, time.time(), record, by_name))
                 return record
             kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)

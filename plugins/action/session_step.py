@@ -19,7 +19,6 @@ from ..plugin_utils._lifecycle.start_steps import (
     CLAIM,
     COMMIT,
     OVERLAY,
-    PULL,
     REMOVE,
     UNREACHABLE,
     Start,
@@ -110,16 +109,9 @@ class ActionModule(HostAction):
         if APPLY in steps and len(self._task.args["starts"]) > 1:
             request["patience"] = PATIENCE_SECONDS
         if APPLY in steps:
-            request |= {"public_keys": start.public_keys, "images": self._images(start)}
+            request |= {"public_keys": start.public_keys, "images": start.images}
             request["contents"] = self._contents(start, agent, variables)
         return request
-
-    def _images(self, start: Start) -> dict[str, Any]:
-        """Return the images of the session's agents, by agent and name, including pulled ones."""
-        images = {agent: dict(references) for agent, references in start.decided["images"].items()}
-        for agent, reply in start.results.get(PULL, {}).items():
-            images.setdefault(agent, {}).update(reply.get("images") or {})
-        return images
 
     def _contents(self, start: Start, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the rendered files of the agent's containers, and the secrets of the request."""

@@ -18,7 +18,7 @@ from ..plugin_utils._lifecycle.routes import build_gateway_update
 from ..plugin_utils._lifecycle.start_result import summarize_record
 from ..plugin_utils._lifecycle.termination import end_session
 from ..plugin_utils._planner.session_network import PlanningError
-from ..plugin_utils._queue.entry import TERMINATED, TERMINATING, mark_terminated
+from ..plugin_utils._queue.entry import TERMINATING, mark_terminated, recorded_plans
 from ..plugin_utils._report.record import to_json
 from ..plugin_utils.control import ControlAction
 
@@ -32,15 +32,16 @@ class ActionModule(ControlAction):
     def _begin(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Find the session, and mark it as terminating in the queue before anything is changed."""
         args = self._task.args
-        cluster, queue = self.cluster_state(args["agents"], variables), self.queue(variables)
+        queue = self.queue(variables)
+        cluster = self.cluster_state(args["agents"], variables)
         excluded = {name: "hidden by --limit" for name in args["agents"] if not cluster.was_read(name)}
         cluster = dataclasses.replace(cluster, unavailable={**excluded, **cluster.unavailable})
         name_and_id = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
+            entries = self.entries(queue)
+            cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
             try:
-                end = end_session(
-                    *name_and_id, self.entries(queue), cluster, force=bool(args.get("force")), now=time.time()
-                )
+                end = end_session(*name_and_id, entries, cluster, force=bool(args.get("force")), now=time.time())
             except (ValidationError, PlanningError) as error:
                 raise AnsibleActionFail(as_sentence(str(error))) from None
             if end.note and not self._task.check_mode:
@@ -78,6 +79,6 @@ class ActionModule(ControlAction):
         return {
             "changed": False,
             "record": record,
-            "waiting": any(entry.state != TERMINATED for entry in entries),
+            "waiting": any(entry.unfinished for entry in entries),
             "routes": build_gateway_update([], entries, float(args["started_at"])),
         }

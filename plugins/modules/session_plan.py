@@ -31,6 +31,9 @@ options:
   spec:
     description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict
+  repair:
+    description: The id of the session that must exist, and is repaired; empty for any of that name, or a new one.
+    type: str
   pools:
     description: The network pools, as M(backendai.cluster.session_request) returned them.
     type: dict

@@ -26,8 +26,10 @@ options:
     type: list
     elements: str
   purpose:
-    description: The calling playbook; only V(create) requires the options of a new session.
-    choices: [create, terminate, list, schedule, verify, logs]
+    description:
+      - The calling playbook; only V(create) requires the options of a new session. V(repair) reads the request of an
+        existing one from the queue.
+    choices: [create, repair, terminate, list, schedule, verify, logs]
     default: create
 """
 
@@ -39,7 +41,9 @@ EXAMPLES = r"""
 RETURN = r"""
 run: {type: dict, returned: always, description: The options of the run.}
 pools: {type: dict, returned: always, description: The network pools.}
-spec: {type: dict, returned: with O(purpose=create), description: The request for a session.}
+spec: {type: dict, returned: with O(purpose=create) or O(purpose=repair),
+  description: The request for a session.}
+repair: {type: str, returned: with O(purpose=repair), description: The id of the session to repair.}
 agents: {type: list, elements: str, returned: always, description: The inventory names of all agents.}
 to_survey: {type: list, elements: str, returned: always, description: The agents without recent facts in the cache.}
 images: {type: list, elements: str, returned: always, description: The images that sessions may need.}

@@ -6,29 +6,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import ipaddress
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
-from ..module_utils._model.plain_data import DataError
+from ..module_utils._model.images import ImageIdentity
+from ..module_utils._model.plain_data import DataError, to_plain
 from ..module_utils._model.printable import printable
 from ._planner.cluster_state import ClusterState
 from ._planner.decision import Decision
-from ._queue.entry import QueueEntry, abandoned, mark_pending, reserved_plans
+from ._queue.entry import QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
 from ._queue.store import QueueStore, default_path, owner_is_alive
 from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
 
 AGENT_RESULT = "__session_agent"
 """The variable of each agent that contains the result of ``agent_info``."""
+
+INVENTORY_ADDRESSES = ("ansible_host", "agent_underlay_address")
+"""The variables of an agent by which the inventory gives it an address."""
 
 RUN_SECONDS = 600.0
 """How many seconds a run may use facts that were recent enough when it began."""
@@ -38,12 +44,18 @@ OWNER_TIMEOUT = 7200.0
 
 
 def start_arguments(
-    decision: Decision, spec: SessionSpec, stale_sessions: Iterable[str], *, never_completed: bool
+    decision: Decision,
+    spec: SessionSpec,
+    stale_sessions: Iterable[str],
+    *,
+    never_completed: bool,
+    recorded_images: Mapping[str, ImageIdentity] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments that agents need to carry out a decision, without secrets.
 
     ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
-    sessions that ended while an agent was unreachable: agents that still hold them remove them.
+    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``recorded_images`` are
+    those that the session was started with, by name.
     """
     plan = decision.plan
     return {
@@ -56,6 +68,9 @@ def start_arguments(
         "missing_images": decision.missing_images,
         "prepare": bool(decision.missing_images) or bool(plan.network and plan.network.swarm_manager),
         "images": decision.images,
+        "recorded_images": to_plain(dict(recorded_images or {})),
+        "recorded": decision.recorded,
+        "route_problem": decision.route_problem,
         "public_keys": decision.public_keys,
         "min_agents": decision.min_agents,
         "nonce": uuid.uuid4().hex,
@@ -64,9 +79,19 @@ def start_arguments(
 
 
 def _without_dead_owner(entry: QueueEntry) -> QueueEntry:
-    """Return an entry of a dead run without its owner; PENDING again if it contains the request."""
+    """Return an entry of a dead run without its owner; PENDING again if nobody learned of the failure."""
     ownerless = dataclasses.replace(entry, owner=None)
-    return ownerless if entry.spec is None else mark_pending(ownerless, entry.record, entry.updated_at)
+    return mark_pending(ownerless, entry.record, entry.updated_at) if entry.waits_for_start else ownerless
+
+
+def _inventory_addresses(name: str, variables: Mapping[str, Any]) -> list[str]:
+    """Return the addresses that the inventory gives a host; host names are not resolved."""
+    addresses = []
+    for variable in INVENTORY_ADDRESSES:
+        # A variable may depend on facts that were not gathered.
+        with contextlib.suppress(ValueError, AnsibleError):
+            addresses.append(str(ipaddress.ip_address(str(variables.get(variable) or name))))
+    return addresses
 
 
 _NOT_RESTORED = "{name}: its sessions are not restored after a reboot; run backendai.cluster.provision_agents."
@@ -108,11 +133,14 @@ class ControlAction(ActionBase):
             for entry in queue.entries()
         ]
 
-    def cluster_state(self, agents: list[str], task_vars: Mapping[str, Any]) -> ClusterState:
+    def cluster_state(
+        self, agents: list[str], task_vars: Mapping[str, Any], entries: Iterable[QueueEntry] = ()
+    ) -> ClusterState:
         """Return the facts of the agents, and the errors of the others; an agent without a result appears in neither.
 
-        An agent with corrupt facts is unavailable, and all others can be used. With ``facts_max_age``, cached facts
-        that are at most that many seconds old are used for agents without a result.
+        The plans of ``entries`` replace what agents say of these sessions. An agent with corrupt facts is unavailable,
+        and all others can be used. With ``facts_max_age``, cached facts that are at most that many seconds old are used
+        for agents without a result.
         """
         facts: dict[str, AgentFacts] = {}
         unavailable: dict[str, str] = {}
@@ -130,7 +158,14 @@ class ControlAction(ActionBase):
                     unavailable[name] = str(error)
             else:
                 unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
-        return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()})
+        reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
+        return ClusterState(facts, reasons, recorded_plans(entries))
+
+    def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
+        """Return the state with the addresses that the inventory gives agents; only routes need them."""
+        hostvars = task_vars["hostvars"]
+        addresses = {name: _inventory_addresses(name, hostvars[name]) for name in self._task.args["agents"]}
+        return dataclasses.replace(cluster, addresses=addresses)
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
         """Return the state as it will be after other active runs have claimed what they have planned."""

@@ -132,12 +132,12 @@ def test_slow_bootstrap_does_not_delay_sessions_that_start_with_it(
         assert waiting.record["status"] == "PENDING", waiting.output
 
     def list_once_quick_is_recorded() -> Run:
-        # The entry of a session that runs is removed.
-        wait_until(lambda: quick not in {entry["name"] for entry in queue_entries().values()})
+        wait_until(lambda: {entry["name"]: entry["state"] for entry in queue_entries().values()}[quick] == "RUNNING")
         return agent1_sessions.run("list_sessions")
 
     ended, listed = in_parallel(agent1_sessions.terminate, list_once_quick_is_recorded)
     assert ended.code == 0, ended.output
     statuses = {record["name"]: record["status"] for record in listed.record}
     assert (statuses[quick], statuses[slow]) == ("RUNNING", "CREATING")
+    assert {entry["name"]: entry["state"] for entry in queue_entries().values()}[slow] == "RUNNING"
     assert agent1_sessions.list_by_name()[slow]["status"] == "RUNNING"

@@ -73,7 +73,7 @@ def test_roles_have_their_own_image_environment_and_devices(sessions: Sessions) 
     assert pending.record["pending"]["shortfall"] == {"lab.device": 1}
     ended = sessions.terminate(name=sessions.name)
     assert ended.code == 0, ended.output
-    assert pending.record["id"] not in queue_entries()
+    assert queue_entries()[pending.record["id"]]["state"] == "RUNNING"
     started = sessions.list_by_name()[more["name"]]
     assert (started["id"], started["status"]) == (pending.record["id"], "RUNNING")
     pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in passed_devices(kernel)}

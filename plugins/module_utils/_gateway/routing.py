@@ -15,7 +15,7 @@ from .._host.files import DesiredFile, plan_files, write_files
 from .._model.change import Change
 from .haproxy import Haproxy, HaproxyNotRunningError, MapChange
 from .model import Gateway
-from .routes import Map, Route, Vacated, build_app_links, build_haproxy_maps, merge_routes
+from .routes import Map, Route, Vacated, build_app_links, build_haproxy_maps, merge_routes, select_reported
 from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
@@ -56,12 +56,14 @@ NOT_RUNNING = (
 class RoutesRequest:
     """Routes to add to a gateway, and those to remove: with ``purge`` all others, else those of ended sessions.
 
-    ``ended`` are their ids. ``vacated`` are sessions whose agents no longer hold them.
+    The ``reported`` ones are added where they take nothing from other routes. ``ended`` are the ids of ended sessions.
+    ``vacated`` are sessions whose agents no longer hold them.
     """
 
     routes: Sequence[Route]
     ended: Collection[str]
     purge: bool
+    reported: Sequence[Route] = ()
     vacated: Collection[Vacated] = ()
 
 
@@ -90,8 +92,11 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         gateway = store.gateway()
         existing, ended = store.routes(), {*request.ended} | (set() if request.purge else store.ended())
         requested = [route for route in request.routes if route.id not in ended]
+        reported = [route for route in request.reported if route.id not in ended]
         removed = {*ended, *_find_vacated(existing, request.vacated)}
         routes = merge_routes(existing, requested, removed, request.purge, gateway)
+        accepted, refusals = select_reported(reported, routes)
+        routes = merge_routes(routes, accepted, (), False, gateway)
         maps = build_haproxy_maps(routes.values(), gateway)
         table = render_gateway_table(
             (route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway
@@ -106,13 +111,14 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
-    links = [build_app_links(routes[route.id], gateway) for route in requested]
+    links = [build_app_links(routes[route.id], gateway) for route in (*requested, *reported) if route.id in routes]
     unrouted = [] if check_mode else sorted({*request.ended, *(session.id for session in request.vacated)})
     warnings = [
         f"routes: session {route.name} ({route.id}) has ended, so it gets no route."
-        for route in request.routes
+        for route in (*request.routes, *request.reported)
         if route.id in ended
     ]
+    warnings += refusals
     warnings += [NOT_RUNNING] if running is None and routes else []
     return RoutesResult(changes, links, warnings, unrouted)
 

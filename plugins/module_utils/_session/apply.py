@@ -47,6 +47,10 @@ class InfinibandMissingError(ClusterError):
     """The agent has no InfiniBand for containers that are to be created. The message is one sentence."""
 
 
+class KeysMissingError(ClusterError):
+    """An agent did not report the keys of its containers. The message is one sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
@@ -77,12 +81,21 @@ def apply_claimed(
 ) -> tuple[list[Change], bool]:
     """Apply the slice that this run has claimed; return the changes, and whether all containers are ready.
 
-    With ``check_mode`` the claim may be missing. Raises :class:`ClaimLostError`.
+    With ``check_mode`` the claim may be missing. What this agent has stored is no source of the plan: if it differs, it
+    is replaced. Raises :class:`ClaimLostError`, and :class:`KeysMissingError`.
     """
     plan = request.plan
+    lacking = [kernel for kernel in plan.kernels if kernel.hostname not in request.contents.keys]
+    if lacking:
+        raise KeysMissingError(
+            f"{lacking[0].agent} did not report the keys of {lacking[0].hostname}, which it runs: end the session, and"
+            " create it again"
+        )
+    changes = _adopt_plan(store, request, check_mode=check_mode)
     with store.session_lock(plan.id):
         if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
+            session = dataclasses.replace(session, plan=plan, agent=request.agent)
         else:
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, check_mode=check_mode)
@@ -94,7 +107,7 @@ def apply_claimed(
     if applied.started and ready:
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
-    return applied.changes, ready
+    return changes + applied.changes, ready
 
 
 def await_claimed(client: docker.APIClient, store: Store, session_id: str, nonce: str) -> None:
@@ -107,6 +120,20 @@ def await_claimed(client: docker.APIClient, store: Store, session_id: str, nonce
     names = [kernel.container for kernel in session.kernels if kernel.hostname not in started]
     await_ready(client, names, _start_deadline(session))
     renew_claim(store, session_id, nonce, CHECK_SECONDS)
+
+
+def _adopt_plan(store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+    """Replace the stored plan of the session if it is another one."""
+    stored = store.session(request.plan.id)
+    if stored is None or (stored.plan == request.plan and stored.agent == request.agent):
+        return []
+    if not check_mode:
+        # Before the lock of the session: who holds both takes this one first.
+        with store.lock():
+            session = require_claim(store, request.plan.id, request.nonce)
+            store.ports.reserve(request.plan.id, [port.host_port for port in request.plan.published_on(request.agent)])
+            store.save(dataclasses.replace(session, plan=request.plan, agent=request.agent))
+    return [Change(f"plan of session {request.plan.name}", "differs from the control node's", "the same")]
 
 
 def apply_slice(

@@ -74,7 +74,7 @@ def restore_interfaces(
     interface_plan = plan_interfaces(client, session)
     apply_interfaces(client, store, session, interface_plan)
     if interface_plan.lost:
-        remedy = "run create_session with the same variables, which recreates it"
+        remedy = "run repair_session, which recreates it"
         lost = ", ".join(f"{hostname} has lost {name}" for hostname, name in interface_plan.lost.items())
         raise NetworkError(f"{lost}: {remedy}")
     return [step.change for step in interface_plan.steps]

@@ -12,8 +12,19 @@ from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
+from .._planner.agreement import find_disagreement
 from .._planner.cluster_state import Parts, completed, containers_of, plan_of
-from .._queue.entry import CREATING, TERMINATED, TERMINATING, QueueEntry, mark_terminated, mark_terminating, timed_out
+from .._queue.entry import (
+    CREATING,
+    RUNNING,
+    TERMINATING,
+    QueueEntry,
+    mark_running,
+    mark_terminated,
+    mark_terminating,
+    recorded_plans,
+    timed_out,
+)
 from .._report.record import ended_record, session_record
 
 
@@ -21,15 +32,13 @@ from .._report.record import ended_record, session_record
 class ReconcileActions:
     """The actions to take: ``end`` and ``restart`` are session ids by agent.
 
-    Agents remove expired claims themselves. ``entries_to_remove`` are the ids of queue entries of runs that were killed
-    after all agents had committed.
+    Agents remove expired claims themselves.
     """
 
     end: dict[str, list[str]]
     restart: dict[str, list[str]]
     agents_with_expired_claims: tuple[str, ...]
     entries_to_save: tuple[QueueEntry, ...]
-    entries_to_remove: tuple[str, ...]
 
     @property
     def agents(self) -> list[str]:
@@ -43,15 +52,23 @@ def reconcile(
     unreachable: Collection[str],
     end_orphaned: bool,
     now: float,
+    surveyed: Collection[str] = (),
+    surveyed_since: float = 0.0,
 ) -> ReconcileActions:
     """Return the actions that follow from the queue and from the ``sessions`` on agents, by id.
 
     ``unreachable`` are the agents of the inventory without facts. Entries of runs that died must have the state
-    ``CREATING`` and no owner; they are ended only with ``end_orphaned``. ``now`` is in seconds since the epoch.
+    ``CREATING`` and no owner; they are ended only with ``end_orphaned``. The agents ``surveyed`` were read after
+    ``surveyed_since``: a session that started earlier and that none of them holds has ended elsewhere. Times are in
+    seconds since the epoch.
     """
     listed = list(entries)
-    drop = [entry.id for entry in listed if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))]
-    by_id = {entry.id: entry for entry in listed if entry.id not in drop}
+    completed_starts = [
+        mark_running(entry, now, _record(sessions[entry.id], "RUNNING"))
+        for entry in listed
+        if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))
+    ]
+    by_id = {entry.id: entry for entry in [*listed, *completed_starts]}
     terminations = find_terminating(by_id.values(), sessions)
     ending_parts = {
         entry.id: _merge_parts(sessions.get(session_id, {}) for session_id in ids) for entry, ids in terminations
@@ -66,21 +83,33 @@ def reconcile(
         )
         for entry in by_id.values()
     ]
+    save += [
+        _vanished_entry(entry, now)
+        for entry in by_id.values()
+        if entry.id not in sessions and entry.updated_at < surveyed_since and _has_vanished(entry, surveyed)
+    ]
     queued_ids = {
-        *(entry.id for entry in by_id.values() if entry.state != TERMINATED),
+        *(entry.id for entry in by_id.values() if entry.unfinished),
         *(session_id for _entry, ids in terminations for session_id in ids),
     }
     unqueued = [parts for session_id, parts in sessions.items() if session_id not in queued_ids]
-    committed = [parts for parts in unqueued if all(part.committed for part in parts.values())]
-    save += [_termination_entry(parts, now) for parts in committed]
-    changed = {entry.id: entry for entry in save if entry is not None}
+    # What agents disagree on is left alone: one of them must not end or restart what another one runs.
+    committed = [
+        parts for parts in unqueued if all(part.committed for part in parts.values()) and not find_disagreement(parts)
+    ]
+    recorded = recorded_plans(by_id.values())
+    save += [
+        _termination_entry(parts, now) for parts in committed if plan_of(parts).id in recorded or _all_answered(parts)
+    ]
+    changed = {entry.id: entry for entry in [*completed_starts, *save] if entry is not None}
     all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
     return ReconcileActions(
         end=_group_by_agent(
             (agent, session_id)
-            for _entry, ids in all_terminations
+            for entry, ids in all_terminations
             for session_id in ids
             for agent in sessions.get(session_id, {})
+            if agent in entry.agents
         ),
         restart=_group_by_agent(
             (agent, plan_of(parts).id)
@@ -92,7 +121,6 @@ def reconcile(
             sorted({agent for parts in sessions.values() for agent, part in parts.items() if part.expired})
         ),
         entries_to_save=tuple(changed.values()),
-        entries_to_remove=tuple(drop),
     )
 
 
@@ -102,14 +130,18 @@ def find_terminating(
     """Return each TERMINATING entry with the ids of the sessions that it applies to.
 
     A session that was ended while all of its agents were unreachable is known only by its name: the entry applies to
-    sessions of that name that are older than the entry.
+    sessions of that name that are older than the entry, if all of their agents say so.
     """
 
     def matching_ids(entry: QueueEntry) -> list[str]:
         if entry.record["id"] is not None:
             return [entry.id]
-        plans = [plan_of(parts) for parts in sessions.values()]
-        return [plan.id for plan in plans if plan.name == entry.name and plan.created_at <= entry.enqueued_at]
+        return [
+            session_id
+            for session_id, parts in sessions.items()
+            if all(part.plan.name == entry.name for part in parts.values())
+            and all(part.plan.created_at <= entry.enqueued_at for part in parts.values())
+        ]
 
     return [(entry, matching_ids(entry)) for entry in entries if entry.state == TERMINATING]
 
@@ -147,7 +179,12 @@ def find_end_reason(parts: Parts) -> tuple[str, int | None]:
 
 
 def _next_entry(
-    entry: QueueEntry, parts: Parts, unreachable: Collection[str], *, end_orphaned: bool, now: float
+    entry: QueueEntry,
+    parts: Parts,
+    unreachable: Collection[str],
+    *,
+    end_orphaned: bool,
+    now: float,
 ) -> QueueEntry | None:
     """Return the changed entry; ``None`` if it stays as it is."""
     if timed_out(entry, now) and not any(part.committed for part in parts.values()):
@@ -174,9 +211,24 @@ def _next_entry(
     return None
 
 
+def _all_answered(parts: Parts) -> bool:
+    """Return whether all agents of a session hold its plan: without a record, nothing is ended on the word of some."""
+    return parts.keys() >= {*plan_of(parts).agents}
+
+
+def _has_vanished(entry: QueueEntry, surveyed: Collection[str]) -> bool:
+    """Return whether a running session without parts has ended elsewhere: all of its agents were read."""
+    return entry.state == RUNNING and entry.plan is not None and {*entry.plan.agents} <= {*surveyed}
+
+
+def _vanished_entry(entry: QueueEntry, now: float) -> QueueEntry:
+    reason = "no agent holds a part of it any more"
+    return mark_terminated(entry, ended_record(entry.record, "TERMINATED", reason, None, entry.enqueued_at, now), now)
+
+
 def _is_orphaned(entry: QueueEntry) -> bool:
     """Return whether the run that was starting its own session has died."""
-    return entry.state == CREATING and entry.owner is None and entry.spec is None
+    return entry.state == CREATING and entry.owner is None and not entry.waits_for_start
 
 
 def _is_complete(parts: Parts) -> bool:
@@ -196,10 +248,14 @@ def _termination_entry(parts: Parts, now: float) -> QueueEntry | None:
     reason, exit_code = find_end_reason(parts)
     if not reason:
         return None
-    record = session_record(plan, "TERMINATED", containers_of(parts))
+    record = _record(parts, "TERMINATED")
     return make_terminating_entry(
         plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now
     )
+
+
+def _record(parts: Parts, status: str) -> dict[str, Any]:
+    return session_record(plan_of(parts), status, containers_of(parts))
 
 
 def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:

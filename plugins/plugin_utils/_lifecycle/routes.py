@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
+from .._planner.agreement import find_disagreement
 from .._planner.cluster_state import ClusterState, plan_of, status_of
+from .._planner.route_address import find_foreign_address, find_other_owner
 from .._planner.session_network import PlanningError
 from .._planner.session_plan import gateway_address
 from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
@@ -27,10 +29,13 @@ def build_gateway_update(
     since: float,
     already_sent: Iterable[str] = (),
     *,
-    ending: Iterable[str] = (),
+    reported: Iterable[SessionPlan] = (),
+    ending: Collection[str] = (),
     vacated: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return ``routes`` to the sessions of ``plans``, the ids of sessions that ``ended``, and whether that is a change.
+
+    ``reported`` are plans that only agents have: they become routes that take nothing from other routes.
 
     Sessions count as ended if they are TERMINATING or TERMINATED since ``since`` (seconds since the epoch), or among
     those that this run is about to end, ``ending``. ``already_sent`` are the ids that this run has sent before.
@@ -39,23 +44,31 @@ def build_gateway_update(
     """
     ended_at = {entry.id: entry.updated_at for entry in entries if entry.state in (TERMINATING, TERMINATED)}
     ended = sorted({*ending, *(session_id for session_id, at in ended_at.items() if at >= since)})
+    over = {*ended_at, *ending}
     # Two sessions can have the same name if an agent returns: the newer one gets the route.
     newest = sorted(plans, key=lambda plan: plan.created_at)
-    routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in ended_at}
-    changed = bool(routes or vacated) or not {*ended} <= {*already_sent}
-    return {"routes": list(routes.values()), "ended": ended, "vacated": list(vacated), "changed": changed}
+    routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in over}
+    others = [build_gateway_route(plan) for plan in reported if plan.published and plan.id not in over]
+    return {
+        "routes": list(routes.values()),
+        "reported": others,
+        "ended": ended,
+        "vacated": list(vacated),
+        "changed": bool(routes or others or vacated) or not {*ended} <= {*already_sent},
+    }
 
 
 def find_vacated(cluster: ClusterState) -> dict[str, list[dict[str, str]]]:
     """Return the sessions that agents no longer hold but still reserve ports for, with the address of the agent.
 
-    They are listed by agent; one without a known address for gateways is left out.
+    They are listed by agent; one without a known address for gateways, or with that of another agent, is left out.
     """
     vacated: dict[str, list[dict[str, str]]] = {}
     for agent in cluster.agents:
         with contextlib.suppress(PlanningError):
             address = gateway_address(agent)
-            vacated[agent.name] = [{"id": session_id, "address": address} for session_id in agent.reserved_ports]
+            if not find_other_owner(agent.name, address, cluster):
+                vacated[agent.name] = [{"id": session_id, "address": address} for session_id in agent.reserved_ports]
     return {name: sessions for name, sessions in vacated.items() if sessions}
 
 
@@ -71,13 +84,22 @@ def find_unrouted(update: Mapping[str, Any], gateways: Iterable[str], hostvars: 
     return sorted(unrouted)
 
 
-def reachable_plans(cluster: ClusterState) -> list[SessionPlan]:
-    """Return the plans of the sessions that users can access: the agent of main1 has committed its part."""
-    return [
-        plan_of(parts)
+def reachable_plans(cluster: ClusterState) -> tuple[list[SessionPlan], list[SessionPlan]]:
+    """Return the plans of the sessions that users can access: those of the record, and those that only agents have.
+
+    The agent of main1 has committed its part. Left out are sessions whose agents disagree, and those at an address that
+    is not their agent's own.
+    """
+    sessions = [
+        parts
         for parts in cluster.sessions.values()
-        if status_of(parts) in ("RUNNING", "DEGRADED") and plan_of(parts).agents[0] in parts
+        if status_of(parts) in ("RUNNING", "DEGRADED")
+        and plan_of(parts).agents[0] in parts
+        and not find_disagreement(parts)
     ]
+    plans = [plan for plan in map(plan_of, sessions) if not find_foreign_address(plan, cluster)]
+    recorded = [plan for plan in plans if plan.id in cluster.records]
+    return recorded, [plan for plan in plans if plan.id not in cluster.records]
 
 
 def sent_ids(results: Iterable[Mapping[str, Any] | None]) -> set[str]:

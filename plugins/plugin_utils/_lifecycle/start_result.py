@@ -59,7 +59,7 @@ def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResu
     """Return the entry of a session that was not started: PENDING again, or TERMINATED after :data:`MAX_STARTS`."""
     if outcome.status == "PENDING":
         return mark_pending(entry, _pending_record(entry, f"it will be retried: {outcome.refused}"), now)
-    if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
+    if not entry.waits_for_start or entry.attempts + 1 >= MAX_STARTS:
         return mark_terminated(
             entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now
         )

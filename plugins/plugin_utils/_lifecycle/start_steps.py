@@ -74,6 +74,14 @@ class Start:
             keys.update(result.get("public_keys") or {})
         return keys
 
+    @property
+    def images(self) -> dict[str, dict[str, Any]]:
+        """The images of its agents, by agent and name, including pulled ones."""
+        images = {agent: dict(references) for agent, references in self.decided["images"].items()}
+        for agent, reply in self.results.get(PULL, {}).items():
+            images.setdefault(agent, {}).update(reply.get("images") or {})
+        return images
+
     def steps_of(self, agent: str, step: str, forks: int) -> list[str]:
         """Return the steps that an agent takes now that the run is at ``step``.
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._planner.cluster_state import ClusterState, Parts, plan_of
 from .._planner.session_network import PlanningError
-from .._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, QueueEntry, mark_terminated, mark_terminating
+from .._queue.entry import (
+    CREATING,
+    PENDING,
+    RUNNING,
+    TERMINATED,
+    TERMINATING,
+    QueueEntry,
+    mark_terminated,
+    mark_terminating,
+)
 from .._report.record import ended_record, session_record, unplanned_record
 from .reconcile import find_terminating, make_terminating_entry
 
@@ -41,13 +50,16 @@ def end_session(
 ) -> Termination:
     """Return how the session of that name or id ends; there are no actions if no such session exists.
 
-    A PENDING session is cancelled. A session on agents is removed from all of them; with ``force`` from those that are
-    reachable, and the entry lists the others. Raises :class:`ValidationError` or :class:`PlanningError` with one
-    sentence.
+    A PENDING session is cancelled. A session on agents is removed from all of them, and from every agent that says that
+    it holds a part; with ``force`` from those that are reachable, and the entry lists the others. Raises
+    :class:`ValidationError` or :class:`PlanningError` with one sentence.
     """
     parts, entry = _resolve_session(name, session_id, entries, cluster)
+    if entry and entry.state == RUNNING and entry.plan:
+        return _terminate_held(entry.plan, entry.plan.agents, entry, cluster, force=force, now=now)
     if parts:
-        return _terminate_held(plan_of(parts), entry, cluster, force=force, now=now)
+        named = [agent for part in parts.values() for agent in part.plan.agents]
+        return _terminate_held(plan_of(parts), named, entry, cluster, force=force, now=now)
     if entry and entry.state == CREATING and entry.owner:
         raise PlanningError(
             f"the session {entry.name!r} is being started by another run, process {entry.owner.pid}: end that run"
@@ -88,15 +100,27 @@ def _resolve_session(
         ids = ", ".join(sorted(by_name))
         raise ValidationError(f"session_name: {len(by_name)} sessions are called {name!r}: give session_id ({ids}).")
     same_name = [queued for queued in live if queued.name == name and (not by_name or queued.id in by_name)]
+    running = [queued.id for queued in same_name if queued.state == RUNNING]
+    if len(running) > 1:
+        ids = ", ".join(sorted(running))
+        raise ValidationError(f"session_name: {len(running)} sessions are called {name!r}: give session_id ({ids}).")
     return next(iter(by_name.values()), {}), min(
         same_name, key=lambda queued: queued.state == TERMINATING, default=None
     )
 
 
 def _terminate_held(
-    plan: SessionPlan, entry: QueueEntry | None, cluster: ClusterState, *, force: bool, now: float
+    plan: SessionPlan,
+    planned_agents: Iterable[str],
+    entry: QueueEntry | None,
+    cluster: ClusterState,
+    *,
+    force: bool,
+    now: float,
 ) -> Termination:
-    unreachable = tuple(agent for agent in plan.agents if agent not in cluster.facts)
+    # Removing needs no plan: an agent removes what bears the session's id, so one agent too many is harmless.
+    named = list(dict.fromkeys([*planned_agents, *cluster.holders(plan.id)]))
+    unreachable = tuple(agent for agent in named if agent not in cluster.facts)
     if unreachable and not force:
         raise PlanningError(
             f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
@@ -105,10 +129,10 @@ def _terminate_held(
         )
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != TERMINATED else None
-    note = mark_terminating(live, record, plan.agents, now) if live else make_terminating_entry(plan, record, now)
+    note = mark_terminating(live or make_terminating_entry(plan, record, now), record, named, now)
     # An overlay can only be removed when it is no longer in use: the agent that removes it comes last.
     manager = plan.network.swarm_manager if plan.network else None
-    agents = sorted((agent for agent in plan.agents if agent not in unreachable), key=lambda agent: agent == manager)
+    agents = sorted((agent for agent in named if agent not in unreachable), key=lambda agent: agent == manager)
     return Termination(record, note, plan, tuple(agents), unreachable)
 
 

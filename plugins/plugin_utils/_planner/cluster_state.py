@@ -21,10 +21,16 @@ Parts = Mapping[str, HeldSession]
 
 @dataclasses.dataclass(frozen=True)
 class ClusterState:
-    """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``."""
+    """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``.
+
+    ``records`` are the plans of sessions, by id, that this control node has made itself. ``addresses`` are those that
+    the inventory gives agents, by name; an agent with a host name there has none.
+    """
 
     facts: Mapping[str, AgentFacts]
     unavailable: Mapping[str, str]
+    records: Mapping[str, SessionPlan] = dataclasses.field(default_factory=dict)
+    addresses: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:
@@ -33,12 +39,24 @@ class ClusterState:
 
     @functools.cached_property
     def sessions(self) -> Mapping[str, Parts]:
-        """The sessions on agents, by id; the parts of a session are sorted by the names of their agents."""
+        """The sessions on agents, by id; the parts of a session are sorted by the names of their agents.
+
+        A session of which there is a record has the plan of that, whatever its agents say, and no parts elsewhere.
+        """
         sessions: dict[str, dict[str, HeldSession]] = {}
+        recorded_agents = {session_id: frozenset(plan.agents) for session_id, plan in self.records.items()}
         for facts in self.agents:
             for session in facts.sessions:
-                sessions.setdefault(session.plan.id, {})[facts.name] = session
+                record = self.records.get(session.plan.id)
+                if record is None:
+                    sessions.setdefault(session.plan.id, {})[facts.name] = session
+                elif facts.name in recorded_agents[record.id]:
+                    sessions.setdefault(record.id, {})[facts.name] = dataclasses.replace(session, plan=record)
         return sessions
+
+    def holders(self, session_id: str) -> list[str]:
+        """Return the agents that say that they hold a part of a session, sorted by name."""
+        return [facts.name for facts in self.agents if any(part.plan.id == session_id for part in facts.sessions)]
 
     def was_read(self, agent: str) -> bool:
         """Return whether an agent returned facts or an error."""
@@ -99,7 +117,10 @@ def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
 
 
 def plan_of(parts: Parts) -> SessionPlan:
-    """Return the plan of a session that at least one agent holds: it is the same on all of them."""
+    """Return the plan of a session that at least one agent holds: that of the record, if there is one.
+
+    Otherwise it is that of the first agent: what follows from it for other agents needs :func:`find_disagreement`.
+    """
     return next(iter(parts.values())).plan
 
 

@@ -17,7 +17,9 @@ from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_same_request
-from .cluster_state import ClusterState, plan_of, status_of
+from .agreement import find_extension
+from .cluster_state import ClusterState, Parts, plan_of, status_of
+from .route_address import find_foreign_address
 from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
 from .session_plan import make_plan
 
@@ -28,7 +30,9 @@ class Decision:
 
     ``public_keys`` are those of all containers, by hostname, if every agent has committed the session, which then needs
     no claim; otherwise it is empty. ``min_agents`` is a proven lower bound of the number of agents; it is not computed
-    for existing plans. ``images`` are those present on the agents, as plain data by agent and name.
+    for existing plans. ``images`` are those present on the agents, as plain data by agent and name. ``recorded``: the
+    plan was made by this control node, not only reported by agents. ``route_problem`` is why gateways must not get a
+    route to it, empty if they may.
     """
 
     plan: SessionPlan
@@ -37,6 +41,8 @@ class Decision:
     public_keys: dict[str, dict[str, str]]
     min_agents: int | None = None
     images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
+    recorded: bool = True
+    route_problem: str = ""
 
 
 def decide(
@@ -45,31 +51,39 @@ def decide(
     """Return the decision on a request; ``session_id``, ``user`` and ``now`` are used for a new plan.
 
     The same request under the name of an existing session returns its plan, so that a second run repairs the session or
-    changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence if the request can
-    never be met.
+    changes nothing. The plan is that of the record, or else one on which all agents of the session agree. Raises
+    :class:`ValidationError` or :class:`PlanningError` with one sentence if the request can never be met.
     """
     if not cluster.facts:
         raise PlanningError(
             f"no agent can be used: {cluster.explain_unavailable(cluster.unavailable) or 'the inventory has none'}"
         )
-    existing, agents = _existing_plan(spec, cluster), cluster.agents
+    existing, agents = _existing_plan(spec, cluster, session_id), cluster.agents
     if existing:
-        keys = _committed_keys(existing, cluster)
         return Decision(
-            existing, True, _missing_images(existing, agents), keys, images=_present_images(existing, agents)
+            existing,
+            True,
+            _missing_images(existing, agents),
+            _committed_keys(existing, cluster),
+            images=_present_images(existing, agents),
+            recorded=existing.id in cluster.records,
+            route_problem=find_foreign_address(existing, cluster),
         )
     placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
     if isinstance(placement, Unschedulable):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
+    problem = find_foreign_address(plan, cluster)
+    if problem:
+        raise PlanningError(problem)
     missing, present = _missing_images(plan, agents), _present_images(plan, agents)
     return Decision(plan, False, missing, {}, placement.lower_bound, present)
 
 
-def is_feasible(spec: SessionSpec, cluster: ClusterState) -> bool:
+def is_feasible(spec: SessionSpec, cluster: ClusterState, session_id: str = "") -> bool:
     """Return whether a request could be met if all sessions of other names ended."""
     try:
-        if _existing_plan(spec, cluster):
+        if _existing_plan(spec, cluster, session_id):
             return True
         agents = cluster.without_allocations.agents
         placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
@@ -103,32 +117,59 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
 
 def _committed_keys(plan: SessionPlan, cluster: ClusterState) -> dict[str, dict[str, str]]:
     committed = {agent: part for agent, part in cluster.sessions[plan.id].items() if part.committed}
-    keys = {hostname: host_keys for part in committed.values() for hostname, host_keys in part.public_keys.items()}
+    # Of its own containers only: an agent has no say about those of others.
+    keys = {
+        kernel.hostname: committed[kernel.agent].public_keys[kernel.hostname]
+        for kernel in plan.kernels
+        if kernel.agent in committed and kernel.hostname in committed[kernel.agent].public_keys
+    }
     complete = committed.keys() >= set(plan.agents) and keys.keys() == {kernel.hostname for kernel in plan.kernels}
     return to_plain(keys) if complete else {}
 
 
-def _existing_plan(spec: SessionSpec, cluster: ClusterState) -> SessionPlan | None:
-    """Return the plan of the session of that name, if its request is the same; ``None`` if there is no such session."""
-    same_name = [parts for parts in cluster.sessions.values() if plan_of(parts).name == spec.name]
+def _existing_plan(spec: SessionSpec, cluster: ClusterState, session_id: str) -> SessionPlan | None:
+    """Return the plan of the session of that name, if its request is the same; ``None`` if there is no such session.
+
+    If several have the name, it is that of ``session_id``, of which there is a record.
+    """
+    same_name = {known: parts for known, parts in cluster.sessions.items() if plan_of(parts).name == spec.name}
     # A session with an expired claim on every agent no longer counts.
-    live = [parts for parts in same_name if not all(part.expired for part in parts.values())]
+    live = {known: parts for known, parts in same_name.items() if not all(part.expired for part in parts.values())}
     if not live:
         return None
-    if len(live) > 1:
-        ids = ", ".join(sorted(plan_of(parts).id for parts in live))
+    if session_id in live and session_id in cluster.records:
+        plan = cluster.records[session_id]
+    elif len(live) > 1:
         raise ValidationError(
-            f"session_name: {len(live)} sessions are called {spec.name!r} already ({ids}); end them first."
+            f"session_name: {len(live)} sessions are called {spec.name!r} already ({', '.join(sorted(live))});"
+            " end them first."
         )
-    parts = live[0]
-    part = next(iter(parts.values()))
-    plan = part.plan
-    check_same_request(spec, part.request, plan.id, status_of(parts))
+    else:
+        plan = _reported_plan(spec, cluster, next(iter(live.values())))
     unreachable = [name for name in plan.agents if name not in cluster.facts]
     if unreachable:
         raise PlanningError(
             f"the session {spec.name!r} has containers on agents that cannot be used:"
             f" {cluster.explain_unavailable(unreachable)}"
+        )
+    return plan
+
+
+def _reported_plan(spec: SessionSpec, cluster: ClusterState, parts: Parts) -> SessionPlan:
+    """Return the plan that the agents of a session hold, if all hold the same, and its request is the same.
+
+    The request of a session of which there is a record has been compared with that already.
+    """
+    plan = plan_of(parts)
+    if plan.id in cluster.records:
+        return plan
+    for part in parts.values():
+        check_same_request(spec, part.request, plan.id, status_of(parts))
+    extension = find_extension(parts, cluster)
+    if extension:
+        raise PlanningError(
+            f"the session {spec.name!r} is not repaired, because this control node did not start it and its agents"
+            f" disagree: {extension}; end it, or repair it where it was started"
         )
     return plan
 

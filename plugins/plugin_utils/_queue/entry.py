@@ -24,11 +24,18 @@ from typing import Any
 
 from ...module_utils._model.errors import ClusterError
 from ...module_utils._model.files import dump_state, load_state
+from ...module_utils._model.images import ImageIdentity
 from ...module_utils._model.plain_data import from_plain, to_plain
 from ...module_utils._model.plan import SessionPlan
 
-# Waits for capacity; is started by a run; has to be removed from agents; history. A RUNNING session has no entry.
-PENDING, CREATING, TERMINATING, TERMINATED = STATES = ("PENDING", "CREATING", "TERMINATING", "TERMINATED")
+# Waits for capacity; is started by a run; was started from this queue; has to be removed from agents; history.
+PENDING, CREATING, RUNNING, TERMINATING, TERMINATED = STATES = (
+    "PENDING",
+    "CREATING",
+    "RUNNING",
+    "TERMINATING",
+    "TERMINATED",
+)
 
 # How many times a PENDING session may be skipped.
 DEFAULT_MAX_SKIPS = 16
@@ -55,16 +62,16 @@ class Owner:
 
 @dataclasses.dataclass(frozen=True)
 class QueueEntry:
-    """A session in the queue of a control node.
+    """A session of a control node: in its queue, running, or ended.
 
-    ``spec`` is the whole request, which may contain secrets: it is kept while the session is PENDING, and while a run
-    starts a session that was PENDING before; a run that starts its own session does not store the request. ``record``
-    is the session's record. ``skipped`` counts the sessions of the same or a lower priority that arrived later and
-    started first, ``attempts`` the failed starts (starts refused for lack of capacity are not counted). ``owner`` is
-    the run that starts the session and ``plan`` what that run starts: the plan reserves capacity as soon as the entry
-    is saved, before the facts of the agents show it. ``agents`` are the agents from which the session is still to be
-    removed. Times are in seconds since the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to
-    100.
+    ``spec`` is the whole request, which may contain secrets, and ``plan`` what the last run started: both are kept
+    until the session ends, so that a repair needs no word of an agent. The plan reserves capacity as soon as the entry
+    is saved, before the facts of the agents show it. ``images`` are those of a RUNNING session, by name. ``record`` is
+    the session's record. ``skipped`` counts the sessions of the same or a lower priority that arrived later and started
+    first, ``attempts`` the failed starts (starts refused for lack of capacity are not counted). ``owner`` is the run
+    that starts the session; if it is ``attended``, somebody learns of a failure, so the session does not wait for
+    another start. ``agents`` are the agents from which the session is still to be removed. Times are in seconds since
+    the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to 100.
 
     Raises :class:`ValueError` for an unknown state, and for a state that contradicts ``spec``: a PENDING session has a
     request, a TERMINATING or TERMINATED one has none.
@@ -86,6 +93,8 @@ class QueueEntry:
     agents: tuple[str, ...] = ()
     pending_timeout: int = 0
     plan: SessionPlan | None = None
+    attended: bool = False
+    images: dict[str, ImageIdentity] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -95,13 +104,23 @@ class QueueEntry:
             raise ValueError(f"the state {self.state} {'requires' if self.spec is None else 'must not have'} a spec")
 
     @property
+    def unfinished(self) -> bool:
+        """Whether something is left to do: the session waits, is started, or has to be removed."""
+        return self.state not in (RUNNING, TERMINATED)
+
+    @property
+    def waits_for_start(self) -> bool:
+        """Whether the session is PENDING, or will be again if the run that starts it dies."""
+        return self.state in (PENDING, CREATING) and self.spec is not None and not self.attended
+
+    @property
     def arrival_key(self) -> tuple[float, str]:
         """The sort key of arrival, unique for each entry."""
         return self.enqueued_at, self.id
 
     def to_json(self) -> str:
         """Return the entry as the text of a file, to be read by :meth:`from_json`."""
-        return dump_state(to_plain(self))
+        return dump_state(to_plain(self), version=2)
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
@@ -194,8 +213,9 @@ def dominant_shares(usage: Mapping[str, Mapping[str, float]], capacity: Mapping[
 def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:
     """Return the entry as PENDING; ``failed`` counts a failed start."""
     attempts = entry.attempts + failed
+    # The plan remains: agents may still hold what the last run claimed.
     return dataclasses.replace(
-        entry, state=PENDING, record=record, updated_at=now, attempts=attempts, owner=None, agents=(), plan=None
+        entry, state=PENDING, record=record, updated_at=now, attempts=attempts, owner=None, agents=(), attended=False
     )
 
 
@@ -204,18 +224,45 @@ def mark_creating(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan
     return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan)
 
 
+def mark_running(
+    entry: QueueEntry,
+    now: float,
+    record: dict[str, Any],
+    images: Mapping[str, ImageIdentity] | None = None,
+) -> QueueEntry:
+    """Return the entry as RUNNING: its request, plan and images are kept until the session ends."""
+    return dataclasses.replace(
+        entry,
+        state=RUNNING,
+        record=record,
+        updated_at=now,
+        skipped=0,
+        attempts=0,
+        owner=None,
+        attended=False,
+        images=dict(images or {}),
+    )
+
+
 def mark_terminating(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
     """Return the entry as TERMINATING: the session has to be removed from ``agents``. Drops its request and owner."""
     return dataclasses.replace(
-        entry, state=TERMINATING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
+        entry, state=TERMINATING, record=record, updated_at=now, agents=tuple(agents), **_WITHOUT_REQUEST
     )
 
 
 def mark_terminated(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
     """Return the entry as TERMINATED: history. Drops its request and its owner."""
-    return dataclasses.replace(
-        entry, state=TERMINATED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
-    )
+    return dataclasses.replace(entry, state=TERMINATED, record=record, updated_at=now, agents=(), **_WITHOUT_REQUEST)
+
+
+_WITHOUT_REQUEST: dict[str, Any] = {"spec": None, "plan": None, "images": {}, "owner": None, "attended": False}
+"""The fields of a session that ends."""
+
+
+def recorded_plans(entries: Iterable[QueueEntry]) -> dict[str, SessionPlan]:
+    """Return the plans by session id that this control node has made, and has the requests of."""
+    return {entry.id: entry.plan for entry in entries if entry.plan and entry.spec is not None}
 
 
 def reserved_plans(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:

@@ -99,4 +99,4 @@ def _is_infeasible(entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy)
     """Return whether a session could not start even if all others ended: no session has to wait behind it."""
     if entry.spec is None or entry.skipped < rules.max_skips:
         return False
-    return not is_feasible(spec_from_dict(entry.spec), cluster)
+    return not is_feasible(spec_from_dict(entry.spec), cluster, entry.id)

@@ -15,8 +15,9 @@ from ...module_utils._model.held_session import HeldSession
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import Mount
+from .._planner.agreement import format_value, plan_difference
 from .._planner.cluster_state import plan_of, status_of
-from .._queue.entry import TERMINATED, QueueEntry
+from .._queue.entry import QueueEntry, recorded_plans
 
 # The checks of each pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
@@ -48,11 +49,18 @@ class AgentReports:
 def select_session(
     name: str, session_id: str, answers: AgentReports, entries: Iterable[QueueEntry]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the parts of the selected session by agent. Raises :class:`SessionNotFoundError`."""
+    """Return the parts of the selected session by agent. Raises :class:`SessionNotFoundError`.
+
+    If several have the name, it is the one of which there is a record.
+    """
+    listed = list(entries)
     by_id: dict[str, dict[str, Mapping[str, Any]]] = {}
     for agent, parts in answers.parts.items():
         for part in parts:
             by_id.setdefault(part["plan"]["id"], {})[agent] = part
+    if len(by_id) > 1:
+        recorded = recorded_plans(listed)
+        by_id = {known: parts for known, parts in by_id.items() if known in recorded} or by_id
     if len(by_id) > 1:
         raise SessionNotFoundError(
             f"session_name: {len(by_id)} sessions are called {name!r}: give session_id ({', '.join(sorted(by_id))})"
@@ -62,7 +70,7 @@ def select_session(
         if name and name != actual_name:
             raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {actual_name!r}, not of {name!r}")
         return parts_of_one
-    live = (entry for entry in entries if entry.state != TERMINATED)
+    live = (entry for entry in listed if entry.unfinished)
     queued = next((entry for entry in live if (entry.id == session_id if session_id else entry.name == name)), None)
     if queued:
         raise SessionNotFoundError(
@@ -73,10 +81,17 @@ def select_session(
     raise SessionNotFoundError(f"no session {session_id or name!r} was found{suffix}")
 
 
-def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports) -> dict[str, Any]:
-    """Return the report of a session as plain data; ``error`` is one sentence, ``None`` for a healthy session."""
-    parsed = {agent: _parse_part(agent, part) for agent, part in parts.items()}
-    plan = plan_of(parsed)
+def build_verification_report(
+    parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, records: Mapping[str, SessionPlan] | None = None
+) -> dict[str, Any]:
+    """Return the report of a session as plain data; ``error`` is one sentence, ``None`` for a healthy session.
+
+    The plan is that of ``records``, by session id, if it is there; an agent with another plan differs from it.
+    """
+    held = {agent: _parse_part(agent, part) for agent, part in parts.items()}
+    plan = (records or {}).get(plan_of(held).id, plan_of(held))
+    planned = frozenset(plan.agents)
+    parsed = {agent: dataclasses.replace(part, plan=plan) for agent, part in held.items() if agent in planned}
     report: dict[str, Any] = {
         "session": {"id": plan.id, "name": plan.name, "status": status_of(parsed)},
         "healthy": False,
@@ -86,8 +101,9 @@ def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: A
             {"agent": agent, **change}
             for agent in plan.agents
             for change in (parts[agent]["drift"] if agent in parts else _missing_part(plan, agent, answers))
-        ],
-        "pairs": _list_pairs(plan, parts.values()),
+        ]
+        + [change for agent, part in held.items() for change in _plan_drift(plan, agent, part.plan)],
+        "pairs": _list_pairs(plan, [parts[agent] for agent in parsed]),
         "mounts": [_compare_mount(plan, mount, answers) for mount in plan.mounts],
     }
     failures = _summarize_failures(report)
@@ -115,6 +131,17 @@ def _parse_part(agent: str, part: Mapping[str, Any]) -> HeldSession:
     kept = {field: part[field] for field in ("plan", "committed", "expired", "containers")}
     location = f"the session on {agent} is corrupt"
     return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, location)
+
+
+def _plan_drift(plan: SessionPlan, agent: str, other: SessionPlan) -> list[dict[str, Any]]:
+    """Return the drift of an agent that holds another plan of a session, or a part that the plan does not have."""
+    difference = plan_difference(plan, other)
+    if difference:
+        field, expected, actual = difference
+        change = {"subject": f"plan: {field}", "actual": format_value(actual), "expected": format_value(expected)}
+        return [{"agent": agent, **change}]
+    stranger = {"agent": agent, "subject": f"session {plan.name}", "actual": "held", "expected": None}
+    return [] if agent in plan.agents else [stranger]
 
 
 def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[dict[str, Any]]:
@@ -179,5 +206,5 @@ def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
 
 
 def _error_message(name: str, failures: Sequence[str]) -> str:
-    remedy = "create_session with the same variables repairs what differs from the plan"
+    remedy = "repair_session, or create_session with the same variables, repairs what differs from the plan"
     return f"the session {name!r} is not healthy: {', '.join(failures)}; {remedy}."

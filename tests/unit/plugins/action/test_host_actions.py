@@ -91,6 +91,7 @@ def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
     assert options == {
         "state_path": "/var/lib/backendai-gateway",
         "routes": [route],
+        "reported": [],
         "ended": [],
         "vacated": [],
         "purge": False,
@@ -100,7 +101,14 @@ def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
 def test_gateway_routes_sends_ended_and_purge(run: Run, requests: Asked) -> None:
     vacated = [{"id": ONE, "address": "192.0.2.11"}]
     run(gateway_routes.ActionModule, {"ended": [ONE], "vacated": vacated, "purge": "yes", "state_path": "/x"}, {})
-    assert requests[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "vacated": vacated, "purge": True}
+    assert requests[0][1] == {
+        "state_path": "/x",
+        "routes": [],
+        "reported": [],
+        "ended": [ONE],
+        "vacated": vacated,
+        "purge": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
         variables: dict[str, Any] | None = None,
         *,
         images_by_agent: dict[str, Any] | None = None,
+        recorded_images: dict[str, Any] | None = None,
         check_mode: bool = False,
         **args: Any,
     ) -> dict[str, Any]:
@@ -94,7 +95,12 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
                     raise AnsibleActionFail(reply["failed"])
                 return reply
 
-        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": images_by_agent or {}}
+        start = {
+            **START,
+            "recorded_images": recorded_images or {},
+            "missing_images": {"agent2": images, "agent3": [IMAGE]},
+            "images": images_by_agent or {},
+        }
         defaults = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
         defaults["hostvars"] = {agent: {} for agent in START["agents"]}
         arguments = {"starts": [start], "claim_ttl": 600, **args}
@@ -112,7 +118,7 @@ def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict
 
 def test_agent_without_pulls_is_skipped(run: Run) -> None:
     variables = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
-    start = {**START, "missing_images": {}, "images": {}}
+    start = {**START, "recorded_images": {}, "missing_images": {}, "images": {}}
     assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
 
 
@@ -231,5 +237,21 @@ def test_mismatched_images_are_not_pulled(pull: Pull, sent: list[dict[str, Any]]
     assert pull([], [IMAGE], images_by_agent=result)["failed"] == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
         " remove the outdated one (docker rmi) or specify the image by its digest."
+    )
+    assert sent == []
+
+
+def test_image_of_the_record_is_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    recorded = {IMAGE: image_data(1, "docker.io/lab/python")}
+    pull([pulled()], [IMAGE], recorded_images=recorded)
+    assert sent[0]["reference"] == "docker.io/lab/python@sha256:a"
+
+
+def test_image_that_an_agent_has_replaced_is_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    recorded = {IMAGE: image_data(1, "docker.io/lab/python")}
+    result = pull([pulled()], [IMAGE], recorded_images=recorded, images_by_agent={"agent1": {IMAGE: image_data(2)}})
+    assert (
+        "is not the same on all agents: sha256:2… on agent1, sha256:a… on this control node's record"
+        in result["failed"]
     )
     assert sent == []

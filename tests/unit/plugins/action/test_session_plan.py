@@ -180,17 +180,12 @@ def holding(**state: Any) -> dict[str, Any]:
     return answers(agent1=fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED), **state)]))
 
 
-def test_start_is_saved_before_the_claim_without_its_request(run: Run, queue: QueueStore) -> None:
+def test_start_is_saved_before_the_claim_with_its_request(run: Run, queue: QueueStore) -> None:
     before = time.time()
     result = run(ActionModule, arguments(), ROOM)
     (entry,) = queue.entries()
-    assert (entry.id, entry.name, entry.state, entry.owner, entry.spec) == (
-        result["id"],
-        "train-llm",
-        "CREATING",
-        current_owner(),
-        None,
-    )
+    assert (entry.id, entry.name, entry.state, entry.owner) == (result["id"], "train-llm", "CREATING", current_owner())
+    assert (spec_from_dict(entry.spec or {}), entry.attended) == (spec(**ASKED), True)
     assert (entry.record["id"], entry.record["status"], result["queued"]) == (result["id"], "CREATING", False)
     assert before <= entry.enqueued_at == entry.updated_at <= time.time()
     assert entry.plan == SessionPlan.from_dict(result["plan"])
@@ -208,6 +203,11 @@ def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueStore) 
 @pytest.mark.parametrize("user", ["", None])
 def test_user_defaults_to_the_one_that_runs_ansible(run: Run, user: str | None) -> None:
     assert run(ActionModule, {**arguments(), "user": user}, ROOM)["plan"]["user"] == getpass.getuser()
+
+
+def test_user_is_as_agents_report_it(run: Run, queue: QueueStore) -> None:
+    assert run(ActionModule, {**arguments(), "user": "bob\u200b\x1b"}, ROOM)["plan"]["user"] == "bob\\u200b\\x1b"
+    assert [entry.user for entry in queue.entries()] == ["bob\\u200b\\x1b"]
 
 
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM], ids=["room", "no room"])

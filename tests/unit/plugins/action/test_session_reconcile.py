@@ -12,12 +12,13 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.backendai.cluster.plugins.action.session_reconcile import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result
+from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
 AGENTS = ["agent1", "agent2", "agent3"]
@@ -39,12 +40,19 @@ def finished() -> dict[str, AgentFacts]:
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
-def own_start(queue: QueueStore) -> QueueEntry:
+def record(queue: QueueStore, facts: dict[str, AgentFacts]) -> None:
+    """Save the session of these agents as one that was started here."""
+    queue.save(requested(asked=spec(), id=SESSION_ID, state="RUNNING", plan=facts["agent1"].sessions[0].plan))
+
+
+def own_start(queue: QueueStore, of: SessionPlan | None = None) -> QueueEntry:
     """Save the entry of a session that belonged to a killed run."""
-    record = session_record(plan(), "CREATING")
-    entry = requested(id=SESSION_ID, name="train-llm", state="CREATING", spec=None, owner=KILLED, record=record)
+    made = of or plan()
+    record = session_record(made, "CREATING")
+    own: dict[str, Any] = {"state": "CREATING", "attended": True, "plan": made, "owner": KILLED, "record": record}
+    entry = requested(asked=spec(), id=SESSION_ID, **own)
     queue.save(entry)
-    return entry
+    return queue.entry(SESSION_ID) or entry
 
 
 def test_empty_cluster_needs_no_action(run: Run, printed: list[str]) -> None:
@@ -73,6 +81,7 @@ def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, print
 @pytest.mark.usefixtures("printed")
 def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueStore) -> None:
     facts = finished()
+    record(queue, facts)
     run(ActionModule, ARGUMENTS, answers("agent2", **facts))
     run(ActionModule, ARGUMENTS, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
@@ -101,15 +110,16 @@ def test_session_of_a_killed_run_is_removed_only_if_abandoned(run: Run, queue: Q
     assert [entry.state for entry in queue.entries()] == ["TERMINATING"]
 
 
-def test_entry_of_a_running_session_is_removed(run: Run, queue: QueueStore, printed: list[str]) -> None:
+def test_request_of_a_running_session_is_kept(run: Run, queue: QueueStore, printed: list[str]) -> None:
     own_start(queue)
     result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
-    assert (result["agents"], queue.entries(), printed) == ([], [], [])
+    (entry,) = queue.entries()
+    assert (result["agents"], entry.state, entry.plan, printed) == ([], "RUNNING", plan(), [])
 
 
 @pytest.mark.usefixtures("printed")
 def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueStore) -> None:
-    own_start(queue)
+    own_start(queue, plan(failure_policy="terminate"))
     facts = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == ["agent1", "agent2"]
     assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
@@ -139,6 +149,7 @@ def test_history_is_kept_for_history_days(
 @pytest.mark.parametrize("max_age", [0, 60])
 def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueStore, max_age: int) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
+    record(queue, finished())
     run(ActionModule, args, answers("agent2", agent1=finished()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
@@ -196,6 +207,7 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueSt
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
+        "reported": [],
         "ended": [requested(1).id],
         "vacated": [],
         "changed": True,
@@ -207,9 +219,15 @@ def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) ->
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
-    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
+    assert run(ActionModule, args, answers())["routes"] == {
+        "routes": [],
+        "reported": [],
+        "ended": [],
+        "vacated": [],
+        "changed": False,
+    }
     ending = run(ActionModule, args, answers(**finished()))["routes"]
-    assert ending == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
+    assert ending == {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -218,7 +236,8 @@ def test_running_sessions_are_sent_only_with_all_routes(run: Run, check_mode: bo
     hostvars, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
     assert run(ActionModule, args, hostvars, check_mode=check_mode)["routes"]["routes"] == []
     routes = run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]
-    assert ([route["id"] for route in routes["routes"]], routes["ended"], routes["changed"]) == ([SESSION_ID], [], True)
+    assert ([route["id"] for route in routes["reported"]], routes["routes"]) == ([SESSION_ID], [])
+    assert (routes["ended"], routes["changed"]) == ([], True)
 
 
 @pytest.mark.usefixtures("printed")
@@ -228,16 +247,22 @@ def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueStore) ->
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {"__session_result": before}
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
-    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
+    assert run(ActionModule, args, hostvars)["routes"] == {
+        "routes": [],
+        "reported": [],
+        "ended": [],
+        "vacated": [],
+        "changed": False,
+    }
     everything = run(ActionModule, {**args, "all_routes": True}, hostvars)["routes"]
-    assert everything == {"routes": [], "ended": [requested(1).id], "vacated": [], "changed": True}
+    assert everything == {"routes": [], "reported": [], "ended": [requested(1).id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
+    assert routes == {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed", "queue")
@@ -249,7 +274,7 @@ def test_sent_routes_are_not_sent_again(run: Run) -> None:
     again = run(ActionModule, args, hostvars)["routes"]
     assert (first["routes"]["changed"], again) == (
         True,
-        {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
+        {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
     )
 
 
@@ -262,6 +287,7 @@ def test_sessions_are_sent_before_agents_end_them(run: Run) -> None:
     hostvars["hostvars"]["localhost"] = {registered: first}
     assert run(ActionModule, args, hostvars)["routes"] == {
         "routes": [],
+        "reported": [],
         "ended": [SESSION_ID],
         "vacated": [],
         "changed": True,
@@ -303,6 +329,23 @@ def test_reserved_ports_are_sent_to_gateways_with_all_routes_only(run: Run) -> N
     vacated = [{"id": SESSION_ID, "address": "192.0.2.2"}]
     assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == (["agent2"], vacated, True)
     assert full["agents"] == []
+
+
+@pytest.mark.usefixtures("printed", "queue")
+def test_ports_reserved_at_an_address_of_another_agent_are_not_sent(run: Run) -> None:
+    hostvars = answers("agent1", agent2=agent_facts("agent2", reserved_ports={SESSION_ID: [30001]}))
+    hostvars["hostvars"]["agent1"]["ansible_host"] = "192.0.2.2"
+    full = run(ActionModule, {**ARGUMENTS, "all_routes": True}, hostvars)
+    assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == ([], [], False)
+
+
+@pytest.mark.usefixtures("printed", "queue")
+def test_a_session_without_a_record_that_is_about_to_end_gets_no_route(run: Run) -> None:
+    ways = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)
+    ending = dataclasses.replace(plan(command="python train.py"), published=ways)
+    facts = holders(ending, stopped={"main1": ("exited", 3)})
+    routes = run(ActionModule, {**ARGUMENTS, "all_routes": True}, answers(**facts))["routes"]
+    assert (routes["reported"], routes["routes"], routes["ended"]) == ([], [], [SESSION_ID])
 
 
 @pytest.mark.usefixtures("printed", "queue")

@@ -12,11 +12,12 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT
-from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run, keep
 
 MADE = plan()
@@ -119,9 +120,9 @@ def test_terminating_sessions_are_not_listed_as_running(run: Run, queue: QueueSt
 @pytest.mark.usefixtures("printed")
 def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueStore) -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
-    queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=("agent3",)))
+    queue.save(requested(id=SESSION_ID, name="", state="TERMINATING", spec=None, record=record, agents=tuple(AGENTS)))
     assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
-        f"session {SESSION_ID} has ended, but agent3 may still run a part of it.",
+        f"session {SESSION_ID} has ended, but agent1, agent2, agent3 may still run a part of it.",
         ACTION_NEEDED,
     ]
 
@@ -222,3 +223,63 @@ def test_records_of_the_queue_are_safe_to_print(run: Run, queue: QueueStore, pri
 def test_warnings_are_safe_to_print(run: Run) -> None:
     result = run(ActionModule, {**LIST, "agents": ["agent1"]}, {"hostvars": {"agent1": {AGENT_RESULT: EVIL}}})
     assert result["warnings"] == ["agent1 is left out: \\x1b]0;owned\\x07."]
+
+
+# ---- agents that say different things
+
+
+def with_mount(of: SessionPlan) -> SessionPlan:
+    return dataclasses.replace(of, mounts=(Mount("/", "/mnt/host"),))
+
+
+def disagreeing() -> dict[str, Any]:
+    """Return the variables of a run in which agent2 holds another plan of the session, and agent3 a part of it."""
+    parts = {"agent1": held_session(MADE, "agent1"), "agent2": held_session(MADE, "agent2")}
+    parts["agent2"] = dataclasses.replace(parts["agent2"], plan=with_mount(MADE))
+    facts = {name: agent_facts(name, sessions=[parts[name]] if name in parts else []) for name in AGENTS}
+    return {"hostvars": {name: {"__session_agent": result(each)} for name, each in facts.items()}}
+
+
+DIFFERENCE = "its mounts[0] is missing on {} and {{'source': '/', 'target': '/mnt/host', 'read_only': False}} on agent2"
+
+
+@pytest.mark.usefixtures("printed")
+def test_session_of_which_agents_disagree_is_listed(run: Run) -> None:
+    listed = run(ActionModule, LIST, disagreeing())
+    (record,) = listed["sessions"]
+    difference = DIFFERENCE.format("agent1")
+    assert (record["status"], record["error"]) == ("DEGRADED", f"its agents disagree: {difference}")
+    (warning,) = listed["warnings"]
+    assert warning == (
+        f"the agents of the session train-llm ({SESSION_ID}) disagree, so it is neither repaired nor ended when it"
+        f" fails: {difference}."
+    )
+
+
+@pytest.mark.usefixtures("printed")
+def test_session_is_listed_as_it_was_started_here(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    variables = disagreeing()
+    stranger = agent_facts("agent3", sessions=[held_session(with_mount(MADE), "agent1")])
+    variables["hostvars"]["agent3"] = {"__session_agent": result(stranger)}
+    listed = run(ActionModule, {**LIST, "history": True}, variables)
+    (record,) = listed["sessions"]
+    assert (record["status"], record["error"], len(record["kernels"])) == ("RUNNING", None, 4)
+    other_plan, other_agent = listed["warnings"]
+    assert other_plan == (
+        "agent2 has another plan of the session train-llm than this control node, which started it:"
+        f" {DIFFERENCE.format('this control node')}; backendai.cluster.repair_session -e session_id={SESSION_ID}"
+        " restores it."
+    )
+    assert other_agent == (
+        f"agent3 says that it has a part of the session train-llm ({SESSION_ID}), which was not planned there: it is"
+        " ignored, and terminate_session removes it."
+    )
+
+
+@pytest.mark.usefixtures("printed")
+def test_running_session_whose_agents_are_away_is_not_listed(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    gone = {"hostvars": {name: {"__session_agent": {"unreachable": True, "msg": "no route"}} for name in AGENTS}}
+    assert run(ActionModule, {**LIST, "history": True}, gone)["sessions"] == []
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]

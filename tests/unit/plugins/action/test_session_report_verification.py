@@ -20,7 +20,7 @@ AGENTS = ["agent1", "agent2", "agent3"]
 VERIFY: dict[str, Any] = {"kind": "verification", "agents": AGENTS}
 SIGHT = {"/data": {"marker": True, "folder": "1:1", "names": "abc"}}
 MISSED = {"/data": {"marker": False, "folder": "1:1", "names": "abc"}}
-REPAIR = "create_session with the same variables repairs what differs from the plan."
+REPAIR = "repair_session, or create_session with the same variables, repairs what differs from the plan."
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action.session_request import ActionModule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
-from tests.unit.builders import IMAGE, POOLS, SESSION_ID, requested, spec, variables
+from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
 
 
@@ -265,3 +266,58 @@ def test_other_purposes_are_validated(run: Run, purpose: str, changes: dict[str,
 def test_other_purposes_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
     arguments = variables(**changes, image=None)
     assert run(ActionModule, {"purpose": purpose}, arguments)["changed"] is False
+
+
+# ---- repair
+
+
+def started(number: int = 1, **changes: Any) -> QueueEntry:
+    """Return the entry of a running session."""
+    waits = spec(name=f"session-{number}", env={"TOKEN": "hunter3"}, designated_agents=["agent9"])
+    return requested(number, waits, **{"state": "RUNNING", **changes})
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_repair_needs_only_the_name_or_id(run: Run, queue: QueueStore, by: str) -> None:
+    queue.save(started(1))
+    queue.save(started(2))
+    selected: dict[str, Any] = {"session_name": "session-1"} if by == "name" else {"session_id": started(1).id}
+    result = run(ActionModule, {"purpose": "repair"}, {**DEFAULTS, **selected})
+    assert spec_from_dict(result["spec"]) == spec_from_dict(started(1).spec or {})
+    assert (result["repair"], list(result["specs"]), result["_ansible_no_log"]) == (started(1).id, ["session-1"], True)
+    assert result["images"] == [IMAGE]
+
+
+@pytest.mark.parametrize(
+    ("entries", "sentence"),
+    [
+        (
+            [],
+            "session_name: the queue of this control node has no request of 'session-1'; run repair_session where the",
+        ),
+        ([requested(1, state="TERMINATED", spec=None)], "session_name: the queue of this control node has no request"),
+        ([started(1, spec=None)], "session_name: the queue of this control node has no request of 'session-1'"),
+        (
+            [started(1), started(2, name="session-1")],
+            f"session_name: 2 sessions are called 'session-1': give session_id ({started(1).id}, {started(2).id}).",
+        ),
+    ],
+    ids=["unknown", "ended", "without its request", "several"],
+)
+def test_repair_without_a_request_is_refused(
+    run: Run, queue: QueueStore, entries: list[QueueEntry], sentence: str
+) -> None:
+    for entry in entries:
+        queue.save(entry)
+    assert refusal(run, {**DEFAULTS, "session_name": "session-1"}, "repair").startswith(sentence)
+
+
+def test_repair_needs_a_session(run: Run) -> None:
+    assert refusal(run, DEFAULTS, "repair") == "session_name or session_id is required."
+
+
+def test_requests_of_running_sessions_are_not_surveyed(run: Run, queue: QueueStore) -> None:
+    queue.save(started(1))
+    queue.save(requested(2, state="CREATING", attended=True))
+    result = run(ActionModule, {"purpose": "schedule"}, variables())
+    assert (result["images"], result["specs"]) == ([], {})

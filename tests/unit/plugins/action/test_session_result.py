@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
-from tests.unit.builders import SESSION_ID, requested
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from tests.unit.builders import IMAGE, SESSION_ID, image_data, requested
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.settled_starts import (
     COMMITTED,
@@ -87,10 +89,17 @@ def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_running_session_leaves_the_queue(run: Run, queue: QueueStore) -> None:
-    starts(queue)
-    settle(run, COMMITTED)
-    assert queue.entries() == []
+def test_request_plan_and_images_of_a_running_session_are_kept(run: Run, queue: QueueStore) -> None:
+    before = starts(queue, plan=MADE, attempts=1, skipped=2)
+    start = {**decided(), "images": {"agent1": {IMAGE: image_data(1, "registry/python")}, "agent2": {}}}
+    settle(run, COMMITTED, starts=[start])
+    (entry,) = queue.entries()
+    assert (entry.state, entry.owner, entry.plan) == ("RUNNING", None, MADE)
+    assert spec_from_dict(entry.spec or {}) == spec_from_dict(before.spec or {})
+    assert (entry.attempts, entry.skipped) == (0, 0)
+    assert entry.images == {IMAGE: ImageIdentity(**image_data(1, "registry/python"))}
+    assert [kernel["image_digest"] for kernel in entry.record["kernels"]] == ["sha256:1", "sha256:2"]
+    assert (queue.path / f"{entry.id}.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueStore, printed: list[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
 from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run
@@ -64,8 +64,7 @@ def test_each_start_is_reported_and_saved(
     assert [record["name"] for record in records] == ["train-llm", "other"]
     assert [record["status"] for record in records] == statuses
     assert [session["error"] for session in settled["sessions"]] == errors
-    waits = [SESSION_ID] if "PENDING" in statuses else []
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "PENDING") for session_id in waits]
+    assert {entry.id: entry.state for entry in queue.entries()} == {SESSION_ID: statuses[0], OTHER_ID: statuses[1]}
     lines = [line for line in printed if line.startswith("Session")]
     names = zip(("train-llm", "other"), statuses, strict=True)
     assert lines == [f"Session {name} is {status}." for name, status in names]
@@ -160,14 +159,25 @@ PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22,
 )
 def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed: bool) -> None:
     routes = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
-    expected = [build_gateway_route(PUBLISHED)] if routed else []
-    assert routes == {"routes": expected, "ended": [], "vacated": [], "changed": routed}
+    assert routes == {
+        "routes": [build_gateway_route(PUBLISHED)] if routed else [],
+        "reported": [],
+        "ended": [],
+        "vacated": [],
+        "changed": routed,
+    }
 
 
 @pytest.mark.usefixtures("printed", "queue")
 def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (COMMITTED, None):
-        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
+        assert settle(run, steps)["routes"] == {
+            "routes": [],
+            "reported": [],
+            "ended": [],
+            "vacated": [],
+            "changed": False,
+        }
 
 
 @pytest.mark.usefixtures("printed")
@@ -183,9 +193,15 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
         "previous": ["__session_reconcile", "__other"],
     }
     first = run(ActionModule, args, replies((MADE, COMMITTED)))
-    assert first["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": True}
+    assert first["routes"] == {"routes": [], "reported": [], "ended": ended, "vacated": [], "changed": True}
     later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
-    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": False}
+    assert run(ActionModule, args, later)["routes"] == {
+        "routes": [],
+        "reported": [],
+        "ended": ended,
+        "vacated": [],
+        "changed": False,
+    }
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True
 
@@ -194,7 +210,7 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
 def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
+    assert routes == {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -240,13 +256,18 @@ def test_slow_session_is_settled_once_it_is_complete(run: Run, queue: QueueStore
     settled = run(ActionModule, args, replies((OTHER, slow), (MADE, COMMITTED)))
     assert [session["record"]["name"] for session in settled["sessions"]] == ["train-llm"]
     assert [start["id"] for start in settled["starting"]] == [OTHER_ID]
-    assert [(entry.id, entry.state) for entry in queue.entries()] == [(OTHER_ID, "CREATING")]
+    assert {entry.id: entry.state for entry in queue.entries()} == {SESSION_ID: "RUNNING", OTHER_ID: "CREATING"}
+    assert [entry.owner for entry in queue.entries() if entry.state == "CREATING"] == [current_owner()]
     assert not [line for line in printed if "other" in line]
 
     done: Steps = {**slow, "ready": {"agent1": {"steps": ["ready", "commit"], "containers": {"main1": RUNS}}}}
     later = run(ActionModule, {**args, "starts": settled["starting"]}, replies((OTHER, done)))
     assert [session["record"]["status"] for session in later["sessions"]] == ["RUNNING"]
-    assert (later["starting"], queue.entries()) == ([], [])
+    assert later["starting"] == []
+    assert {entry.id: (entry.state, entry.owner) for entry in queue.entries()} == {
+        SESSION_ID: ("RUNNING", None),
+        OTHER_ID: ("RUNNING", None),
+    }
     assert printed[-2] == "Session other is RUNNING."
 
 

@@ -30,9 +30,9 @@ def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A gateway with fake HAProxy and firewall table, and the routes of two sessions."""
     Table(partial(monkeypatch.setattr, routing))
     admin = haproxy_of(folder)
-    arguments = {"state_path": str(folder), "routes": [OTHER, ROUTE], "ended": [], "purge": False}
+    arguments = {"routes": [OTHER, ROUTE], "reported": [], "ended": [], "vacated": [], "purge": False}
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "socket")))
-    gateway.routes(arguments, False)
+    gateway.routes({"state_path": str(folder), **arguments}, False)
     yield
     admin.close()
 

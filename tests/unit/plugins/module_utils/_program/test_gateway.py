@@ -15,7 +15,7 @@ from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provis
 from tests.unit.haproxy import AdminSocket
 from tests.unit.phases import failure_of, result_of
 
-NOTHING: dict[str, Any] = {"routes": [], "ended": [], "purge": False}
+NOTHING: dict[str, Any] = {"routes": [], "reported": [], "ended": [], "vacated": [], "purge": False}
 
 
 @pytest.fixture
@@ -64,6 +64,13 @@ def test_ended_and_purge_remove_routes(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("running")
+def test_removed_routes_are_confirmed(folder: Path) -> None:
+    routes(folder, routes=[OTHER, ROUTE])
+    result = routes(folder, ended=[ONE], vacated=[{"id": TWO, "address": "192.0.2.12"}])
+    assert (result["unrouted"], list((folder / "routes").iterdir())) == ([ONE, TWO], [])
+
+
+@pytest.mark.usefixtures("running")
 def test_stopped_haproxy_is_a_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "nowhere")))
     result = routes(folder, routes=[ROUTE])
@@ -79,3 +86,14 @@ def test_invalid_route_is_refused_with_one_sentence(folder: Path) -> None:
 def test_unprovisioned_host_fails_with_one_sentence(tmp_path: Path) -> None:
     sentence = failure_of("routes", {**NOTHING, "state_path": str(tmp_path / "nowhere")})
     assert sentence.endswith("run backendai.cluster.provision_gateways on this host.")
+
+
+@pytest.mark.usefixtures("running")
+def test_reported_routes_take_nothing_from_others(folder: Path) -> None:
+    routes(folder, routes=[ROUTE])
+    fake = {**OTHER, "name": ROUTE["name"]}
+    result = routes(folder, reported=[fake, {**OTHER, "name": "../.."}])
+    assert (result["changed"], result["links"], len(result["warnings"])) == (False, [], 2)
+    result = routes(folder, reported=[OTHER, ROUTE])
+    assert ([link["id"] for link in result["links"]], result["warnings"]) == ([TWO, ONE], [])
+    assert sorted(path.stem for path in (folder / "routes").iterdir()) == sorted([ONE, TWO])

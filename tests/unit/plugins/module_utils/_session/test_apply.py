@@ -27,6 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
     ApplyRequest,
     ImageMismatchError,
     InfinibandMissingError,
+    KeysMissingError,
     apply_claimed,
     await_claimed,
 )
@@ -62,8 +63,12 @@ HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}
 def apply(
     engine: FakeDocker, store: Store, nonce: str = "nonce-1", *, check_mode: bool = False, **changes: Any
 ) -> list[Change]:
+    """Apply the plan that the agent has stored."""
     client: Any = engine
-    request = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
+    stored = store.session(SESSION_ID)
+    request = ApplyRequest(
+        stored.plan if stored else MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default"
+    )
     return apply_claimed(client, store, request, check_mode=check_mode)[0]
 
 
@@ -692,3 +697,40 @@ def test_only_main1_publishes_ports(engine: FakeDocker, store: Store, kernel: Fa
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
     assert kernel.table == render(build_isolation_policy([(published_plan, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_stored_plan_is_replaced_by_that_of_the_run(engine: FakeDocker, store: Store, check_mode: bool) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    mounts = dataclasses.replace(MADE.mounts[0], source="/", target="/mnt/host")
+    changed = dataclasses.replace(MADE, mounts=(*MADE.mounts, mounts))
+    store.save(dataclasses.replace(held(changed), agent="agent2"))
+    before, made = store.session(SESSION_ID), len(engine.asked)
+    client: Any = engine
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    changes, _ready = apply_claimed(client, store, request, check_mode=check_mode)
+    assert changes[0] == Change("plan of session train-llm", "differs from the control node's", "the same")
+    assert not [change for change in changes if change.subject.startswith("container")]
+    stored = store.session(SESSION_ID)
+    assert stored == (before if check_mode else held(MADE))
+    assert len(engine.asked) == made
+
+
+def test_published_ports_of_the_plan_of_the_run_are_reserved(engine: FakeDocker, store: Store) -> None:
+    store.save(held(MADE))
+    published_plan = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
+    client: Any = engine
+    request = ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    apply_claimed(client, store, request, check_mode=True)
+    assert store.ports.in_use() == set()
+    apply_claimed(client, store, request, check_mode=False)
+    assert store.ports.by_session() == {SESSION_ID: (30000, 30001)}
+
+
+def test_keys_that_another_agent_did_not_report_are_named(engine: FakeDocker, store: Store) -> None:
+    store.save(held(MADE))
+    keys = {hostname: each for hostname, each in public_keys(MADE).items() if hostname != "sub2"}
+    with pytest.raises(KeysMissingError, match=r"^agent2 did not report the keys of sub2, which it runs: end"):
+        apply(engine, store, keys=keys)
+    assert engine.asked == []

@@ -222,7 +222,7 @@ def test_container_that_lost_an_interface_is_a_failure(
     store.save(held(MADE))
     monkeypatch.setattr(reconcile, "plan_interfaces", lambda *_reading: InterfacePlan([], {"main1": "eth0"}))
     (failure,) = restored(store, engine)
-    assert failure.startswith("train-llm: main1 has lost eth0: run create_session")
+    assert failure.startswith("train-llm: main1 has lost eth0: run repair_session")
 
 
 def test_damaged_egress_policy_is_a_failure_and_stops_no_repair(store: Store, kernel: FakeNetwork) -> None:

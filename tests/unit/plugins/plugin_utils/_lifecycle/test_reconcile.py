@@ -33,7 +33,7 @@ from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, spec
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 LATER = NOW + 1000
-NOTHING = ReconcileActions({}, {}, (), (), ())
+NOTHING = ReconcileActions({}, {}, (), ())
 OWNER = Owner("manager1 boot", 4711, "123456")
 BATCH: dict[str, Any] = {"command": "python train.py"}
 CLAIM: dict[str, Any] = {"committed": False}
@@ -67,7 +67,8 @@ def is_due(
 def own_start(**changes: Any) -> QueueEntry:
     """Return the entry of a session that a user's own run was starting before it died."""
     record = session_record(plan(), "CREATING")
-    return requested(state="CREATING", spec=None, id=SESSION_ID, name="train-llm", record=record, **changes)
+    own = {"state": "CREATING", "attended": True, "id": SESSION_ID, "name": "train-llm", "record": record}
+    return requested(**{**own, "plan": plan(), **changes})
 
 
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
@@ -192,7 +193,8 @@ def test_policy_terminate_ends_a_session_with_a_failed_container(status: str) ->
 
 
 def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None:
-    actions = is_due([], sessions_on_agents(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent2"])
+    parts = sessions_on_agents(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)})
+    actions = is_due([running(plan=plan(**BATCH))], parts, ["agent2"])
     assert actions.end == {"agent1": [SESSION_ID]}
     assert [note.agents for note in actions.entries_to_save] == [("agent1", "agent2")]
 
@@ -354,31 +356,30 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
 
 def test_a_batch_session_of_a_killed_run_is_removed() -> None:
     actions = is_due([own_start()], sessions_on_agents(plan(**BATCH)), given_up=True)
-    assert (sorted(actions.end), [entry.state for entry in actions.entries_to_save], actions.entries_to_remove) == (
-        ["agent1", "agent2"],
-        ["TERMINATING"],
-        (),
-    )
+    assert sorted(actions.end) == ["agent1", "agent2"]
+    assert [entry.state for entry in actions.entries_to_save] == ["TERMINATING"]
 
 
 @pytest.mark.parametrize("given_up", [True, False])
-def test_a_session_that_all_agents_have_committed_runs_and_needs_no_note(given_up: bool) -> None:
-    actions = is_due([own_start()], sessions_on_agents(plan()), given_up=given_up)
-    assert actions == dataclasses.replace(NOTHING, entries_to_remove=(SESSION_ID,))
+def test_a_session_of_a_killed_run_that_all_agents_have_committed_keeps_its_request(given_up: bool) -> None:
+    entry = own_start()
+    actions = is_due([entry], sessions_on_agents(plan()), given_up=given_up)
+    (saved,) = actions.entries_to_save
+    assert dataclasses.replace(actions, entries_to_save=()) == NOTHING
+    assert (saved.state, saved.owner, saved.spec, saved.plan) == ("RUNNING", None, entry.spec, plan())
+    assert [kernel["image_digest"] for kernel in saved.record["kernels"]] == ["sha256:1"] * 4
 
 
 def test_a_session_that_one_agent_may_not_have_committed_is_taken_away() -> None:
     actions = is_due([own_start()], sessions_on_agents(plan(), "agent2"), given_up=True)
-    assert (actions.end, actions.entries_to_remove) == ({"agent1": [SESSION_ID]}, ())
+    assert actions.end == {"agent1": [SESSION_ID]}
+    assert [entry.state for entry in actions.entries_to_save] == ["TERMINATING"]
 
 
 def test_a_dropped_session_is_looked_after_like_any_other() -> None:
     sessions = sessions_on_agents(plan(failure_policy="terminate"), stopped={"sub1": ("exited", 1)})
     actions = is_due([own_start()], sessions)
-    assert (actions.entries_to_remove, [(entry.id, entry.state) for entry in actions.entries_to_save]) == (
-        (SESSION_ID,),
-        [(SESSION_ID, "TERMINATING")],
-    )
+    assert [(entry.id, entry.state) for entry in actions.entries_to_save] == [(SESSION_ID, "TERMINATING")]
 
 
 @pytest.mark.parametrize("changes", [{"owner": OWNER}, {"owner": OWNER, "spec": dataclasses.asdict(spec())}])
@@ -457,3 +458,64 @@ def test_nothing_is_due_in_a_healthy_cluster(
             entries.append(noted(1, drawn["noted"], id=session_plan.id, name=session_plan.name))
     entries += [noted(number, state) for number, state in enumerate(states, 10)]
     assert is_due(entries, sessions, given_up=given_up) == NOTHING
+
+
+# ---- what agents say of sessions of others
+
+
+def test_an_agent_cannot_end_or_restart_what_another_one_runs() -> None:
+    made = plan(failure_policy="terminate")
+    sessions = sessions_on_agents(made, stopped={"main1": ("exited", 1)})
+    assert list(is_due([], sessions).end) == ["agent1", "agent2"]
+    stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(failure_policy="restart"))
+    for parts in ({"agent1": stranger}, {"agent3": sessions[SESSION_ID]["agent1"]}):
+        assert is_due([], {SESSION_ID: {**sessions[SESSION_ID], **parts}}) == NOTHING
+
+
+def test_an_agent_cannot_give_a_session_the_name_of_one_that_was_ended() -> None:
+    record = unplanned_record(None, "given-up", "TERMINATED")
+    entry = dataclasses.replace(ending("agent1", "agent2"), id=OTHER_ID, name="given-up", record=record)
+    entry = dataclasses.replace(entry, enqueued_at=LATER)
+    sessions = sessions_on_agents(plan())
+    stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(name="given-up"))
+    assert is_due([entry], {SESSION_ID: {**sessions[SESSION_ID], "agent1": stranger}}).end == {}
+    renamed = sessions_on_agents(plan(name="given-up"))
+    assert list(is_due([entry], renamed).end) == ["agent1", "agent2"]
+
+
+def test_without_a_record_nothing_is_ended_unless_all_agents_say_so() -> None:
+    made = plan(**BATCH)
+    sessions = sessions_on_agents(made, "agent2", stopped={"main1": ("exited", 0)})
+    assert is_due([], sessions, ["agent2"]) == NOTHING
+
+
+def test_a_session_is_ended_only_on_the_agents_that_were_to_be_cleared() -> None:
+    assert is_due([ending("agent1")], sessions_on_agents(plan())).end == {"agent1": [SESSION_ID]}
+
+
+def running(**changes: Any) -> QueueEntry:
+    """Return the entry of a session that was started here."""
+    return own_start(**{"state": "RUNNING", "attended": False, **changes})
+
+
+def test_a_session_that_was_started_here_ends_like_any_other() -> None:
+    made = plan(failure_policy="terminate")
+    (saved,) = is_due([running(plan=made)], sessions_on_agents(made, stopped={"sub1": ("exited", 1)})).entries_to_save
+    assert (saved.id, saved.state, saved.spec, saved.plan) == (SESSION_ID, "TERMINATING", None, None)
+    assert is_due([running()], sessions_on_agents(plan())) == NOTHING
+
+
+def test_a_session_that_no_agent_holds_has_ended_elsewhere() -> None:
+    entry = running(updated_at=NOW)
+    (saved,) = reconcile([entry], {}, (), False, LATER, ["agent1", "agent2"], NOW + 1).entries_to_save
+    assert (saved.state, saved.spec, saved.plan) == ("TERMINATED", None, None)
+    assert saved.record["reason"] == "no agent holds a part of it any more"
+
+
+@pytest.mark.parametrize(
+    ("surveyed", "since"),
+    [(["agent1"], NOW + 1), (["agent1", "agent2"], NOW), ([], NOW + 1)],
+    ids=["an agent was not read", "agents were read before it started", "none was read"],
+)
+def test_a_session_that_may_run_keeps_its_request(surveyed: list[str], since: float) -> None:
+    assert reconcile([running(updated_at=NOW)], {}, (), False, LATER, surveyed, since) == NOTHING

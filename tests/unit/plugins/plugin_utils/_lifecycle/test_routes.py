@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
@@ -42,7 +43,9 @@ def ids(update: dict[str, Any]) -> tuple[list[str], list[str]]:
 def list_reachable(**state: Any) -> list[str]:
     """Return the ids of the reachable sessions if one agent holds a session in this state."""
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
-    return [session_plan.id for session_plan in reachable_plans(readings(agent1=facts))]
+    recorded, reported = reachable_plans(readings(agent1=facts))
+    assert recorded == []
+    return [session_plan.id for session_plan in reported]
 
 
 # ---- routes
@@ -52,6 +55,7 @@ def test_a_session_that_was_started_is_routed() -> None:
     session_plan = published()
     assert build_gateway_update([session_plan], [], NOW) == {
         "routes": [build_gateway_route(session_plan)],
+        "reported": [],
         "ended": [],
         "vacated": [],
         "changed": True,
@@ -59,7 +63,13 @@ def test_a_session_that_was_started_is_routed() -> None:
 
 
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
-    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "vacated": [], "changed": False}
+    assert build_gateway_update([], [], 0.0) == {
+        "routes": [],
+        "reported": [],
+        "ended": [],
+        "vacated": [],
+        "changed": False,
+    }
 
 
 def test_a_session_that_publishes_nothing_is_not_routed() -> None:
@@ -117,6 +127,7 @@ def test_what_was_over_before_is_not_routed_either() -> None:
 def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news: bool) -> None:
     assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
         "routes": [],
+        "reported": [],
         "ended": [SESSION_ID],
         "vacated": [],
         "changed": news,
@@ -162,26 +173,47 @@ def test_what_several_agents_hold_is_one_session() -> None:
     agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
     other = held_session(dataclasses.replace(plan({"agent2": 1}, name="other"), id=OTHER_ID), "agent2")
     agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
-    assert sorted(session_plan.id for session_plan in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
+    _recorded, reported = reachable_plans(readings(**agents))
+    assert sorted(session_plan.id for session_plan in reported) == [OTHER_ID, SESSION_ID]
 
 
 def test_without_the_agent_of_main1_there_is_no_route() -> None:
     agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
-    assert reachable_plans(readings(agent2=agents["agent2"])) == []
+    assert reachable_plans(readings(agent2=agents["agent2"])) == ([], [])
 
 
 def test_without_sessions_on_agents_there_are_no_routes() -> None:
-    assert reachable_plans(readings("agent1", "agent2")) == []
+    assert reachable_plans(readings("agent1", "agent2")) == ([], [])
 
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    assert ids(
-        build_gateway_update(reachable_plans(readings(agent1=facts)), [ended_entry(state="TERMINATING")], 0.0)
-    ) == (
-        [],
-        [SESSION_ID],
-    )
+    recorded, reported = reachable_plans(readings(agent1=facts))
+    update = build_gateway_update(recorded, [ended_entry(state="TERMINATING")], 0.0, reported=reported)
+    assert (ids(update), update["reported"]) == (([], [SESSION_ID]), [])
+
+
+def test_sessions_that_were_started_here_are_told_from_reported_ones() -> None:
+    facts = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
+    cluster = dataclasses.replace(readings(**facts), records={SESSION_ID: published(name="recorded")})
+    recorded, reported = reachable_plans(cluster)
+    assert ([plan_of_it.name for plan_of_it in recorded], reported) == (["recorded"], [])
+
+
+def test_a_session_of_which_agents_say_different_things_gets_no_route() -> None:
+    part = held_session(published(), "agent1")
+    other = dataclasses.replace(part, plan=published(name="other"))
+    agents = {"agent1": agent_facts("agent1", sessions=[part]), "agent2": agent_facts("agent2", sessions=[other])}
+    assert reachable_plans(readings(**agents)) == ([], [])
+
+
+def test_a_session_at_the_address_of_another_agent_gets_no_route() -> None:
+    facts = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
+    (address,) = {port.address for port in published().published}
+    cluster = readings(**facts)
+    assert reachable_plans(dataclasses.replace(cluster, addresses={"agent2": [address]})) == ([], [])
+    also = dataclasses.replace(cluster, addresses={"agent1": [address], "agent2": [address]})
+    assert [plan_of_it.id for plan_of_it in reachable_plans(also)[1]] == [SESSION_ID]
 
 
 # ---- ports of ended sessions
@@ -190,6 +222,24 @@ def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
 def test_sessions_that_this_run_is_about_to_end_are_sent() -> None:
     update = build_gateway_update([], [ended_entry()], NOW + 1, ending=[OTHER_ID])
     assert (update["ended"], update["changed"]) == ([OTHER_ID], True)
+
+
+def test_a_session_that_this_run_is_about_to_end_gets_no_route() -> None:
+    started, reported = published(), published(OTHER_ID, name="other")
+    update = build_gateway_update([started], [], NOW, reported=[reported], ending=[SESSION_ID, OTHER_ID])
+    assert (update["routes"], update["reported"], update["ended"]) == ([], [], sorted([SESSION_ID, OTHER_ID]))
+
+
+def test_ports_reserved_at_the_address_of_another_agent_are_not_sent() -> None:
+    taken = Underlay("192.0.2.1", "eth0", 1500)
+    agents = {
+        "agent1": agent_facts("agent1"),
+        "agent2": agent_facts("agent2", reserved_ports={SESSION_ID: [30001]}, underlay=taken, addresses=["192.0.2.1"]),
+    }
+    assert find_vacated(readings(**agents)) == {}
+    unread = readings(agent2=agents["agent2"])
+    assert find_vacated(dataclasses.replace(unread, addresses={"agent1": ["192.0.2.1"]})) == {}
+    assert [*find_vacated(dataclasses.replace(unread, addresses={"agent2": ["192.0.2.1"]}))] == ["agent2"]
 
 
 def test_reserved_ports_are_sent_with_the_address_of_their_agent() -> None:

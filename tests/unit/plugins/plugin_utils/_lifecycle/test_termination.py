@@ -249,3 +249,53 @@ def test_with_force_agents_are_cleared_of_an_id_when_they_return() -> None:
     ends = end(("", OTHER_ID), readings("agent1", left_out=AWAY), force=True)
     assert ends.note is not None
     assert (ends.note.id, ends.note.name, ends.note.record["id"]) == (OTHER_ID, "", OTHER_ID)
+
+
+# ---- sessions of which agents say different things
+
+
+def extended() -> SessionPlan:
+    """Return the plan with one more container on agent3."""
+    more = dataclasses.replace(MADE.kernels[-1], agent="agent3", hostname="sub4")
+    return dataclasses.replace(MADE, kernels=(*MADE.kernels, more))
+
+
+def disagreeing() -> ClusterState:
+    facts = holders(MADE)
+    part = dataclasses.replace(held_session(MADE, "agent1"), plan=extended())
+    return readings("agent3", **{**facts, "agent1": agent_facts("agent1", sessions=[part])})
+
+
+@pytest.mark.parametrize("selector", [BY_NAME, BY_ID])
+def test_a_session_is_ended_on_all_agents_that_any_of_them_names(selector: tuple[str, str]) -> None:
+    ended = end(selector, disagreeing())
+    assert sorted(ended.agents) == ["agent1", "agent2", "agent3"]
+
+
+def test_a_session_is_ended_on_the_agents_of_the_record_and_on_those_that_hold_it() -> None:
+    entry = noted(state="RUNNING", plan=MADE)
+    cluster = dataclasses.replace(disagreeing(), records={SESSION_ID: MADE})
+    assert sorted(end(BY_NAME, cluster, [entry]).agents) == ["agent1", "agent2"]
+    stranger = agent_facts("agent3", sessions=[held_session(MADE, "agent1")])
+    cluster = dataclasses.replace(cluster, facts={**cluster.facts, "agent3": stranger})
+    ended = end(BY_NAME, cluster, [entry])
+    assert sorted(ended.agents) == ["agent1", "agent2", "agent3"]
+    assert ended.note is not None
+    assert (ended.note.state, ended.note.spec, ended.note.plan) == ("TERMINATING", None, None)
+
+
+def test_a_recorded_session_on_unreachable_agents_is_ended_by_its_plan() -> None:
+    entry = noted(state="RUNNING", plan=MADE)
+    away = readings("agent1", "agent3", left_out=AWAY)
+    assert "has containers on agents that cannot be used, so nothing was ended: agent2: unreachable" in refusal(
+        PlanningError, BY_NAME, away, [entry]
+    )
+    ended = end(BY_NAME, away, [entry], force=True)
+    assert (ended.agents, ended.unreachable) == (("agent1",), ("agent2",))
+
+
+def test_several_recorded_sessions_of_one_name_are_ended_by_id() -> None:
+    entries = [noted(state="RUNNING", plan=MADE), noted(state="RUNNING", plan=MADE, id=OTHER_ID)]
+    assert refusal(ValidationError, BY_NAME, NO_SESSIONS, entries) == (
+        f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
+    )

@@ -314,9 +314,10 @@ def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
     assert decided(spec(**TWO_AND_TWO), readings(**agents)).public_keys == {}
 
 
-def test_the_same_request_finds_a_plan_on_only_one_of_its_agents() -> None:
+def test_what_an_agent_lost_is_planned_again_from_the_record() -> None:
     cluster_state = readings("agent2", **holding("agent1", committed=False))
-    assert decided(spec(**TWO_AND_TWO), cluster_state).plan.id == SESSION_ID
+    recorded = dataclasses.replace(cluster_state, records={SESSION_ID: plan()})
+    assert decided(spec(**TWO_AND_TWO), recorded).plan == plan()
 
 
 def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:

@@ -513,7 +513,7 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
         ([], "the content is not a mapping"),
         ({**WHOLE, "hunter2": 1}, "the entry: hunter2 is not known"),
-        ({**WHOLE, "state": "waiting"}, "state is none of PENDING, CREATING, TERMINATING, TERMINATED"),
+        ({**WHOLE, "state": "waiting"}, "state is none of PENDING, CREATING, RUNNING, TERMINATING, TERMINATED"),
         ({**WHOLE, "spec": None}, "the state PENDING requires a spec"),
         ({**WHOLE, "state": "TERMINATED"}, "the state TERMINATED must not have a spec"),
         ({**WHOLE, "priority": "high"}, "the entry: priority must be a whole number"),

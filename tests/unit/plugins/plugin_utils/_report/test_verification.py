@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_drift_is_reported_with_its_agent() -> None:
     assert report["drift"] == [{"agent": "agent2", **change}]
     assert report["error"] == (
         "the session 'train-llm' is not healthy: 1 difference from the plan;"
-        " create_session with the same variables repairs what differs from the plan."
+        " repair_session, or create_session with the same variables, repairs what differs from the plan."
     )
 
 
@@ -215,3 +216,37 @@ def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
     assert absent.keys() == build_verification_report(parts(MADE), AgentReports({})).keys()
     assert absent["session"] == {"id": None, "name": "ghost", "status": None}
     assert (absent["healthy"], absent["error"]) == (False, "no session 'ghost' was found.")
+
+
+def test_a_plan_that_differs_from_the_record_is_drift() -> None:
+    report = build_verification_report(parts(MOUNTED), AgentReports({}), {SESSION_ID: MADE})
+    assert report["session"]["status"] == "RUNNING"
+    expected = {"subject": "plan: mounts[0]", "expected": "missing"}
+    drift = [{**expected, "agent": agent} for agent in ("agent1", "agent2")]
+    assert [{key: each[key] for key in ("subject", "expected", "agent")} for each in report["drift"]] == drift
+    assert "'/mnt/data'" in report["drift"][0]["actual"]
+    assert report["mounts"] == []
+
+
+def test_without_a_record_a_plan_that_differs_from_that_of_the_first_agent_is_drift() -> None:
+    mixed = {**parts(MADE), "agent2": part(MOUNTED, "agent2")}
+    report = build_verification_report(mixed, AgentReports({}))
+    assert [(each["agent"], each["subject"], each["expected"]) for each in report["drift"]] == [
+        ("agent2", "plan: mounts[0]", "missing")
+    ]
+
+
+def test_a_part_on_another_agent_is_drift() -> None:
+    report = build_verification_report(
+        {**parts(MADE), "agent3": part(MADE, "agent1")}, AgentReports({}), {SESSION_ID: MADE}
+    )
+    assert report["drift"] == [{"agent": "agent3", "subject": "session train-llm", "actual": "held", "expected": None}]
+
+
+def test_of_two_sessions_of_one_name_the_recorded_one_is_selected() -> None:
+    fake = dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID)
+    answers = AgentReports({"agent1": [part(MADE, "agent1")], "agent3": [part(fake, "agent3")]})
+    with pytest.raises(SessionNotFoundError, match="2 sessions are called"):
+        select_session("train-llm", "", answers, [])
+    entry = queued(1, id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE)
+    assert list(select_session("train-llm", "", answers, [entry])) == ["agent1"]
