@@ -41,6 +41,10 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "underlay_encryption": {"type": "str", "choices": ["", "wireguard"], "default": ""},
 }
 
+REGISTRY_OPTIONS: dict[str, dict[str, Any]] = {
+    "registry_check": {"type": "list", "elements": "str", "default": []},
+    "allow_registry_login": {"type": "bool", "default": False},
+}
 
 SURVEY_OPTIONS: dict[str, dict[str, Any]] = {
     "images": {"type": "list", "elements": "str", "default": []},

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
-from .._model.images import Credential, ImageIdentity, repository_of
+from .._model.images import TOKEN_USERNAME, Credential, ImageIdentity, repository_of
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -35,7 +35,8 @@ class Image:
     """An image on an engine.
 
     ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image. ``argv``
-    is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`.
+    is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`. ``tags`` and ``digests`` are
+    all names of the image, with a tag or with the digest of their registry.
     """
 
     digest: str
@@ -43,6 +44,8 @@ class Image:
     id: str = ""
     argv: tuple[str, ...] = ()
     reference: str = ""
+    tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
 
     @property
     def identity(self) -> ImageIdentity:
@@ -97,6 +100,8 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
         id=str(inspected["Id"]),
         argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
         reference=reference,
+        tags=tuple(inspected.get("RepoTags") or ()),
+        digests=tuple(digests),
     )
 
 
@@ -109,10 +114,12 @@ def pull_image(
 ) -> None:
     """Pull ``reference`` from its registry and tag it ``name``.
 
-    ``on_line`` is called with each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
+    Without a ``credential`` nobody's is used, not even the ``docker login`` of this host. ``on_line`` is called with
+    each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
     """
     repository, tag = docker.utils.parse_repository_tag(reference)
-    login = dataclasses.asdict(credential) if credential else None
+    # Without a mapping, the SDK would look for the login of the user that runs this.
+    login = _auth_config(credential) if credential else {}
     try:
         lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
         problem = _first_error(lines, on_line)
@@ -124,6 +131,13 @@ def pull_image(
         problem = reason(error)
     if problem:
         raise ImagePullError.from_error(name, reference, problem)
+
+
+def _auth_config(credential: Credential) -> dict[str, str]:
+    """Return a credential as the engine expects it."""
+    if credential.username == TOKEN_USERNAME:
+        return {"identitytoken": credential.password}
+    return dataclasses.asdict(credential)
 
 
 def _first_error(lines: Iterable[Mapping[str, Any]], on_line: Callable[[Mapping[str, Any]], None]) -> str:

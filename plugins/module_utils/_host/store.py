@@ -131,6 +131,11 @@ class Store:
         """The folder of the agent's WireGuard key pair; it exists only if the underlay is encrypted."""
         return self._root / "wireguard"
 
+    @property
+    def registries_folder(self) -> Path:
+        """The folder of what the agent knows about registries; it exists only if an image was private."""
+        return self._root / "registries"
+
     def program(self) -> str | None:
         """Return the digest of the program that restores sessions; ``None`` if it is not installed."""
         return PROGRAM.parent.resolve().name.partition("-")[0] if PROGRAM.exists() else None

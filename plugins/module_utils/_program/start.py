@@ -26,6 +26,7 @@ from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 from .._session.command import start_command
 from .._session.contents import RenderedFiles
 from .._session.facts import AgentSettings
+from .._session.image_access import ImageAccess
 
 if TYPE_CHECKING:
     import docker
@@ -105,7 +106,8 @@ class Agent:
         contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
-        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
+        access = ImageAccess.from_options(request["logins"], self.options["registry"])
+        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images, access)
         part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
 
     def commit(self, part: Part) -> None:

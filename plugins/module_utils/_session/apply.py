@@ -25,6 +25,7 @@ from .._wireguard.peers import sync_wireguard_peers
 from .claim import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
 from .facts import read_host
+from .image_access import ImageAccess, require_image_access
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .readiness import await_ready
@@ -51,7 +52,7 @@ class InfinibandMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported.
+    ``images`` are those that the agents of the session reported. ``access`` has the logins of the requester.
     """
 
     plan: SessionPlan
@@ -60,6 +61,7 @@ class ApplyRequest:
     contents: RenderedFiles
     default_network: str
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
+    access: ImageAccess = dataclasses.field(default_factory=ImageAccess)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +75,13 @@ class ApplyResult:
 def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
     """Apply the slice that this run has claimed. With ``check_mode`` the claim may be missing.
 
-    Raises :class:`ClaimLostError`.
+    Raises :class:`ClaimLostError`, and :class:`ImageAccessError` if the requester may not use an image.
     """
     plan = request.plan
+    if not check_mode and not require_claim(store, plan.id, request.nonce).committed:
+        # Without the lock, because a registry may be slow. A session that was committed may keep its images.
+        names = dict.fromkeys(kernel.image for kernel in plan.kernels_on(request.agent))
+        require_image_access(client, store, request.access, names)
     with store.session_lock(plan.id):
         if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})

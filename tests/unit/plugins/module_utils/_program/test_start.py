@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 
@@ -32,6 +33,7 @@ OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
 RUNNING = {"main1": {"status": "running", "image_digest": "sha256:1"}}
 THEIRS = {"sub1": {"user": "USER-2", "host": "HOST-2"}}
+LOGINS = {"docker.io": {"username": "reader", "password": "hunter3"}}
 CONTENTS = {
     "hosts": "127.0.0.1 localhost\n",
     "ssh_config": "Host *\n",
@@ -57,12 +59,13 @@ def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionP
         "public_keys": THEIRS,
         "images": {"agent2": {IMAGE: image_data()}},
         "contents": CONTENTS,
+        "logins": LOGINS,
     }
 
 
 def options_for(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
     options = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
-    return {**options, "sessions": [*sessions]}
+    return {**options, "registry": {"registry_check": ["docker.io"]}, "sessions": [*sessions]}
 
 
 class Agent:
@@ -139,7 +142,9 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
         bootstrap="export A=1",
     )
     images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
-    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images), False)
+    access = ImageAccess({"docker.io": Credential("reader", "hunter3")}, ["docker.io"])
+    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images, access), False)
+    assert "hunter3" not in f"{agent.calls}"
 
 
 def test_check_commits_and_returns_containers(agent: Agent) -> None:

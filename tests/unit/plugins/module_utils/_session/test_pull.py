@@ -17,12 +17,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._session import pull as pulling
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus, ensure_pull
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 1})
 HERE = PullStatus(ImageIdentity("sha256:1", "sha256:1"))
+READER = ImageAccess({"docker.io": Credential("reader", "hunter2")})
 WANTED = Pull(IMAGE, IMAGE)
 CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 DOWNLOADING = {"id": "a", "status": "Downloading", "progressDetail": {"current": 10, "total": 30}}
@@ -97,7 +99,7 @@ def test_missing_image_is_pulled_in_the_background(engine: FakeDocker, store: St
 
 def test_digest_is_pulled_with_the_registry_password(engine: FakeDocker, store: Store, acts: Acts) -> None:
     engine.registry = {"lab/python@sha256:a": {**CONTENT, "RepoDigests": ["lab/python@sha256:a"]}}
-    pull = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    pull = Pull(IMAGE, "lab/python@sha256:a", READER)
     pull_status(engine, store, pull=pull)
     acts[0]()
     assert engine.calls == [
