@@ -48,6 +48,7 @@ class FakeDocker:
     ) -> Iterator[dict[str, Any]]:
         assert stream, "the end of a pull is its last line"
         assert decode, "lines are read as mappings"
+        assert auth_config is not None, "the SDK would use the login of this host"
         reference = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
         self.calls.append(f"pull {reference}{f' as {auth_config}' if auth_config else ''}")
         pulled = dict(self.registry.get(reference, {"error": f"manifest for {reference} not found\n"}))

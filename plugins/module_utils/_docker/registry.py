@@ -233,7 +233,7 @@ class _Question:
         try:
             reply = json.loads(answer.content)
             token = reply.get("token") or reply["access_token"]
-        except (ValueError, AttributeError, KeyError):
+        except (ValueError, AttributeError, KeyError, RecursionError):
             token = None
         if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
             raise RegistryError("has a token server that answers without a token")

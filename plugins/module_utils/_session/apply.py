@@ -78,10 +78,9 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
     Raises :class:`ClaimLostError`, and :class:`ImageAccessError` if the requester may not use an image.
     """
     plan = request.plan
-    if not check_mode and not require_claim(store, plan.id, request.nonce).committed:
-        # Without the lock, because a registry may be slow. A session that was committed may keep its images.
-        names = dict.fromkeys(kernel.image for kernel in plan.kernels_on(request.agent))
-        require_image_access(client, store, request.access, names)
+    if not check_mode:
+        # Without the lock, because a registry may be slow.
+        _require_images(client, store, request, require_claim(store, plan.id, request.nonce))
     with store.session_lock(plan.id):
         if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
@@ -151,6 +150,13 @@ def _start_deadline(session: LocalSession) -> float:
     """Return the end of the start timeout by the monotonic clock: the claim's remaining time."""
     remaining = session.expires_at - time.time() if session.expires_at is not None else REPAIR_SECONDS
     return time.monotonic() + max(remaining, MIN_START_SECONDS)
+
+
+def _require_images(client: docker.APIClient, store: Store, request: ApplyRequest, session: LocalSession) -> None:
+    """Raise :class:`ImageAccessError` if the requester may not use an image of a session that is not committed."""
+    if not session.committed:
+        names = dict.fromkeys(kernel.image for kernel in session.kernels)
+        require_image_access(client, store, request.access, names)
 
 
 def _find_images(

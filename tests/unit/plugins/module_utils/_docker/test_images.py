@@ -138,6 +138,19 @@ def test_registry_credentials_are_sent() -> None:
     assert engine.calls == [f"pull {IMAGE} as {{'username': 'reader', 'password': 'hunter2'}}"]
 
 
+def test_identity_token_is_sent_as_such() -> None:
+    engine = FakeDocker({})
+    engine.registry = {IMAGE: CONTENT}
+    pull(engine, credential=Credential("<token>", "hunter2"))
+    assert engine.calls == [f"pull {IMAGE} as {{'identitytoken': 'hunter2'}}"]
+
+
+def test_all_names_of_an_image_are_read() -> None:
+    image = inspect(RepoTags=[IMAGE, "other:1"], RepoDigests=["lab/python@sha256:2"])
+    assert (image.tags, image.digests) == ((IMAGE, "other:1"), ("lab/python@sha256:2",))
+    assert (inspect(RepoTags=None).tags, inspect(RepoTags=None).digests) == ((), ())
+
+
 def test_all_lines_of_the_engine_are_passed_on() -> None:
     engine = FakeDocker({})
     lines = [{"status": "Pulling from lab/python", "id": "1"}, {"status": "Pull complete", "id": "a"}]

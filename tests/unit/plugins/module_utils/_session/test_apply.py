@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import (
+    ImageAccess,
+    ImageAccessError,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, bridged, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
@@ -524,6 +529,56 @@ def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pyt
     store.save(held(mixed(), expires_at=9e12))
     apply(engine, store)
     assert looked_up == [IMAGE, "lab/busybox:1"]
+
+
+# ---- private images
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, store: Store) -> list[tuple[ImageAccess, list[str]]]:
+    """Return the questions whether the requester may use images; none may be used."""
+    questions: list[tuple[ImageAccess, list[str]]] = []
+
+    def refuse(_client: Any, _store: Store, access: ImageAccess, names: Iterable[str]) -> None:
+        assert not store.is_busy(SESSION_ID)
+        questions.append((access, list(names)))
+        raise ImageAccessError("no")
+
+    monkeypatch.setattr(slicing, "require_image_access", refuse)
+    return questions
+
+
+@pytest.mark.parametrize("session", [MADE, mixed()], ids=["one image", "two images"])
+def test_session_without_access_to_its_images_is_not_created(
+    engine: FakeDocker, store: Store, asked: list[tuple[ImageAccess, list[str]]], session: SessionPlan
+) -> None:
+    store.save(held(session, expires_at=9e12))
+    client: Any = engine
+    access = ImageAccess(registry_check=["docker.io"])
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", access=access)
+    with pytest.raises(ImageAccessError):
+        apply_claimed(client, store, request, check_mode=False)
+    assert asked == [(access, list(dict.fromkeys(kernel.image for kernel in session.kernels_on("agent1"))))]
+    assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
+
+
+def test_repair_and_check_mode_ask_no_registry(
+    engine: FakeDocker, store: Store, asked: list[tuple[ImageAccess, list[str]]]
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    assert apply(engine, store, check_mode=True)
+    store.save(held(MADE))
+    assert apply(engine, store)
+    assert asked == []
+
+
+def test_another_run_is_not_asked_for_images(
+    engine: FakeDocker, store: Store, asked: list[tuple[ImageAccess, list[str]]]
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    with pytest.raises(ClaimLostError):
+        apply(engine, store, "nonce-2")
+    assert asked == []
 
 
 def test_missing_image_is_named(store: Store) -> None:
