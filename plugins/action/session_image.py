@@ -49,7 +49,7 @@ class ActionModule(HostAction):
         if not starts and not sessions:
             return {**result, "skipped": True}
         result |= {"changed": False, "diff": [], "sessions": sessions, "repeat": False}
-        credentials = read_registries(args.get("registries"))
+        credentials = read_registries(variables, self._templar)
         until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batch_count(variables)
         for start in starts:
             reply = {"nonce": start.decided["nonce"], "images": {}}

@@ -110,7 +110,7 @@ class ActionModule(HostAction):
             request |= {"public_keys": start.public_keys, "images": self._images(start)}
             request["contents"] = self._contents(start, agent, variables)
             images = [kernel["image"] for kernel in decided["plan"]["kernels"] if kernel["agent"] == agent]
-            request["logins"] = logins_for(images, read_registries(self._task.args.get("registries")))
+            request["logins"] = logins_for(images, read_registries(variables, self._templar))
         return request
 
     def _images(self, start: Start) -> dict[str, Any]:

@@ -96,11 +96,6 @@ options:
     description: The time in seconds after which the claim of an uncommitted session expires.
     type: int
     required: true
-  registries:
-    description:
-      - The C(username) and C(password) for each registry that requires them, by its host and port. The agent receives
-        only those that it needs.
-    type: dict
 """
 
     # The age of facts.

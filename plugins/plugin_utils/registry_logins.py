@@ -14,16 +14,17 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.images import Credential, registry_of
 from ..module_utils._model.validation import ValidationErrors
-from ._request.registries import parse_registries
+from ._request.registries import OPTION, parse_registries
 
 
-def read_registries(value: Any) -> dict[str, Credential]:
-    """Return the credentials of ``session_registries``.
+def read_registries(variables: Mapping[str, Any], templar: Any) -> dict[str, Credential]:
+    """Return the credentials of the variable ``session_registries``.
 
-    Raises :class:`AnsibleActionFail` for invalid ones, without their secrets.
+    It is no option of a task, because Ansible can be told to display those. Raises :class:`AnsibleActionFail` for
+    invalid credentials, without their secrets.
     """
     problems = ValidationErrors()
-    credentials = parse_registries(problems, value or {})
+    credentials = parse_registries(problems, templar.template(variables.get(OPTION) or {}))
     if problems:
         raise AnsibleActionFail(str(problems))
     return credentials

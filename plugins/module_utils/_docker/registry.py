@@ -11,6 +11,7 @@ limit and a size limit, and the text of an answer is never part of an error mess
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import http.client
 import ipaddress
@@ -30,7 +31,7 @@ from .._model.errors import ClusterError, one_line
 from .._model.images import DOCKER_HUB, TOKEN_USERNAME, Credential
 from .sdk import docker
 
-# Seconds for all requests of one question, and for each operation of a connection.
+# Seconds for all questions about a session, and for each operation of a connection.
 SECONDS, OPERATION_SECONDS = 20, 8
 
 # The maximum size of a token server's answer.
@@ -131,7 +132,7 @@ def may_read(
     repository: str,
     references: Sequence[str],
     credential: Credential | None,
-    seconds: float = SECONDS,
+    seconds: float,
 ) -> bool:
     """Return whether a login, or anybody if there is none, may read an image of a repository.
 
@@ -153,7 +154,7 @@ def may_read(
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(seconds)
-    answer = answers[0] if answers else RegistryError(f"does not answer within {seconds:g} seconds")
+    answer = answers[0] if answers else RegistryError(f"does not answer within {round(seconds, 1):g} seconds")
     if isinstance(answer, RegistryError):
         raise answer
     return answer
@@ -186,18 +187,16 @@ class _Question:
     def _connect(self) -> tuple[str, Sequence[str] | None]:
         """Return the base address, and the challenges of a registry that requires a token or a password."""
         host = HUB_HOST if self._host == DOCKER_HUB else self._host
-        bases = [f"{scheme}://{host}/v2/" for scheme in (("https", "http") if self._insecure else ("https",))]
-        for base in bases:
-            try:
-                answer = self._send(_request("GET", base))
-            except (OSError, http.client.HTTPException):
-                if base == bases[-1]:
-                    raise
-                continue
-            if answer.status not in (200, 401):
-                raise RegistryError(f"answers with status {answer.status}")
-            return base, answer.challenges if answer.status == 401 else None
-        raise AssertionError(bases)
+        if self._insecure:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return self._ask_for_challenges(f"https://{host}/v2/")
+        return self._ask_for_challenges(f"{'http' if self._insecure else 'https'}://{host}/v2/")
+
+    def _ask_for_challenges(self, base: str) -> tuple[str, Sequence[str] | None]:
+        answer = self._send(_request("GET", base))
+        if answer.status not in (200, 401):
+            raise RegistryError(f"answers with status {answer.status}")
+        return base, answer.challenges if answer.status == 401 else None
 
     def _authorize(self, challenges: Sequence[str]) -> str | None:
         """Return the header ``Authorization`` for a challenge; ``None`` if the login is not sufficient."""
@@ -258,7 +257,6 @@ class _Question:
             response = opener.open(request, timeout=OPERATION_SECONDS)
         except urllib.error.HTTPError as error:
             response = error
-        assert response is not None
         with response:
             body = response.read(MAX_ANSWER_BYTES + 1) if content else b""
             return _Answer(response.status, response.headers.get_all("WWW-Authenticate") or (), body)
@@ -328,5 +326,7 @@ def _describe(error: Exception) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not valid: {cause.verify_message}"
     if isinstance(cause, OSError):
-        return one_line(cause.strerror or cause)[:_MAX_MESSAGE]
+        # A proxy can have written it.
+        text = one_line(cause.strerror or cause)[:_MAX_MESSAGE]
+        return "".join(character for character in text if character.isprintable())
     return "its answer is not HTTP"

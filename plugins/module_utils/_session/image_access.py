@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker.images import Image, find_image
-from .._docker.registry import RegistryConnections, RegistryError, agent_login, may_read
+from .._docker.registry import SECONDS, RegistryConnections, RegistryError, agent_login, may_read
 from .._docker.sdk import docker
 from .._host.registry_records import RegistryRecords
 from .._host.store import Store
@@ -75,16 +76,26 @@ def require_image_access(
     records = RegistryRecords(store.registries_folder)
     if not access.registry_check and not records.any_private():
         return
+    inquiry = _Inquiry(client, records, access, time.monotonic() + SECONDS)
     for name in image_names:
         image = find_image(client, name)
         if image:
-            _require_one_source(client, records, access, name, _sources(name, image))
+            _require_one_source(inquiry, name, _sources(name, image))
 
 
-def _require_one_source(
-    client: docker.APIClient, records: RegistryRecords, access: ImageAccess, name: str, sources: Sequence[_Source]
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Inquiry:
+    """What is known about the images of a session, and when questions end, by the monotonic clock."""
+
+    client: docker.APIClient
+    records: RegistryRecords
+    access: ImageAccess
+    until: float
+
+
+def _require_one_source(inquiry: _Inquiry, name: str, sources: Sequence[_Source]) -> None:
     """Return if an image may be used under one of its names."""
+    access, records = inquiry.access, inquiry.records
     private = [
         source
         for source in sources
@@ -95,23 +106,22 @@ def _require_one_source(
         return
     problem = None
     for source in private:
-        problem = _find_problem(client, records, access, source)
+        problem = _find_problem(inquiry, source)
         if not problem:
             return
     raise ImageAccessError(f"session_image: {name!r} is private, and {problem}")
 
 
-def _find_problem(
-    client: docker.APIClient, records: RegistryRecords, access: ImageAccess, source: _Source
-) -> str | None:
+def _find_problem(inquiry: _Inquiry, source: _Source) -> str | None:
     """Return why a request may not read a repository; ``None`` if it may."""
-    registry = registry_of(source.repository)
+    registry, access, records = registry_of(source.repository), inquiry.access, inquiry.records
     try:
         login = access.login(registry)
         if records.is_allowed(source.repository, login):
             return None
-        connections = RegistryConnections.of_engine(client)
-        if may_read(connections, source.repository, source.references, login):
+        connections = RegistryConnections.of_engine(inquiry.client)
+        seconds = max(0.0, inquiry.until - time.monotonic())
+        if may_read(connections, source.repository, source.references, login, seconds):
             records.allow(source.repository, login)
             return None
     except RegistryError as error:

@@ -229,14 +229,14 @@ def test_settings_of_the_agent_are_sent(pull: Pull, sent: list[dict[str, Any]]) 
 
 def test_agent_gets_credentials_of_one_registry_only(pull: Pull, sent: list[dict[str, Any]]) -> None:
     registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
-    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], registries=registries)
+    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], {"session_registries": registries})
     plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
     assert sent == [plain, {**PLAIN, "name": OTHER, "reference": OTHER, "logins": {"registry:5000": READER}}]
 
 
 def test_invalid_registries_are_named_without_secrets(pull: Pull, sent: list[dict[str, Any]]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        pull([], [IMAGE], registries={"localhost": {"password": "hunter2"}})
+        pull([], [IMAGE], {"session_registries": {"localhost": {"password": "hunter2"}}})
     assert str(refused.value) == "session_registries.localhost.username must be one line of text."
     assert sent == []
 

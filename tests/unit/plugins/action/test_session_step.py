@@ -21,7 +21,7 @@ MADE = plan({"agent1": 2, "agent2": 1})
 ALONE = plan({"agent1": 1}, command="train")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 READER = {"username": "reader", "password": "hunter3"}
-OTHER_READER = {"username": "reader", "password": "hunter4"}
+REGISTRIES = {"docker.io": READER, "registry:5000": {"username": "reader", "password": "hunter4"}, "other": READER}
 KEYS = {"main1": {"user": "USER", "host": "HOST"}}
 
 
@@ -58,7 +58,7 @@ class Host:
                 return {"changed": True, "sessions": {entry["id"]: host.answer(entry) for entry in options["sessions"]}}
 
         variables = how.pop("about", {})
-        args = {"step": step, "starts": [*starts], "registries": how.pop("registries", {})}
+        args = {"step": step, "starts": [*starts]}
         arguments = {"inventory_hostname": agent, "hostvars": self.variables, **variables}
         result = self._run(Asking, args, arguments, **how)
         self.variables[agent][f"__session_{step}"] = result
@@ -117,7 +117,7 @@ def test_only_apply_gets_the_logins_to_the_registries_of_its_images(host: Host, 
     steps = ["claim"] if of is ALONE else ["claim", "apply"]
     for step in steps:
         for agent in of.agents:
-            host.take(step, start(of), agent=agent, registries={"docker.io": READER, "registry:5000": OTHER_READER})
+            host.take(step, start(of), agent=agent, about={"session_registries": REGISTRIES})
     assert host.sessions[0]["logins"] == {"docker.io": READER}
     requests = [entry for _phase, options, _seconds in host.asked for entry in options["sessions"]]
     assert all(("logins" in entry) == ("apply" in entry["steps"]) for entry in requests)

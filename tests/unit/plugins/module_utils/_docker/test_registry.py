@@ -116,7 +116,7 @@ def test_tag_is_asked_for_if_the_digest_is_gone(server: RegistryServer) -> None:
 def test_docker_hub_has_another_host(monkeypatch: pytest.MonkeyPatch, server: RegistryServer) -> None:
     monkeypatch.setattr(registry, "HUB_HOST", server.host)
     connections = RegistryConnections(insecure_hosts=frozenset({"docker.io"}))
-    assert may_read(connections, f"docker.io/{REPOSITORY}", ["1"], READER)
+    assert may_read(connections, f"docker.io/{REPOSITORY}", ["1"], READER, 30)
 
 
 # ---- statuses
@@ -236,7 +236,7 @@ def test_refused_connection_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         host = f"127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(RegistryError, match=r"^does not answer \(Connection refused\)$"):
-        may_read(LOOPBACK, f"{host}/{REPOSITORY}", ["1"], READER)
+        may_read(LOOPBACK, f"{host}/{REPOSITORY}", ["1"], READER, 30)
 
 
 def test_text_of_something_else_is_not_quoted() -> None:
@@ -251,7 +251,7 @@ def test_text_of_something_else_is_not_quoted() -> None:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         with pytest.raises(RegistryError) as raised:
-            may_read(LOOPBACK, f"127.0.0.1:{listener.getsockname()[1]}/{REPOSITORY}", ["1"], READER)
+            may_read(LOOPBACK, f"127.0.0.1:{listener.getsockname()[1]}/{REPOSITORY}", ["1"], READER, 30)
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(60)
     assert str(raised.value).startswith("does not answer (")
@@ -319,14 +319,14 @@ def test_unknown_certificate_gets_no_request(tls_server: RegistryServer) -> None
     with pytest.raises(
         RegistryError, match=r"^does not answer \(its certificate is not valid: self.signed certificate"
     ):
-        may_read(RegistryConnections(), tls_server.repository, ["1"], READER)
+        may_read(RegistryConnections(), tls_server.repository, ["1"], READER, 30)
     assert tls_server.requests == []
 
 
 def test_certificate_of_the_engine_is_valid(tmp_path: Path, tls_server: RegistryServer) -> None:
     trust(tmp_path, tls_server)
-    assert may_read(RegistryConnections(), tls_server.repository, ["1"], READER)
-    assert not may_read(RegistryConnections(), tls_server.repository, ["1"], STRANGER)
+    assert may_read(RegistryConnections(), tls_server.repository, ["1"], READER, 30)
+    assert not may_read(RegistryConnections(), tls_server.repository, ["1"], STRANGER, 30)
 
 
 def test_certificate_of_an_insecure_registry_is_not_verified(tls_server: RegistryServer) -> None:
@@ -335,7 +335,7 @@ def test_certificate_of_an_insecure_registry_is_not_verified(tls_server: Registr
 
 def test_secure_registry_is_not_asked_over_plain_http(server: RegistryServer) -> None:
     with pytest.raises(RegistryError, match=r"^does not answer \("):
-        may_read(RegistryConnections(), server.repository, ["1"], READER)
+        may_read(RegistryConnections(), server.repository, ["1"], READER, 30)
     assert all(each.path != "/v2/" for each in server.requests)
 
 
@@ -343,7 +343,7 @@ def test_secure_registry_redirects_to_no_plain_http(tmp_path: Path, tls_server: 
     trust(tmp_path, tls_server)
     tls_server.special[MANIFEST] = replying(307, headers={"Location": f"http://{tls_server.host}{MANIFEST}"})
     with pytest.raises(RegistryError, match=r"^redirects to an address that is not reached over https$"):
-        may_read(RegistryConnections(), tls_server.repository, ["1"], READER)
+        may_read(RegistryConnections(), tls_server.repository, ["1"], READER, 30)
 
 
 def test_secure_registry_names_no_token_server_without_tls(tmp_path: Path, tls_server: RegistryServer) -> None:
@@ -351,7 +351,7 @@ def test_secure_registry_names_no_token_server_without_tls(tmp_path: Path, tls_s
     with RegistryServer("Bearer").running() as other:
         tls_server.realm = other.realm
         with pytest.raises(RegistryError, match=r"^names a token server that is not reached over https$"):
-            may_read(RegistryConnections(), tls_server.repository, ["1"], READER)
+            may_read(RegistryConnections(), tls_server.repository, ["1"], READER, 30)
         assert other.requests == []
 
 
@@ -361,8 +361,20 @@ def test_proxy_of_the_engine_is_used(server: RegistryServer) -> None:
     server.special["http://registry.test/v2/"] = replying(200)
     proxy = f"http://{server.host}"
     connections = RegistryConnections(frozenset({"registry.test"}), proxies={"http": proxy, "https": proxy})
-    assert may_read(connections, f"registry.test/{REPOSITORY}", ["1"], None)
+    assert may_read(connections, f"registry.test/{REPOSITORY}", ["1"], None, 30)
     assert [each.method for each in server.requests] == ["CONNECT", "GET", "HEAD"]
+
+
+def test_text_of_a_proxy_is_printable(server: RegistryServer) -> None:
+    def refuse(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(407, "\x1b[2Jno")
+        handler.end_headers()
+
+    server.special["registry.test:443"] = refuse
+    connections = RegistryConnections(proxies={"https": f"http://{server.host}"})
+    with pytest.raises(RegistryError) as raised:
+        may_read(connections, f"registry.test/{REPOSITORY}", ["1"], None, 30)
+    assert str(raised.value) == "does not answer (Tunnel connection failed: 407 [2Jno)"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.registry_r
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._session import image_access
 from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import (
     ImageAccess,
     ImageAccessError,
@@ -24,7 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.image_a
 )
 from tests.unit.builders import DIGEST, IMAGE
 from tests.unit.fake_docker import FakeDocker
-from tests.unit.registry_server import REPOSITORY, RegistryServer, basic, replying
+from tests.unit.registry_server import REPOSITORY, RegistryServer, basic, reply, replying
 
 READER = Credential("reader", "hunter2")
 
@@ -206,6 +208,24 @@ def test_permission_holds_for_its_time_without_the_registry(
         f" {server.host} answers with status 503; try again later"
     )
     assert not records.is_allowed(server.repository, READER)
+
+
+def test_all_images_of_a_session_share_a_time_limit(
+    engine: Any, store: Store, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer_slowly(handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(0.4)
+        reply(handler, 200)
+
+    monkeypatch.setattr(image_access, "SECONDS", 1)
+    server.scheme = ""
+    server.special["/v2/team/"] = answer_slowly
+    names = [f"{server.host}/team/{number}:1" for number in range(5)]
+    engine.images |= {name: {"Id": name, "RepoTags": [name], "Config": {}} for name in names}
+    began = time.monotonic()
+    with pytest.raises(ImageAccessError, match=r"does not answer within 0(\.\d)? seconds; try again later$"):
+        require_image_access(engine, store, access(server, registry_check=["*"]), names)
+    assert 1 <= time.monotonic() - began < 5
 
 
 @pytest.mark.usefixtures("records")
