@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import registry
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.registry import (
@@ -256,6 +259,71 @@ def test_text_of_something_else_is_not_quoted() -> None:
         thread.join(60)
     assert str(raised.value).startswith("does not answer (")
     assert "secret" not in str(raised.value)
+
+
+# ---- anything at all
+
+
+def raw_answers(listener: socket.socket, answers: list[bytes]) -> None:
+    """Answer each connection with the next of these bytes, and the last ones with the last."""
+    with contextlib.suppress(OSError):
+        for number in range(1000):
+            connection = listener.accept()[0]
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(answers[min(number, len(answers) - 1)])
+
+
+HEADERS = st.sampled_from(
+    [
+        'WWW-Authenticate: Bearer realm="http://{host}/token",service="s"',
+        'WWW-Authenticate: Bearer realm="http://{host}:x/"',
+        'WWW-Authenticate: Bearer realm="http://[/"',
+        'WWW-Authenticate: Bearer realm="http:///\x00"',
+        "WWW-Authenticate: Basic",
+        "WWW-Authenticate:",
+        "Location: http://{host}/x",
+        "Location: http://{host}:99999999/",
+        "Location: \x1b[2J",
+        "Transfer-Encoding: chunked",
+        "Content-Length: -1",
+        "Content-Length: 5",
+        "no header",
+    ]
+)
+BODIES = st.one_of(
+    st.binary(max_size=50), st.sampled_from([b'{"token": "a"}', b'{"token": {}}', b"5\r\nhello\r\n0\r\n\r\n"])
+)
+ANSWERS = st.one_of(
+    st.binary(max_size=100),
+    st.builds(
+        lambda status, headers, body: "\r\n".join([f"HTTP/1.1 {status} x", *headers, "", ""]).encode("latin-1") + body,
+        st.sampled_from([*[200, 401, 403, 404] * 5, 100, 204, 301, 302, 307, 308, 500, 0, 99999, "x"]),
+        st.lists(HEADERS, max_size=3),
+        BODIES,
+    ),
+)
+
+
+@given(answers=st.lists(ANSWERS, min_size=1, max_size=6), login=st.sampled_from([None, READER]))
+def test_whatever_a_registry_answers_is_a_permission_a_refusal_or_one_phrase(
+    answers: list[bytes], login: Credential | None
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host = f"127.0.0.1:{listener.getsockname()[1]}"
+        # Without TLS, so that each of the answers is read.
+        sent = [b"", *(answer.replace(b"{host}", host.encode()) for answer in answers)]
+        thread = threading.Thread(target=raw_answers, args=(listener, sent), daemon=True)
+        thread.start()
+        problem = ""
+        try:
+            may_read(LOOPBACK, f"{host}/{REPOSITORY}", ["1", DIGEST], login, 10)
+        except RegistryError as error:
+            problem = str(error)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+    assert problem.isprintable()
+    assert not re.search(r"hunter2|within", problem)
 
 
 # ---- redirects
