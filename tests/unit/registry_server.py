@@ -70,7 +70,8 @@ class RegistryServer:
 
         self._server = Server(("127.0.0.1", 0), Handler)
         if context:
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            listener = self._server.socket
+            self._server.socket = context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
         self.realm = f"{'https' if context else 'http'}://{self.host}/token"
 
