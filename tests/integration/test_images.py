@@ -216,7 +216,8 @@ def test_pulled_image_is_only_for_users_whom_the_registry_lets_read_it(
         assert refused.record["error"] == f"the session '{other['name']}' was not created: agent1: {sentence}"
         assert "wrong-horse" not in refused.output
     (image_id,) = set(run_on("agent1", f"docker images --no-trunc --quiet {NAME}").split())
-    assert private.replace(NAME, image_id) in agent1_sessions.create(**{**other, "image": image_id}).record["error"]
+    by_id = agent1_sessions.create(**{**other, "image": image_id}, registries=registry_login())
+    assert f"session_image: '{image_id}' is the id of a private image: specify" in by_id.record["error"]
 
     allowed = agent1_sessions.create("-vvv", **other, registries=registry_login())
     assert (allowed.code, allowed.record["status"]) == (0, "RUNNING"), allowed.output

@@ -54,18 +54,6 @@ class ImageAccess:
         return any(fnmatch.fnmatchcase(registry.lower(), pattern.lower()) for pattern in self.registry_check)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """A repository that an image on this agent has a name of.
-
-    ``references`` are the image's digests and tags there. ``pulled`` is whether it came from the registry.
-    """
-
-    repository: str
-    references: tuple[str, ...]
-    pulled: bool
-
-
 def require_image_access(
     client: docker.APIClient, store: Store, access: ImageAccess, image_names: Iterable[str]
 ) -> None:
@@ -80,7 +68,7 @@ def require_image_access(
     for name in image_names:
         image = find_image(client, name)
         if image:
-            _require_one_source(inquiry, name, _sources(name, image))
+            _require_image(inquiry, name, image)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,36 +81,39 @@ class _Inquiry:
     until: float
 
 
-def _require_one_source(inquiry: _Inquiry, name: str, sources: Sequence[_Source]) -> None:
-    """Return if an image may be used under one of its names."""
-    access, records = inquiry.access, inquiry.records
-    private = [
-        source
-        for source in sources
-        if access.is_checked(registry_of(source.repository))
-        or (source.pulled and records.is_private(source.repository))
-    ]
-    if len(private) < len(sources):
-        return
-    problem = None
-    for source in private:
-        problem = _find_problem(inquiry, source)
-        if not problem:
-            return
-    raise ImageAccessError(f"session_image: {name!r} is private, and {problem}")
+def _require_image(inquiry: _Inquiry, name: str, image: Image) -> None:
+    repositories = {repository_of(each) for each in (*image.tags, *image.digests)}
+    named = repository_of(name)
+    if named in repositories or not repositories:
+        problem = _find_problem(inquiry, name, image) if _is_private(inquiry, named, image) else None
+        if problem:
+            raise ImageAccessError(f"session_image: {name!r} is private, and {problem}")
+    elif all(_is_private(inquiry, repository, image) for repository in repositories):
+        # The name does not tell which registry to ask.
+        raise ImageAccessError(f"session_image: {name!r} is the id of a private image: specify the image by its name")
 
 
-def _find_problem(inquiry: _Inquiry, source: _Source) -> str | None:
-    """Return why a request may not read a repository; ``None`` if it may."""
-    registry, access, records = registry_of(source.repository), inquiry.access, inquiry.records
+def _is_private(inquiry: _Inquiry, repository: str, image: Image) -> bool:
+    """Return whether an image is only for users who may read this repository, of which it has a name."""
+    if inquiry.access.is_checked(registry_of(repository)):
+        return True
+    # An image that was loaded has no digest of a registry.
+    pulled = any(repository_of(digest) == repository for digest in image.digests)
+    return pulled and inquiry.records.is_private(repository)
+
+
+def _find_problem(inquiry: _Inquiry, name: str, image: Image) -> str | None:
+    """Return why a request may not read the repository of an image's name; ``None`` if it may."""
+    repository = repository_of(name)
+    registry, access, records = registry_of(repository), inquiry.access, inquiry.records
     try:
         login = access.login(registry)
-        if records.is_allowed(source.repository, login):
+        if records.is_allowed(repository, login):
             return None
         connections = RegistryConnections.of_engine(inquiry.client)
         seconds = max(0.0, inquiry.until - time.monotonic())
-        if may_read(connections, source.repository, source.references, login, seconds):
-            records.allow(source.repository, login)
+        if may_read(connections, repository, _references(name, image), login, seconds):
+            records.allow(repository, login)
             return None
     except RegistryError as error:
         return f"whether this session may use it is not known: its registry {registry} {error}; try again later"
@@ -134,24 +125,10 @@ def _find_problem(inquiry: _Inquiry, source: _Source) -> str | None:
     return f"{refusal} the docker login of this agent read it: add {registry} to session_registries"
 
 
-def _sources(name: str, image: Image) -> list[_Source]:
-    """Return the repository of a name, or all repositories of the image if the name is its id."""
-    names = {repository_of(each) for each in (*image.tags, *image.digests)}
-    named = repository_of(name)
-    repositories = [named] if named in names or not names else sorted(names)
-    return [_source(repository, name, image) for repository in repositories]
-
-
-def _source(repository: str, name: str, image: Image) -> _Source:
-    digests = [each.partition("@")[2] for each in image.digests if repository_of(each) == repository]
-    tags = [_tag(each) for each in image.tags if repository_of(each) == repository]
+def _references(name: str, image: Image) -> list[str]:
+    """Return by what the registry may know an image: the digest in its name, else its digests there and its tag."""
     asked, _at, digest = name.partition("@")
-    if repository_of(name) == repository:
-        tags = [_tag(asked)]
-    references = (digest,) if digest else (*digests, *tags)
-    return _Source(repository, references, bool(digests))
-
-
-def _tag(name: str) -> str:
-    """Return the tag of an image's name."""
-    return name.rpartition("/")[2].partition(":")[2] or "latest"
+    if digest:
+        return [digest]
+    digests = [each.partition("@")[2] for each in image.digests if repository_of(each) == repository_of(name)]
+    return [*digests, asked.rpartition("/")[2].partition(":")[2] or "latest"]

@@ -127,16 +127,26 @@ def test_private_image_is_not_for_the_wrong_password(
     )
 
 
-@pytest.mark.parametrize("kind", ["digest", "tag and digest", "id", "short id"])
+@pytest.mark.parametrize("kind", ["digest", "tag and digest"])
 @pytest.mark.usefixtures("records")
 def test_private_image_is_private_under_all_its_names(
     engine: Any, store: Store, server: RegistryServer, name: str, kind: str
 ) -> None:
     names = {"digest": f"{server.repository}@{DIGEST}", "tag and digest": f"{name}@{DIGEST}"}
-    names |= {"id": f"sha256:{'1' * 64}", "short id": "1" * 12}
     engine.images[names["tag and digest"]] = engine.images[name]
     assert "is private" in refusal(engine, store, access(server, None), names[kind])
     require_image_access(engine, store, access(server), [names[kind]])
+    assert server.requests[-1].path == f"/v2/{REPOSITORY}/manifests/{DIGEST}"
+
+
+@pytest.mark.parametrize("image_id", [f"sha256:{'1' * 64}", "1" * 12])
+@pytest.mark.usefixtures("records")
+def test_private_image_is_not_used_by_its_id(engine: Any, store: Store, server: RegistryServer, image_id: str) -> None:
+    for login in (None, READER):
+        assert refusal(engine, store, access(server, login), image_id) == (
+            f"session_image: {image_id!r} is the id of a private image: specify the image by its name"
+        )
+    assert server.requests == []
 
 
 @pytest.mark.usefixtures("records")
