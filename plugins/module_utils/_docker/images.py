@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
-from .._model.images import TOKEN_USERNAME, Credential, ImageIdentity, repository_of
+from .._model.images import ImageIdentity, repository_of
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -109,19 +109,17 @@ def pull_image(
     client: docker.APIClient,
     name: str,
     reference: str,
-    credential: Credential | None,
+    login: Mapping[str, Any],
     on_line: Callable[[Mapping[str, Any]], None],
 ) -> None:
     """Pull ``reference`` from its registry and tag it ``name``.
 
-    Without a ``credential`` nobody's is used, not even the ``docker login`` of this host. ``on_line`` is called with
-    each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
+    An empty ``login`` is nobody's, not even the ``docker login`` of this host. ``on_line`` is called with each line of
+    the engine's output. Raises :class:`ImagePullError` if the pull fails.
     """
     repository, tag = docker.utils.parse_repository_tag(reference)
-    # Without a mapping, the SDK would look for the login of the user that runs this.
-    login = _auth_config(credential) if credential else {}
     try:
-        lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
+        lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=dict(login))
         problem = _first_error(lines, on_line)
         if not problem and reference != name:
             client.tag(reference, *docker.utils.parse_repository_tag(name))
@@ -131,13 +129,6 @@ def pull_image(
         problem = reason(error)
     if problem:
         raise ImagePullError.from_error(name, reference, problem)
-
-
-def _auth_config(credential: Credential) -> dict[str, str]:
-    """Return a credential as the engine expects it."""
-    if credential.username == TOKEN_USERNAME:
-        return {"identitytoken": credential.password}
-    return dataclasses.asdict(credential)
 
 
 def _first_error(lines: Iterable[Mapping[str, Any]], on_line: Callable[[Mapping[str, Any]], None]) -> str:

@@ -5,7 +5,7 @@
 """What an agent knows about registries: private repositories, and who was recently allowed to read them.
 
 A repository is private if an image of it was pulled with a password. Allowed logins are files whose name is an HMAC,
-with a key of this agent, of repository, user and password. Everything is readable by root only.
+with a key of this agent, of repository and login. Everything is readable by root only.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .._model.files import dump_state, load_state, locked, write_atomically
-from .._model.images import Credential
 
 ALLOWED_SECONDS = 600
 """How long a registry's permission is valid without asking again."""
@@ -51,18 +52,18 @@ class RegistryRecords:
         write_atomically(path, dump_state({"repository": repository}))
         return PrivateMark(path)
 
-    def is_allowed(self, repository: str, credential: Credential | None) -> bool:
+    def is_allowed(self, repository: str, login: Mapping[str, Any]) -> bool:
         """Return whether the registry has recently let this login read the repository."""
-        path = self._allowed_path(repository, credential)
+        path = self._allowed_path(repository, login)
         try:
             record = load_state(path.read_text())
             return bool(record["boot"] == _boot_id() and time.clock_gettime(time.CLOCK_BOOTTIME) < record["until"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return False
 
-    def allow(self, repository: str, credential: Credential | None) -> None:
+    def allow(self, repository: str, login: Mapping[str, Any]) -> None:
         """Record that the registry lets this login read the repository, and remove records that expired."""
-        path = self._allowed_path(repository, credential)
+        path = self._allowed_path(repository, login)
         self._make_folder(self._allowed)
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         # The clock of this boot: a change of the time of day extends nothing.
@@ -74,9 +75,8 @@ class RegistryRecords:
                 if other.stat().st_mtime < oldest:
                     other.unlink()
 
-    def _allowed_path(self, repository: str, credential: Credential | None) -> Path:
-        login = [credential.username, credential.password] if credential else None
-        text = json.dumps([repository, login]).encode()
+    def _allowed_path(self, repository: str, login: Mapping[str, Any]) -> Path:
+        text = json.dumps([repository, dict(login)], sort_keys=True).encode()
         return self._allowed / hmac.new(self._key(), text, hashlib.sha256).hexdigest()
 
     def _key(self) -> bytes:

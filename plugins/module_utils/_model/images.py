@@ -94,9 +94,6 @@ def _abbreviate(digest: str) -> str:
 
 DOCKER_HUB = "docker.io"
 
-TOKEN_USERNAME = "<token>"
-"""The user name that marks an identity token in place of a password, as in Docker's credential stores."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Credential:

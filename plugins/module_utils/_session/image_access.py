@@ -13,12 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker.images import Image, find_image
-from .._docker.registry import SECONDS, RegistryConnections, RegistryError, agent_login, may_read
+from .._docker.registry import RegistryError, agent_login, may_read
 from .._docker.sdk import docker
 from .._host.registry_records import RegistryRecords
 from .._host.store import Store
 from .._model.errors import ClusterError
 from .._model.images import Credential, registry_of, repository_of
+
+# Seconds for all questions about the images of a session.
+SECONDS = 20
 
 
 class ImageAccessError(ClusterError):
@@ -42,12 +45,14 @@ class ImageAccess:
         """Parse the logins of a request, and the settings of the agent."""
         return cls({registry: Credential(**login) for registry, login in logins.items()}, **settings)
 
-    def login(self, registry: str) -> Credential | None:
-        """Return the login of the request to a registry, else the agent's if that is allowed.
+    def login(self, registry: str) -> dict[str, Any]:
+        """Return the login of the request to a registry, else the agent's if that is allowed; empty without either.
 
         Raises :class:`RegistryError` if the agent's cannot be read.
         """
-        return self.logins.get(registry) or (agent_login(registry) if self.allow_registry_login else None)
+        if registry in self.logins:
+            return dataclasses.asdict(self.logins[registry])
+        return agent_login(registry) if self.allow_registry_login else {}
 
     def is_checked(self, registry: str) -> bool:
         """Return whether all images of a registry are checked."""
@@ -110,25 +115,26 @@ def _find_problem(inquiry: _Inquiry, name: str, image: Image) -> str | None:
         login = access.login(registry)
         if records.is_allowed(repository, login):
             return None
-        connections = RegistryConnections.of_engine(inquiry.client)
-        seconds = max(0.0, inquiry.until - time.monotonic())
-        if may_read(connections, repository, _references(name, image), login, seconds):
-            records.allow(repository, login)
-            return None
+        for reference in _references(name, image):
+            if may_read(inquiry.client, reference, login, inquiry.until - time.monotonic()):
+                records.allow(repository, login)
+                return None
     except RegistryError as error:
         return f"whether this session may use it is not known: its registry {registry} {error}; try again later"
     refusal = f"its registry {registry} does not let"
-    if login is None:
+    if not login:
         return f"{refusal} this session read it without a password: add {registry} to session_registries"
     if registry in access.logins:
-        return f"{refusal} the user {login.username!r} read it: correct session_registries.{registry}"
+        return f"{refusal} the user {login['username']!r} read it: correct session_registries.{registry}"
     return f"{refusal} the docker login of this agent read it: add {registry} to session_registries"
 
 
 def _references(name: str, image: Image) -> list[str]:
     """Return by what the registry may know an image: the digest in its name, else its digests there and its tag."""
+    repository = repository_of(name)
     asked, _at, digest = name.partition("@")
     if digest:
-        return [digest]
-    digests = [each.partition("@")[2] for each in image.digests if repository_of(each) == repository_of(name)]
-    return [*digests, asked.rpartition("/")[2].partition(":")[2] or "latest"]
+        return [f"{repository}@{digest}"]
+    digests = [each.partition("@")[2] for each in image.digests if repository_of(each) == repository]
+    tag = asked.rpartition("/")[2].partition(":")[2] or "latest"
+    return [*(f"{repository}@{digest}" for digest in digests), f"{repository}:{tag}"]

@@ -27,7 +27,7 @@ from .._host.processes import daemonize
 from .._host.registry_records import RegistryRecords
 from .._host.store import LocalSession, Store
 from .._model.files import locked, write_atomically
-from .._model.images import Credential, ImageIdentity, registry_of, repository_of
+from .._model.images import ImageIdentity, registry_of, repository_of
 from .image_access import ImageAccess
 
 # Interval at which the background process checks the claim and writes the progress, in seconds.
@@ -176,8 +176,8 @@ def _fetch(
         login = pull.access.login(registry)
     except RegistryError as error:
         raise ImagePullError.from_error(pull.name, pull.reference, f"the registry {registry} {error}") from None
-    if login is None:
-        pull_image(client, pull.name, pull.reference, None, on_event)
+    if not login:
+        pull_image(client, pull.name, pull.reference, {}, on_event)
     else:
         _fetch_private(client, records, pull, repository, login, on_event)
 
@@ -187,7 +187,7 @@ def _fetch_private(
     records: RegistryRecords,
     pull: Pull,
     repository: str,
-    login: Credential,
+    login: Mapping[str, Any],
     on_event: Callable[[Mapping[str, Any]], None],
 ) -> None:
     mark = records.begin_private(repository)

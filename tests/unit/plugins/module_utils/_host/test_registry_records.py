@@ -13,10 +13,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.registry_r
     ALLOWED_SECONDS,
     RegistryRecords,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential
 
 REPOSITORY, OTHER = "registry.test/team/private", "registry.test/team/other"
-READER = Credential("reader", "hunter2")
+READER = {"username": "reader", "password": "hunter2"}
+NOBODY: dict[str, str] = {}
 
 
 @pytest.fixture
@@ -74,13 +74,18 @@ def test_permission_is_for_one_repository_and_login(records: RegistryRecords) ->
     records.allow(REPOSITORY, READER)
     assert records.is_allowed(REPOSITORY, READER)
     assert not records.is_allowed(OTHER, READER)
-    for other in (None, Credential("reader", "hunter3"), Credential("writer", "hunter2"), Credential("", "")):
+    for other in (
+        NOBODY,
+        {**READER, "password": "hunter3"},
+        {**READER, "username": "writer"},
+        {"username": "", "password": ""},
+    ):
         assert not records.is_allowed(REPOSITORY, other)
 
 
 def test_permission_of_everybody_is_recorded_too(records: RegistryRecords) -> None:
-    records.allow(REPOSITORY, None)
-    assert records.is_allowed(REPOSITORY, None)
+    records.allow(REPOSITORY, NOBODY)
+    assert records.is_allowed(REPOSITORY, NOBODY)
     assert not records.is_allowed(REPOSITORY, READER)
 
 

@@ -28,7 +28,8 @@ from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 1})
 HERE = PullStatus(ImageIdentity("sha256:1", "sha256:1"))
-READER = ImageAccess({"docker.io": Credential("reader", "hunter2")})
+LOGIN = {"username": "reader", "password": "hunter2"}
+READER = ImageAccess({"docker.io": Credential(**LOGIN)})
 WANTED = Pull(IMAGE, IMAGE)
 CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 DOWNLOADING = {"id": "a", "status": "Downloading", "progressDetail": {"current": 10, "total": 30}}
@@ -206,8 +207,8 @@ def test_image_pulled_with_a_password_is_private_and_allowed(engine: FakeDocker,
     acts[0]()
     records = records_of(store)
     assert records.is_private("docker.io/lab/python")
-    assert records.is_allowed("docker.io/lab/python", Credential("reader", "hunter2"))
-    assert not records.is_allowed("docker.io/lab/python", None)
+    assert records.is_allowed("docker.io/lab/python", LOGIN)
+    assert not records.is_allowed("docker.io/lab/python", {})
 
 
 def test_image_pulled_without_a_password_is_not_private(engine: FakeDocker, store: Store, acts: Acts) -> None:
@@ -239,7 +240,7 @@ def test_image_of_an_incomplete_pull_is_private(
         acts[0]()
     records = records_of(store)
     assert records.is_private("docker.io/lab/python")
-    assert not records.is_allowed("docker.io/lab/python", Credential("reader", "hunter2"))
+    assert not records.is_allowed("docker.io/lab/python", LOGIN)
 
 
 def test_nothing_is_pulled_if_it_cannot_be_recorded(engine: FakeDocker, store: Store, acts: Acts) -> None:
@@ -265,7 +266,10 @@ def docker_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ("access", "login"),
     [
         (ImageAccess(), ""),
-        (ImageAccess(allow_registry_login=True), " as {'username': 'root', 'password': 'secret'}"),
+        (
+            ImageAccess(allow_registry_login=True),
+            " as {'username': 'root', 'password': 'secret', 'email': None, 'serveraddress': 'https://index.docker.io/v1/'}",
+        ),
         (
             dataclasses.replace(READER, allow_registry_login=True),
             " as {'username': 'reader', 'password': 'hunter2'}",
