@@ -79,6 +79,11 @@ class Agent:
     store: Store
     options: Mapping[str, Any]
 
+    @property
+    def settings(self) -> AgentSettings:
+        """The settings of the agent in the inventory."""
+        return AgentSettings(**self.options["settings"], docker_host=self.options["docker_host"])
+
     def claim(self, part: Part) -> None:
         """Claim resources; a plan that no longer fits is refused."""
         request = part.request
@@ -88,7 +93,7 @@ class Agent:
             result = claim(
                 self.client,
                 self.store,
-                AgentSettings(**self.options["settings"]),
+                self.settings,
                 claim_request,
                 check_mode=part.check_mode,
             )
@@ -105,7 +110,8 @@ class Agent:
         contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
-        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
+        mounts = self.settings.mounts
+        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images, mounts)
         part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
 
     def commit(self, part: Part) -> None:

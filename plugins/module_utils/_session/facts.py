@@ -34,6 +34,7 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .mount_sources import MountSettings, find_sources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,13 @@ class AgentSettings:
     allow_host_network: bool
     underlay_encryption: str = ""
     allow_infiniband: bool = False
+    mount_roots: Sequence[str] = ("/",)
+    docker_host: str = MountSettings.docker_host
+
+    @property
+    def mounts(self) -> MountSettings:
+        """The settings for mounts. Raises :class:`ValueError`."""
+        return MountSettings(self.mount_roots, self.docker_host)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +103,7 @@ def collect_facts(
     sessions = store.sessions()
     active = active_sessions(sessions, now, query.excluded)
     orphans = _orphans(containers, sessions)
+    mounts = settings.mounts
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
@@ -134,7 +143,7 @@ def collect_facts(
         networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
-        missing_paths=tuple(path for path in query.paths if not os.path.isdir(path)),
+        unusable_paths=find_sources(client, store, mounts, query.paths)[1],
         sessions=tuple(_held_session(client, session, containers, now) for session in sessions),
     )
 

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.store import Store
+from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
@@ -24,11 +27,41 @@ def remove_claimed(
     A slice that this run has committed is removed too, if another agent failed: a session is never left incomplete. One
     that an earlier run committed has that run's nonce, and is kept.
     """
-    with store.lock(), store.session_lock(session_id):
-        session = store.session(session_id)
-        if nonce is not None and (session is None or session.nonce != nonce):
-            return []
-        return remove_slice(client, store, session_id, check_mode=check_mode)
+
+    def is_ours(session: LocalSession | None) -> bool:
+        return nonce is None or (session is not None and session.nonce == nonce)
+
+    return remove_if(client, store, session_id, is_ours, check_mode=check_mode)
+
+
+def is_expired(session: LocalSession | None) -> bool:
+    """Return whether the claim of a stored session has expired; another run may have renewed or committed it."""
+    return session is not None and session.expired(time.time())
+
+
+def remove_if(
+    client: docker.APIClient,
+    store: Store,
+    session_id: str,
+    wanted: Callable[[LocalSession | None], bool],
+    *,
+    check_mode: bool,
+) -> list[Change]:
+    """Remove a slice whose stored session, ``None`` if there is none, is ``wanted``; return what was removed.
+
+    Containers are removed without the agent's lock: the engine waits for their processes to end, and one that hangs,
+    on a file system that does not answer, must not keep other sessions from starting and ending.
+    """
+    changes: list[Change] = []
+    if not check_mode:
+        with store.session_lock(session_id):
+            if not wanted(store.session(session_id)):
+                return []
+            changes = containers.remove_containers(client, containers.find_containers(client, session_id))
+    with store.both_locks(session_id):
+        if not wanted(store.session(session_id)):
+            return changes
+        return changes + remove_slice(client, store, session_id, check_mode=check_mode)
 
 
 def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, check_mode: bool = False) -> list[Change]:

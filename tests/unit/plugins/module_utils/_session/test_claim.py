@@ -178,10 +178,6 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
     [
         ({"allocated": {"cpu": 5}}, "agent1 no longer has room for 2 containers of cpu 2, mem 1g"),
         (
-            {"missing_paths": ["/mnt/a", "/mnt/b"]},
-            "session_mounts: /mnt/a, /mnt/b is not a folder on agent1",
-        ),
-        (
             {"vnis": [MADE.network.vni if MADE.network else 0]},
             f"the network identifier {MADE.network and MADE.network.vni} was taken on agent1 by another run",
         ),
@@ -195,7 +191,7 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
             "agent1 no longer has the underlay address 192.0.2.1 on eth0",
         ),
     ],
-    ids=["room", "mounts", "identifier", "subnet", "underlay", "encryption"],
+    ids=["room", "identifier", "subnet", "underlay", "encryption"],
 )
 def test_plan_that_no_longer_fits_is_refused(
     engine: Any, store: Store, facts: Facts, changed_facts: dict[str, Any], sentence: str
@@ -350,7 +346,7 @@ def test_sessions_to_be_removed_are_excluded_from_the_facts(
 
     monkeypatch.setattr(claiming, "collect_facts", survey)
     claimed(engine, store, clear=[OTHER_ID])
-    assert queries == [FactsQuery(paths=[], excluded=[OTHER_ID, SESSION_ID])]
+    assert queries == [FactsQuery(excluded=[OTHER_ID, SESSION_ID])]
 
 
 @pytest.mark.usefixtures("facts")

@@ -1,0 +1,239 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Looks at folders that users name, in a process that is abandoned if it gets no answer.
+
+A path on a file system that does not answer, such as that of a lost NFS server, keeps a process in a state in which
+nothing ends it. So no other process of this host touches such a path, and nobody waits for the one that does. It is
+left behind with the lock of a file for that path, so that there is never a second one; that file then names the path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import fcntl
+import hashlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Union
+
+# How long a path may take to answer, and how long all paths of one call together, in seconds.
+PATH_SECONDS = 3.0
+ALL_SECONDS = 10.0
+
+# How many paths are looked at together, and by how many processes once one of them was silent.
+BATCH = 100
+PARALLEL = 8
+
+POLL_SECONDS = 0.02
+
+# It follows the links of each path, then opens the result without following any: a folder that is replaced by a link in
+# between is not found. A root is that of another process.
+_PROGRAM = """
+import json, os, sys
+home = os.open("/", os.O_PATH)
+for path, root in json.load(sys.stdin):
+    try:
+        if root:
+            os.chroot(root)
+            os.chdir("/")
+        real = os.path.realpath(path)
+        folder = os.open("/", os.O_PATH)
+        for name in filter(None, real.split("/")):
+            inner = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        found = os.fstat(folder)
+        os.close(folder)
+        answer = [real, found.st_dev, found.st_ino]
+    except (OSError, ValueError):
+        answer = None
+    if root:
+        os.fchdir(home)
+        os.chroot(".")
+    os.write(1, json.dumps(answer).encode() + b"\\n")
+os._exit(0)
+"""
+
+
+class Place(NamedTuple):
+    """A path, below the ``root`` of this host, or of another process, such as ``/proc/17/root``."""
+
+    path: str
+    root: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder: its real ``path``, its device and its inode."""
+
+    path: str
+    device: int
+    inode: int
+
+
+class NoFolder(enum.Enum):
+    """Why no folder was found: there is something else or nothing, or the path does not answer."""
+
+    MISSING = "missing"
+    SILENT = "silent"
+
+
+Answer = Union[Folder, NoFolder]
+
+
+def look(places: Iterable[Place], memory: Path) -> dict[Place, Answer]:
+    """Return what is at each place; ``memory`` is the folder of the locks, which is created if it is missing.
+
+    It takes at most about :data:`ALL_SECONDS`; what was not looked at by then counts as silent. Raises :class:`OSError`
+    if ``memory`` cannot be written.
+    """
+    answers: dict[Place, Answer] = {}
+    waiting, began = list(dict.fromkeys(places)), time.monotonic()
+    while waiting and time.monotonic() - began < ALL_SECONDS:
+        # After a silent one, the others do not wait for each other.
+        count = PARALLEL if NoFolder.SILENT in answers.values() else 1
+        late = time.monotonic() - began > PATH_SECONDS
+        answers.update(_look_at_batch(waiting[:BATCH], memory, count, late=late))
+        waiting = [place for place in waiting if place not in answers]
+    return {place: answers.get(place, NoFolder.SILENT) for place in [*answers, *waiting]}
+
+
+def _look_at_batch(places: Sequence[Place], memory: Path, count: int, *, late: bool) -> dict[Place, Answer]:
+    """Look at places with at most ``count`` processes, and return the answers so far.
+
+    A place at which another process looks is left out; if that was abandoned, or when it is ``late``, it is silent.
+    """
+    memory.mkdir(mode=0o700, exist_ok=True)
+    locks: dict[Place, int] = {}
+    answers: dict[Place, Answer] = {}
+    try:
+        for place in places:
+            handle = _lock(_file_of(place, memory))
+            if handle is not None:
+                locks[place] = handle
+            elif late or _is_abandoned(place, memory):
+                answers[place] = NoFolder.SILENT
+        free = list(locks)
+        looks = [_Look(free[first::count], locks) for first in range(min(count, len(free)))]
+        if not looks and not answers:
+            time.sleep(POLL_SECONDS)
+        answers.update(_read_answers(looks))
+    finally:
+        for place, handle in locks.items():
+            _unlock(place, memory, handle, abandoned=answers.get(place) is NoFolder.SILENT)
+    return answers
+
+
+class _Look:
+    """A process that looks at places, one after the other."""
+
+    def __init__(self, places: Sequence[Place], locks: Mapping[Place, int]) -> None:
+        self.answers: dict[Place, Answer] = {}
+        self._places, self._text, self._until = places, b"", time.monotonic() + PATH_SECONDS
+        self._process = subprocess.Popen(
+            [sys.executable or "/usr/bin/python3", "-I", "-S", "-X", "utf8", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            pass_fds=[locks[place] for place in places],
+            start_new_session=True,
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self.output = self._process.stdout
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stream:
+            stream.write(json.dumps(places).encode())
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How long the next answer may still take; 0 if there is none to come."""
+        return max(0.0, self._until - time.monotonic()) if len(self.answers) < len(self._places) else 0.0
+
+    def read(self) -> None:
+        """Read the answers that were written; a process that has ended writes no more."""
+        text = os.read(self.output.fileno(), 1 << 16)
+        *lines, self._text = (self._text + text).split(b"\n")
+        for line in lines:
+            found = json.loads(line)
+            self.answers[self._places[len(self.answers)]] = Folder(*found) if found else NoFolder.MISSING
+        self._until = time.monotonic() + PATH_SECONDS if text else 0.0
+
+    def end(self) -> None:
+        """Reap the process; abandon it if an answer is missing, and note that place as silent."""
+        self.output.close()
+        if len(self.answers) < len(self._places):
+            self.answers[self._places[len(self.answers)]] = NoFolder.SILENT
+            # It ends once the file system answers again. Waiting for it could take forever.
+            self._process.kill()
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+
+
+def _read_answers(looks: Iterable[_Look]) -> dict[Place, Answer]:
+    answers: dict[Place, Answer] = {}
+    with selectors.DefaultSelector() as selector:
+        active = list(looks)
+        for process in active:
+            selector.register(process.output, selectors.EVENT_READ, process)
+        while active:
+            for key, _events in selector.select(min(process.remaining_seconds for process in active)):
+                key.data.read()
+            for process in [process for process in active if not process.remaining_seconds]:
+                selector.unregister(process.output)
+                active.remove(process)
+                process.end()
+                answers.update(process.answers)
+    return answers
+
+
+def _file_of(place: Place, memory: Path) -> Path:
+    text = "\0".join(place).encode(errors="surrogateescape")
+    return memory / hashlib.sha256(text).hexdigest()[:32]
+
+
+def _lock(path: Path) -> int | None:
+    """Return the locked file, open; ``None`` if another process holds the lock."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        if os.fstat(handle).st_nlink:
+            os.ftruncate(handle, 0)
+            return handle
+        # It was removed in between, so that its lock is no longer worth anything.
+        os.close(handle)
+
+
+def _is_abandoned(place: Place, memory: Path) -> bool:
+    """Return whether the process that looks at a place was left behind."""
+    try:
+        return _file_of(place, memory).stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _unlock(place: Place, memory: Path, handle: int, *, abandoned: bool) -> None:
+    """Remove the file and release its lock, unless a process was abandoned with that."""
+    if abandoned:
+        os.pwrite(handle, place.path.encode(errors="surrogateescape"), 0)
+    else:
+        _file_of(place, memory).unlink()
+        # The process has the descriptor, too.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)

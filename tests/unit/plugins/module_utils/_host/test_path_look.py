@@ -1,0 +1,156 @@
+"""Looking at folders, on file systems that answer and on real ones that never do."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
+from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder, NoFolder, Place, look
+from tests.unit.silent_mount import own_mounts, silent_mount
+
+MISSING, SILENT = NoFolder.MISSING, NoFolder.SILENT
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    return tmp_path / "looks"
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder on a file system that never answers."""
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 0.5)
+    with own_mounts(), silent_mount(tmp_path / "silent"):
+        yield tmp_path / "silent"
+    # The abandoned processes end with the file system.
+    for _attempt in range(100):
+        if not processes_looking_below(tmp_path):
+            break
+        time.sleep(0.05)
+
+
+def folder_at(path: Path) -> Folder:
+    found = path.stat()
+    return Folder(str(path.resolve()), found.st_dev, found.st_ino)
+
+
+def places(*paths: Path) -> list[Place]:
+    return [Place(str(path)) for path in paths]
+
+
+def processes_looking_below(folder: Path) -> dict[int, str]:
+    """Return the state of each process that holds a lock in a folder, by pid."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            links = [os.readlink(link) for link in (process / "fd").iterdir()]
+            if int(process.name) != os.getpid() and any(link.startswith(str(folder)) for link in links):
+                found[int(process.name)] = (process / "stat").read_text().rpartition(")")[2].split()[0]
+    return found
+
+
+def test_folders_are_found_by_their_real_path(tmp_path: Path, memory: Path) -> None:
+    (tmp_path / "data" / "ünü\n").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("data")
+    (tmp_path / "loop").symlink_to("loop")
+    paths = [tmp_path / name for name in ("data", "link", "link/ünü\n", "file", "absent", "loop", "file/below")]
+    expected = [*(folder_at(path) for path in paths[:3]), *[MISSING] * 4]
+    assert look(places(*paths), memory) == dict(zip(places(*paths), expected, strict=True))
+    assert look(places(Path("/")), memory)[Place("/")] == folder_at(Path("/"))
+    assert list(memory.iterdir()) == []
+
+
+def test_no_process_is_started_without_a_path(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_look.subprocess, "Popen", None)
+    assert look([], memory) == {}
+
+
+def test_one_process_looks_at_all_paths(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    start: Any = path_look.subprocess.Popen
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        started.append(arguments)
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(path_look.subprocess, "Popen", count)
+    listed = places(*(tmp_path / str(number) for number in range(path_look.BATCH)))
+    assert set(look(listed, memory).values()) == {MISSING}
+    assert len(started) == 1
+
+
+def test_more_paths_than_a_process_takes_are_all_looked_at(tmp_path: Path, memory: Path) -> None:
+    listed = places(*(tmp_path / str(number) for number in range(2 * path_look.BATCH + 1)))
+    assert look(listed, memory) == dict.fromkeys(listed, MISSING)
+
+
+def test_path_below_the_root_of_another_process_is_found(tmp_path: Path, memory: Path) -> None:
+    inner = tmp_path / "root" / "srv" / "data"
+    inner.mkdir(parents=True)
+    (tmp_path / "root" / "data").symlink_to("/srv/data")
+    found = look([Place("/data", str(tmp_path / "root")), Place(str(inner))], memory)
+    assert found[Place(str(inner))] == folder_at(inner)
+    assert found[Place("/data", str(tmp_path / "root"))] == dataclasses.replace(folder_at(inner), path="/srv/data")
+
+
+def test_silent_path_is_left_to_one_process_that_nobody_waits_for(silent: Path, tmp_path: Path, memory: Path) -> None:
+    other = [tmp_path, tmp_path / "absent"]
+    listed = places(tmp_path, silent / "data", tmp_path / "absent")
+    began = time.monotonic()
+    assert look(listed, memory) == dict(zip(listed, [folder_at(other[0]), SILENT, MISSING], strict=True))
+    assert 0.5 <= time.monotonic() - began < 3
+    (before,) = processes_looking_below(memory).items()
+    assert before[1] == "D", "the file system kept a process although that was killed"
+    # The next ones, of this run and of another one, do not wait and start no second process.
+    began = time.monotonic()
+    assert look(listed, memory)[listed[1]] is SILENT
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(look, (listed, memory))[listed[1]] is SILENT
+    assert time.monotonic() - began < 2
+    assert dict([before]) == processes_looking_below(memory)
+    assert [path.read_text() for path in memory.iterdir()] == [str(silent / "data")]
+
+
+def test_every_silent_path_is_found_while_others_are_answered(silent: Path, tmp_path: Path, memory: Path) -> None:
+    bad = places(*(silent / str(number) for number in range(5)))
+    good = places(*(tmp_path / "absent" / str(number) for number in range(50)))
+    began = time.monotonic()
+    assert look([*bad, *good], memory) == {**dict.fromkeys(bad, SILENT), **dict.fromkeys(good, MISSING)}
+    assert time.monotonic() - began < 4
+    assert len(processes_looking_below(memory)) == len(bad)
+
+
+def test_path_that_answers_again_is_found_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 0.3)
+    (listed,) = places(tmp_path / "share")
+    with own_mounts():
+        with silent_mount(tmp_path / "share"):
+            assert look([listed], memory) == {listed: SILENT}
+        for _attempt in range(100):
+            if not processes_looking_below(memory):
+                break
+            time.sleep(0.05)
+        assert look([listed], memory) == {listed: folder_at(tmp_path / "share")}
+    assert list(memory.iterdir()) == []
+
+
+def test_runs_at_the_same_time_get_the_same_answers(tmp_path: Path, memory: Path) -> None:
+    listed = places(tmp_path, *(tmp_path / str(number) for number in range(20)))
+    expected = {**dict.fromkeys(listed, MISSING), listed[0]: folder_at(tmp_path)}
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert pool.starmap(look, [(listed, memory)] * 12) == [expected] * 12
+
+
+def test_folder_without_a_place_for_locks_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        look(places(tmp_path), tmp_path / "absent" / "looks")
