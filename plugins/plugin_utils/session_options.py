@@ -16,6 +16,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
 from ..module_utils._model.validation import ValidationErrors
+from ._request.spec import SessionSpec, as_values
 from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
@@ -60,6 +61,17 @@ def parse_options(
         value = raw if short in leave_out else _parse_value(problems, name, option, raw)
         values[short] = default if value is None else value
     return values
+
+
+def check_stored_options(spec: SessionSpec) -> None:
+    """Raise :class:`ValidationError` unless the options of a stored request have valid types and choices.
+
+    It takes milliseconds, so it is for requests that are about to start.
+    """
+    problems = ValidationErrors()
+    values = {name: value for name, value in as_values(spec).items() if name != "wait"}
+    parse_options(problems, {f"{PREFIX}{name}": value for name, value in values.items()})
+    problems.raise_if_any()
 
 
 def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:
