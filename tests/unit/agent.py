@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Store:
 def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetwork]:
     """Return the fake network of the agent, so that tests never change the network of this machine."""
     # No path of this machine is looked at; what is mounted is what was asked for.
-    monkeypatch.setattr(mount_sources, "look", lambda places, _memory: {at: Folder(at.path, 1, 1) for at in places})
+    monkeypatch.setattr(mount_sources, "look", lambda places: {at: Folder(at.path, 1, 1) for at in places})
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())

@@ -26,6 +26,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Union
 
+# The locks: they end with the processes that hold them, so they need not outlive a reboot.
+LOCKS = Path("/run/backendai-looks")
+
 # How long a path may take to answer, and how long all paths of one call together, in seconds.
 PATH_SECONDS = 3.0
 ALL_SECONDS = 10.0
@@ -91,11 +94,11 @@ class NoFolder(enum.Enum):
 Answer = Union[Folder, NoFolder]
 
 
-def look(places: Iterable[Place], memory: Path) -> dict[Place, Answer]:
-    """Return what is at each place; ``memory`` is the folder of the locks, which is created if it is missing.
+def look(places: Iterable[Place]) -> dict[Place, Answer]:
+    """Return what is at each place.
 
     It takes at most about :data:`ALL_SECONDS`; what was not looked at by then counts as silent. Raises :class:`OSError`
-    if ``memory`` cannot be written.
+    if :data:`LOCKS` cannot be written.
     """
     answers: dict[Place, Answer] = {}
     waiting, began = list(dict.fromkeys(places)), time.monotonic()
@@ -103,25 +106,25 @@ def look(places: Iterable[Place], memory: Path) -> dict[Place, Answer]:
         # After a silent one, the others do not wait for each other.
         count = PARALLEL if NoFolder.SILENT in answers.values() else 1
         late = time.monotonic() - began > PATH_SECONDS
-        answers.update(_look_at_batch(waiting[:BATCH], memory, count, late=late))
+        answers.update(_look_at_batch(waiting[:BATCH], count, late=late))
         waiting = [place for place in waiting if place not in answers]
     return {place: answers.get(place, NoFolder.SILENT) for place in [*answers, *waiting]}
 
 
-def _look_at_batch(places: Sequence[Place], memory: Path, count: int, *, late: bool) -> dict[Place, Answer]:
+def _look_at_batch(places: Sequence[Place], count: int, *, late: bool) -> dict[Place, Answer]:
     """Look at places with at most ``count`` processes, and return the answers so far.
 
     A place at which another process looks is left out; if that was abandoned, or when it is ``late``, it is silent.
     """
-    memory.mkdir(mode=0o700, exist_ok=True)
+    LOCKS.mkdir(mode=0o700, exist_ok=True)
     locks: dict[Place, int] = {}
     answers: dict[Place, Answer] = {}
     try:
         for place in places:
-            handle = _lock(_file_of(place, memory))
+            handle = _lock(_file_of(place))
             if handle is not None:
                 locks[place] = handle
-            elif late or _is_abandoned(place, memory):
+            elif late or _is_abandoned(place):
                 answers[place] = NoFolder.SILENT
         free = list(locks)
         looks = [_Look(free[first::count], locks) for first in range(min(count, len(free)))]
@@ -130,7 +133,7 @@ def _look_at_batch(places: Sequence[Place], memory: Path, count: int, *, late: b
         answers.update(_read_answers(looks))
     finally:
         for place, handle in locks.items():
-            _unlock(place, memory, handle, abandoned=answers.get(place) is NoFolder.SILENT)
+            _unlock(place, handle, abandoned=answers.get(place) is NoFolder.SILENT)
     return answers
 
 
@@ -199,9 +202,9 @@ def _read_answers(looks: Iterable[_Look]) -> dict[Place, Answer]:
     return answers
 
 
-def _file_of(place: Place, memory: Path) -> Path:
+def _file_of(place: Place) -> Path:
     text = "\0".join(place).encode(errors="surrogateescape")
-    return memory / hashlib.sha256(text).hexdigest()[:32]
+    return LOCKS / hashlib.sha256(text).hexdigest()[:32]
 
 
 def _lock(path: Path) -> int | None:
@@ -220,20 +223,20 @@ def _lock(path: Path) -> int | None:
         os.close(handle)
 
 
-def _is_abandoned(place: Place, memory: Path) -> bool:
+def _is_abandoned(place: Place) -> bool:
     """Return whether the process that looks at a place was left behind."""
     try:
-        return _file_of(place, memory).stat().st_size > 0
+        return _file_of(place).stat().st_size > 0
     except FileNotFoundError:
         return False
 
 
-def _unlock(place: Place, memory: Path, handle: int, *, abandoned: bool) -> None:
+def _unlock(place: Place, handle: int, *, abandoned: bool) -> None:
     """Remove the file and release its lock, unless a process was abandoned with that."""
     if abandoned:
         os.pwrite(handle, place.path.encode(errors="surrogateescape"), 0)
     else:
-        _file_of(place, memory).unlink()
+        _file_of(place).unlink()
         # The process has the descriptor, too.
         fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)

@@ -106,14 +106,15 @@ class Store:
         return self._locked(self._root / "lock")
 
     @contextlib.contextmanager
-    def session_lock(self, session_id: str, timeout: float = LOCK_SECONDS) -> Iterator[None]:
+    def session_lock(self, session_id: str, timeout: float | None = None) -> Iterator[None]:
         """Hold the lock of one session against concurrent runs; nothing is locked if the session does not exist.
 
-        Raises :class:`LockTimeoutError`, as all locks do.
+        It is waited for ``timeout`` seconds, by default as long as for all locks. Raises :class:`LockTimeoutError`, as
+        all locks do.
         """
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):
-                _enter(stack, self.folder(session_id), timeout)
+                _enter(stack, self.folder(session_id), LOCK_SECONDS if timeout is None else timeout)
             yield
 
     @contextlib.contextmanager
@@ -167,11 +168,6 @@ class Store:
     def root(self) -> Path:
         """The folder ``state_path``."""
         return self._root
-
-    @property
-    def looks(self) -> Path:
-        """The folder of the locks of processes that look at users' folders."""
-        return self._root / "looks"
 
     def program(self) -> str | None:
         """Return the digest of the program that restores sessions; ``None`` if it is not installed."""

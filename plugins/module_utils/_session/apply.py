@@ -135,7 +135,7 @@ def apply_slice(
         folders = check_before_start(client, store, session, request.mounts) if steps else {}
         sources = {source: folder.path for source, folder in folders.items()}
         containers.apply_containers(client, [step.with_sources(sources) for step in steps])
-        check_after_start(client, store, session, folders, [step.desired.hostname for step in steps])
+        check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)

@@ -55,7 +55,7 @@ def find_sources(
     """Return the folder of each source that sessions may mount here, and why they may not mount the others."""
     if not sources:
         return {}, {}
-    answers = look([Place(path) for path in (*sources, *settings.roots)], store.looks)
+    answers = look([Place(path) for path in (*sources, *settings.roots)])
     real_roots = [_real_path(root, answers[Place(root)]) for root in settings.roots]
     rules = MountRules(real_roots, _own_folders(client, store, settings.docker_host))
     found: dict[str, Folder] = {}
@@ -120,7 +120,6 @@ def check_before_start(
 
 def check_after_start(
     client: docker.APIClient,
-    store: Store,
     session: LocalSession,
     folders: Mapping[str, Folder],
     hostnames: Collection[str],
@@ -140,7 +139,7 @@ def check_after_start(
         if pid
     }
     mounts = session.plan.mounts
-    answers = look([Place(mount.target, root) for _name, root in started.values() for mount in mounts], store.looks)
+    answers = look([Place(mount.target, root) for _name, root in started.values() for mount in mounts])
     replaced: list[str] = []
     for container, (hostname, root) in started.items():
         for mount in mounts:

@@ -119,7 +119,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             failures = list(pool.map(lambda container: _start(client, container), stopped))
         started = [container["Labels"][labels.HOSTNAME] for container in stopped]
-        check_after_start(client, store, session, folders, started)
+        check_after_start(client, session, folders, started)
         apply_interfaces(client, store, session, plan_interfaces(client, session))
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])

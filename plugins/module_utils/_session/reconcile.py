@@ -71,7 +71,7 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
         return []
     folders = check_before_start(client, store, session)
     changes = start_stopped(client, plan.id, starting, RESTORE_SECONDS if waits else 0)
-    check_after_start(client, store, session, folders, starting)
+    check_after_start(client, session, folders, starting)
     return changes
 
 

@@ -20,8 +20,10 @@ from tests.unit.silent_mount import own_mounts, silent_mount
 MISSING, SILENT = NoFolder.MISSING, NoFolder.SILENT
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the locks."""
+    monkeypatch.setattr(path_look, "LOCKS", tmp_path / "looks")
     return tmp_path / "looks"
 
 
@@ -65,17 +67,17 @@ def test_folders_are_found_by_their_real_path(tmp_path: Path, memory: Path) -> N
     (tmp_path / "loop").symlink_to("loop")
     paths = [tmp_path / name for name in ("data", "link", "link/ünü\n", "file", "absent", "loop", "file/below")]
     expected = [*(folder_at(path) for path in paths[:3]), *[MISSING] * 4]
-    assert look(places(*paths), memory) == dict(zip(places(*paths), expected, strict=True))
-    assert look(places(Path("/")), memory)[Place("/")] == folder_at(Path("/"))
+    assert look(places(*paths)) == dict(zip(places(*paths), expected, strict=True))
+    assert look(places(Path("/")))[Place("/")] == folder_at(Path("/"))
     assert list(memory.iterdir()) == []
 
 
-def test_no_process_is_started_without_a_path(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_started_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_look.subprocess, "Popen", None)
-    assert look([], memory) == {}
+    assert look([]) == {}
 
 
-def test_one_process_looks_at_all_paths(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_looks_at_all_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
     start: Any = path_look.subprocess.Popen
 
@@ -85,20 +87,20 @@ def test_one_process_looks_at_all_paths(tmp_path: Path, memory: Path, monkeypatc
 
     monkeypatch.setattr(path_look.subprocess, "Popen", count)
     listed = places(*(tmp_path / str(number) for number in range(path_look.BATCH)))
-    assert set(look(listed, memory).values()) == {MISSING}
+    assert set(look(listed).values()) == {MISSING}
     assert len(started) == 1
 
 
-def test_more_paths_than_a_process_takes_are_all_looked_at(tmp_path: Path, memory: Path) -> None:
+def test_more_paths_than_a_process_takes_are_all_looked_at(tmp_path: Path) -> None:
     listed = places(*(tmp_path / str(number) for number in range(2 * path_look.BATCH + 1)))
-    assert look(listed, memory) == dict.fromkeys(listed, MISSING)
+    assert look(listed) == dict.fromkeys(listed, MISSING)
 
 
-def test_path_below_the_root_of_another_process_is_found(tmp_path: Path, memory: Path) -> None:
+def test_path_below_the_root_of_another_process_is_found(tmp_path: Path) -> None:
     inner = tmp_path / "root" / "srv" / "data"
     inner.mkdir(parents=True)
     (tmp_path / "root" / "data").symlink_to("/srv/data")
-    found = look([Place("/data", str(tmp_path / "root")), Place(str(inner))], memory)
+    found = look([Place("/data", str(tmp_path / "root")), Place(str(inner))])
     assert found[Place(str(inner))] == folder_at(inner)
     assert found[Place("/data", str(tmp_path / "root"))] == dataclasses.replace(folder_at(inner), path="/srv/data")
 
@@ -107,15 +109,15 @@ def test_silent_path_is_left_to_one_process_that_nobody_waits_for(silent: Path, 
     other = [tmp_path, tmp_path / "absent"]
     listed = places(tmp_path, silent / "data", tmp_path / "absent")
     began = time.monotonic()
-    assert look(listed, memory) == dict(zip(listed, [folder_at(other[0]), SILENT, MISSING], strict=True))
+    assert look(listed) == dict(zip(listed, [folder_at(other[0]), SILENT, MISSING], strict=True))
     assert 0.5 <= time.monotonic() - began < 3
     (before,) = processes_looking_below(memory).items()
     assert before[1] == "D", "the file system kept a process although that was killed"
     # The next ones, of this run and of another one, do not wait and start no second process.
     began = time.monotonic()
-    assert look(listed, memory)[listed[1]] is SILENT
+    assert look(listed)[listed[1]] is SILENT
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(look, (listed, memory))[listed[1]] is SILENT
+        assert pool.apply(look, (listed,))[listed[1]] is SILENT
     assert time.monotonic() - began < 2
     assert dict([before]) == processes_looking_below(memory)
     assert [path.read_text() for path in memory.iterdir()] == [str(silent / "data")]
@@ -125,7 +127,7 @@ def test_every_silent_path_is_found_while_others_are_answered(silent: Path, tmp_
     bad = places(*(silent / str(number) for number in range(5)))
     good = places(*(tmp_path / "absent" / str(number) for number in range(50)))
     began = time.monotonic()
-    assert look([*bad, *good], memory) == {**dict.fromkeys(bad, SILENT), **dict.fromkeys(good, MISSING)}
+    assert look([*bad, *good]) == {**dict.fromkeys(bad, SILENT), **dict.fromkeys(good, MISSING)}
     assert time.monotonic() - began < 4
     assert len(processes_looking_below(memory)) == len(bad)
 
@@ -135,22 +137,23 @@ def test_path_that_answers_again_is_found_again(tmp_path: Path, memory: Path, mo
     (listed,) = places(tmp_path / "share")
     with own_mounts():
         with silent_mount(tmp_path / "share"):
-            assert look([listed], memory) == {listed: SILENT}
+            assert look([listed]) == {listed: SILENT}
         for _attempt in range(100):
             if not processes_looking_below(memory):
                 break
             time.sleep(0.05)
-        assert look([listed], memory) == {listed: folder_at(tmp_path / "share")}
+        assert look([listed]) == {listed: folder_at(tmp_path / "share")}
     assert list(memory.iterdir()) == []
 
 
-def test_runs_at_the_same_time_get_the_same_answers(tmp_path: Path, memory: Path) -> None:
+def test_runs_at_the_same_time_get_the_same_answers(tmp_path: Path) -> None:
     listed = places(tmp_path, *(tmp_path / str(number) for number in range(20)))
     expected = {**dict.fromkeys(listed, MISSING), listed[0]: folder_at(tmp_path)}
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        assert pool.starmap(look, [(listed, memory)] * 12) == [expected] * 12
+        assert pool.starmap(look, [(listed,)] * 12) == [expected] * 12
 
 
-def test_folder_without_a_place_for_locks_is_an_error(tmp_path: Path) -> None:
+def test_folder_without_a_place_for_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_look, "LOCKS", tmp_path / "absent" / "looks")
     with pytest.raises(FileNotFoundError):
-        look(places(tmp_path), tmp_path / "absent" / "looks")
+        look(places(tmp_path))

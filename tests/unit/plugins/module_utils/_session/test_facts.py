@@ -343,6 +343,7 @@ def test_queried_images_and_folders_are_checked(
     engine: Any, store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mount_sources, "look", path_look.look)
+    monkeypatch.setattr(path_look, "LOCKS", tmp_path_factory.mktemp("looks"))
     shares = tmp_path_factory.mktemp("shares")
     (shares / "file").touch()
     (shares / "data").mkdir()

@@ -49,9 +49,10 @@ SILENT = "did not answer within 3 seconds on agent1: repair or unmount its file 
 
 
 @pytest.fixture
-def real_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def real_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Look at real folders."""
     monkeypatch.setattr(mount_sources, "look", path_look.look)
+    monkeypatch.setattr(path_look, "LOCKS", tmp_path / "looks")
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
     """Return the answers of paths, to be changed; all others are folders."""
     changed: dict[str, Answer] = {}
 
-    def look(places: Iterable[Place], _memory: Path) -> dict[Place, Answer]:
+    def look(places: Iterable[Place]) -> dict[Place, Answer]:
         return {place: changed.get(place.root or place.path, Folder(place.path, 1, 1)) for place in places}
 
     monkeypatch.setattr(mount_sources, "look", look)
@@ -189,9 +190,9 @@ def test_claim_records_real_paths_and_refuses_what_does_not_answer_without_the_l
     look = mount_sources.look
     monkeypatch.setattr(path_look, "PATH_SECONDS", 0)
 
-    def look_without_lock(places: Any, memory: Path) -> Any:
+    def look_without_lock(places: Any) -> Any:
         with store.lock():
-            return look(places, memory)
+            return look(places)
 
     monkeypatch.setattr(mount_sources, "look", look_without_lock)
     with pytest.raises(ClaimRefusedError) as refused:
