@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import fcntl
 import multiprocessing
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,19 +72,19 @@ def test_folders_are_found_by_their_real_path(tmp_path: Path, memory: Path) -> N
 
 
 def test_no_process_is_started_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_look.subprocess, "Popen", None)
+    monkeypatch.setattr(path_look.os, "fork", None)
     assert look([]) == {}
 
 
 def test_one_process_looks_at_all_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Any] = []
-    start: Any = path_look.subprocess.Popen
+    started: list[int] = []
+    fork = os.fork
 
-    def count(*arguments: Any, **options: Any) -> Any:
-        started.append(arguments)
-        return start(*arguments, **options)
+    def count() -> int:
+        started.append(fork())
+        return started[-1]
 
-    monkeypatch.setattr(path_look.subprocess, "Popen", count)
+    monkeypatch.setattr(path_look.os, "fork", count)
     listed = places(*(tmp_path / str(number) for number in range(path_look.BATCH)))
     assert set(look(listed).values()) == {MISSING}
     assert len(started) == 1
@@ -100,9 +99,24 @@ def test_path_below_the_root_of_another_process_is_found(tmp_path: Path) -> None
     inner = tmp_path / "root" / "srv" / "data"
     inner.mkdir(parents=True)
     (tmp_path / "root" / "data").symlink_to("/srv/data")
-    found = look([Place("/data", str(tmp_path / "root")), Place(str(inner))])
-    assert found[Place(str(inner))] == folder_at(inner)
-    assert found[Place("/data", str(tmp_path / "root"))] == dataclasses.replace(folder_at(inner), path="/srv/data")
+    within = Place("/data", str(tmp_path / "root"))
+    absent = Place(str(inner), str(tmp_path / "root"))
+    assert look([within, absent, Place("/")]) == {
+        within: folder_at(inner),
+        absent: MISSING,
+        Place("/"): folder_at(Path("/")),
+    }
+
+
+def test_process_that_is_left_behind_keeps_nothing_else_open(silent: Path, tmp_path: Path, memory: Path) -> None:
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert look(places(silent)) == dict.fromkeys(places(silent), SILENT)
+    (process,) = processes_looking_below(memory)
+    opened = {os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir()}
+    assert {path for path in opened if not path.startswith(("pipe:", str(memory)))} == {"/", os.devnull, str(silent)}
+    with (tmp_path / "lock").open("w") as again:
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_silent_path_is_left_to_one_process_that_nobody_waits_for(silent: Path, tmp_path: Path, memory: Path) -> None:
