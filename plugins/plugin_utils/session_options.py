@@ -63,15 +63,21 @@ def parse_options(
     return values
 
 
-def check_stored_options(spec: SessionSpec) -> None:
-    """Raise :class:`ValidationError` unless the options of a stored request have valid types and choices.
-
-    It takes milliseconds, so it is for requests that are about to start.
-    """
+def check_stored_choices(spec: SessionSpec) -> None:
+    """Raise :class:`ValidationError` unless the options of a stored request have values that may be chosen."""
     problems = ValidationErrors()
-    values = {name: value for name, value in as_values(spec).items() if name != "wait"}
-    parse_options(problems, {f"{PREFIX}{name}": value for name, value in values.items()})
+    for short, value in as_values(spec).items():
+        option = specification().get(f"{PREFIX}{short}", {})
+        _check_choice(problems, f"{PREFIX}{short}", option, value)
+        for index, entry in enumerate(value if option.get("elements") == "dict" else ()):
+            for name, member in option["options"].items():
+                _check_choice(problems, f"{PREFIX}{short}[{index}].{name}", member, entry.get(name))
     problems.raise_if_any()
+
+
+def _check_choice(problems: ValidationErrors, where: str, option: Mapping[str, Any], value: Any) -> None:
+    if "choices" in option and value not in option["choices"]:
+        problems.add_invalid(where, value, f"must be one of {', '.join(option['choices'])}")
 
 
 def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:

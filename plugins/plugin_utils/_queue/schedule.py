@@ -17,7 +17,7 @@ from .._planner.decision import Decision, decide, is_feasible
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_stored, spec_from_dict
-from ..session_options import check_stored_options
+from ..session_options import check_stored_choices
 from .entry import QueueEntry, blocked_by, count_skips, dominant_shares, sort_pending
 
 
@@ -88,10 +88,7 @@ def _decide_entry(
     entry: QueueEntry, cluster: ClusterState, pools: NetworkPools, now: float
 ) -> Decision | Unschedulable:
     try:
-        spec = _checked_spec(entry)
-        decision = decide(spec, cluster, pools, entry.id, entry.user, now)
-        if isinstance(decision, Decision):
-            check_stored_options(spec)
+        decision = decide(_checked_spec(entry), cluster, pools, entry.id, entry.user, now)
     except (ValidationError, PlanningError) as error:
         return Unschedulable(as_phrase(error), {})
     if isinstance(decision, Decision) and decision.plan.id != entry.id:
@@ -115,5 +112,6 @@ def _checked_spec(entry: QueueEntry) -> SessionSpec:
     Raises :class:`ValidationError`.
     """
     spec = spec_from_dict(entry.spec or {})
+    check_stored_choices(spec)
     check_stored(spec)
     return spec

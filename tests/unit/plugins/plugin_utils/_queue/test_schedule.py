@@ -367,10 +367,10 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "a slot": ({"resources": {"cpu": -1, "mem": 1 << 26}}, "session_resources.cpu: -1 "),
     "a user id": ({"uid": 0}, "session_uid: 0 must be a whole number from 1 to"),
     "a variable": ({"env": {"LD PRELOAD": "x"}}, "session_env: 'LD PRELOAD' is not the name of"),
-    "a choice": ({"network_driver": "bridge"}, "value of session_network_driver must be one of: "),
+    "a choice": ({"network_driver": "bridge"}, "session_network_driver: 'bridge' must be one of "),
     "a protocol": (
         {"apps": [{"name": "x", "port": 80, "protocol": "udp", "command": ""}]},
-        "value of session_apps[0].protocol must be one of: http, tcp",
+        "session_apps[0].protocol: 'udp' must be one of http, tcp",
     ),
     "a spelling": (
         {"mounts": [{"source": "/a/", "target": "/b", "read_only": False}]},
