@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import multiprocessing
 import os
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,3 +174,45 @@ def test_folder_without_a_place_for_locks_is_an_error(tmp_path: Path, monkeypatc
     monkeypatch.setattr(path_look, "LOCKS", tmp_path / "absent" / "looks")
     with pytest.raises(FileNotFoundError):
         look(places(tmp_path))
+
+
+def test_mount_of_another_process_is_found_below_its_root(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    script = f"mount --bind {source} {target} && echo mounted && exec sleep 60"
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "mounted\n"
+        there, here = Place(str(target), f"/proc/{process.pid}/root"), Place(str(target))
+        answers = look([there, here])
+        process.kill()
+    found = answers[there]
+    assert isinstance(found, Folder)
+    assert (found.device, found.inode) == (folder_at(source).device, folder_at(source).inode)
+    assert answers[here] == folder_at(target)
+
+
+def test_answer_is_about_one_folder_while_that_is_replaced_by_a_link(tmp_path: Path) -> None:
+    folder, link, aside = tmp_path / "folder", tmp_path / "link", tmp_path / "aside"
+    folder.mkdir()
+    link.symlink_to("/proc")
+    allowed, ended = {folder_at(folder), folder_at(Path("/proc"))}, threading.Event()
+
+    def replace() -> None:
+        while not ended.is_set():
+            for first, second in ((folder, aside), (link, folder), (folder, link), (aside, folder)):
+                first.rename(second)
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    try:
+        answers = [look(places(folder))[Place(str(folder))] for _look in range(60)]
+    finally:
+        ended.set()
+        replacing.join()
+    folders = {answer for answer in answers if isinstance(answer, Folder)}
+    # Between two steps it may be elsewhere, under its other name.
+    assert folders <= {*allowed, dataclasses.replace(folder_at(folder), path=str(aside))}
+    assert len(folders) > 1
