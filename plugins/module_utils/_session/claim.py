@@ -84,8 +84,7 @@ def claim(
     Stale and expired sessions are removed first, and the folders of mounts are looked at, without the lock: both may
     take long. A committed session is not changed. The unfinished claim of another run is taken over: it keeps its keys,
     cores and devices and gets this run's nonce. If it has expired or has another plan, it is removed and claimed again.
-    Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with
-    ``check_mode`` nothing is written.
+    Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with ``check_mode`` nothing is written.
     """
     hostnames = [kernel.hostname for kernel in request.kernels]
     changes = _remove_others(client, store, request.stale_sessions, check_mode=check_mode)
@@ -106,7 +105,7 @@ def claim(
         if session and taken_over:
             pinned = session.pinned
         else:
-            pinned = _allocate(client, store, settings, request)
+            pinned = _allocate(client, store, settings, request, check_mode=check_mode)
             changes.append(
                 Change(f"claim {request.plan.name} on {request.agent}", None, f"{len(hostnames)} containers")
             )
@@ -175,7 +174,9 @@ def _judge_mounts(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest
 ) -> dict[str, Folder]:
     try:
-        return judge_mounts(client, store, settings.mounts, request.plan.mounts, request.agent)
+        # An agent that only manages the session's network mounts nothing.
+        mounts = request.plan.mounts if request.kernels else ()
+        return judge_mounts(client, store, settings.mounts, mounts, request.agent)
     except MountRefusedError as error:
         raise ClaimRefusedError(str(error)) from None
 
@@ -185,14 +186,14 @@ def _describe_taken(request: ClaimRequest) -> str:
 
 
 def _allocate(
-    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest
+    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
 ) -> dict[str, PinnedResources]:
     """Return cores and devices for the containers that the plan puts here, after all other checks."""
-    now = time.time()
-    sessions = store.sessions()
-    excluded = [*request.stale_sessions, request.plan.id]
-    active = active_sessions(sessions, now, excluded)
-    facts = collect_facts(client, store, settings, FactsQuery(excluded=excluded), request.agent)
+    # What is there although it has been removed, could not be, and uses resources.
+    excluded = [*request.stale_sessions, request.plan.id] if check_mode else [request.plan.id]
+    query = FactsQuery(excluded=excluded, counts_expired=not check_mode)
+    active = active_sessions(store.sessions(), query.expired_before(time.time()), excluded)
+    facts = collect_facts(client, store, settings, query, request.agent)
     names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
     if names:
         raise ContainerNameConflictError(

@@ -82,12 +82,18 @@ class AgentSettings:
 class FactsQuery:
     """The images and folders that a session needs.
 
-    ``excluded`` are the ids of sessions that are about to be removed: they are not counted.
+    ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
+    expired claim, because the next claim removes them, unless ``counts_expired``.
     """
 
     images: Sequence[str] = ()
     paths: Sequence[str] = ()
     excluded: Sequence[str] = ()
+    counts_expired: bool = False
+
+    def expired_before(self, now: float) -> float:
+        """Return the time before which a claim must have expired for its session not to be counted."""
+        return 0.0 if self.counts_expired else now
 
 
 def collect_facts(
@@ -95,13 +101,12 @@ def collect_facts(
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
-    Sessions with an expired claim are not counted: the next claim removes them. Raises :class:`ValueError` for
-    invalid settings, and what the adapters raise.
+    Raises :class:`ValueError` for invalid settings, and what the adapters raise.
     """
     now = time.time()
     containers = find_containers(client)
     sessions = store.sessions()
-    active = active_sessions(sessions, now, query.excluded)
+    active = active_sessions(sessions, query.expired_before(now), query.excluded)
     orphans = _orphans(containers, sessions)
     mounts = settings.mounts
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))

@@ -334,8 +334,9 @@ def test_invalid_id_removes_nothing(engine: Any, store: Store) -> None:
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
 
 
-def test_sessions_to_be_removed_are_excluded_from_the_facts(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_sessions_are_counted_unless_they_would_have_been_removed(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
 ) -> None:
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
     queries: list[FactsQuery] = []
@@ -345,8 +346,9 @@ def test_sessions_to_be_removed_are_excluded_from_the_facts(
         return agent_facts("agent1")
 
     monkeypatch.setattr(claiming, "collect_facts", survey)
-    claimed(engine, store, clear=[OTHER_ID])
-    assert queries == [FactsQuery(excluded=[OTHER_ID, SESSION_ID])]
+    claimed(engine, store, clear=[OTHER_ID], check_mode=check_mode)
+    excluded = [OTHER_ID, SESSION_ID] if check_mode else [SESSION_ID]
+    assert queries == [FactsQuery(excluded=excluded, counts_expired=not check_mode)]
 
 
 @pytest.mark.usefixtures("facts")

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Answer, Folder, NoFolder, Place
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import RESERVED
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
@@ -338,7 +339,7 @@ def test_damaged_record_of_real_paths_is_told(store: Store) -> None:
 def test_container_that_cannot_be_removed_keeps_no_other_session_from_starting(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.save(held(MADE, expires_at=1.0))
+    store.save(held(MADE, expires_at=1.0, pinned={"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2])}))
     stop_containers(engine)
     tried: list[str] = []
 
@@ -353,5 +354,8 @@ def test_container_that_cannot_be_removed_keeps_no_other_session_from_starting(
     claimed(engine, store, OTHER)
     assert {*tried} == {"id-main1", "id-sub1"}
     assert store.held_ids() == sorted([SESSION_ID, OTHER.id])
+    started = store.session(OTHER.id)
+    assert started is not None
+    assert started.pinned["main1"].cpus == [3], "what could not be removed keeps its cores"
     failures = reap(engine, store, [], [], expired=True, check_mode=False).failures
     assert failures == {SESSION_ID: "Read timed out."}
