@@ -39,6 +39,7 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "underlay_address": {"type": "str", "default": ""},
     "allow_host_network": {"type": "bool", "default": False},
     "allow_infiniband": {"type": "bool", "default": False},
+    "mount_roots": {"type": "list", "elements": "str", "default": ["/"]},
     "underlay_encryption": {"type": "str", "choices": ["", "wireguard"], "default": ""},
 }
 

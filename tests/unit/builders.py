@@ -112,7 +112,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         networks=(),
         vnis=(),
         images={IMAGE: ImageIdentity(**image_data())},
-        missing_paths=(),
+        unusable_paths={},
         sessions=(),
     )
     return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary

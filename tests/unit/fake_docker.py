@@ -85,6 +85,10 @@ class FakeDocker:
         self.calls.append(f"start {container}")
         self._container(container)["State"] = "running"
 
+    def kill(self, container: str) -> None:
+        self.calls.append(f"kill {container}")
+        self._container(container).update(State="exited", Pid=0)
+
     def remove_container(self, container: str, *, force: bool, v: bool) -> None:
         assert force, "a running container is removed by force only"
         assert v, "anonymous volumes would be left behind"

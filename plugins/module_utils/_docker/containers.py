@@ -50,7 +50,8 @@ class Container:
     ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
     runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
     limits of its processes, -1 for none, and ``cdi_gpus`` all GPUs on the agent that have a CDI name. ``published`` are
-    (port of the container, address of the agent, port of the agent).
+    (port of the container, address of the agent, port of the agent). ``sources`` are the real paths of folders in
+    ``binds``.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Container:
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
     infiniband: tuple[str, ...] | None = None
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -86,7 +88,7 @@ class Container:
         assignment or InfiniBand device nodes of the agent.
         """
         properties = dataclasses.asdict(self)
-        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband"):
+        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband", "sources"):
             del properties[name]
         if self.infiniband is not None:
             # Keeps the digest of containers that were created by older versions, which passed the folder.
@@ -105,6 +107,10 @@ class ContainerStep:
     change: Change
     existing: str | None
     create: bool
+
+    def with_sources(self, sources: dict[str, str]) -> ContainerStep:
+        """Return this step with the real paths of mounted folders."""
+        return dataclasses.replace(self, desired=dataclasses.replace(self.desired, sources=sources))
 
 
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
@@ -215,6 +221,16 @@ def start_stopped(
     ]
 
 
+def kill(client: docker.APIClient, container: str) -> None:
+    """Kill a container's processes; it stays as it is, stopped."""
+    try:
+        client.kill(container)
+    except docker.errors.APIError:
+        # It has ended by itself.
+        if pid_of(client, container):
+            raise
+
+
 def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, in parallel and return the changes."""
     _in_parallel(lambda container: _remove(client, container["Id"]), existing)
@@ -268,7 +284,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
             network_mode=first,
-            binds=[f"{container.kit}:/opt/backendai:ro", *container.binds],
+            binds=[f"{container.kit}:/opt/backendai:ro", *_real_binds(container)],
             init=True,
             cpuset_cpus=",".join(map(str, container.cpus)),
             devices=_device_mappings(container),
@@ -287,6 +303,12 @@ def _create(client: docker.APIClient, container: Container) -> str:
     for network, address in others:
         client.connect_container_to_network(container_id, network, ipv4_address=address)
     return str(container_id)
+
+
+def _real_binds(container: Container) -> list[str]:
+    """Return the binds with real paths: the engine follows no link that a user may have replaced."""
+    parts = [bind.partition(":") for bind in container.binds]
+    return [f"{container.sources.get(source, source)}:{rest}" for source, _colon, rest in parts]
 
 
 def _labels(container: Container) -> dict[str, str]:

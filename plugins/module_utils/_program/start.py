@@ -86,6 +86,11 @@ class Agent:
     store: Store
     options: Mapping[str, Any]
 
+    @property
+    def settings(self) -> AgentSettings:
+        """The settings of the agent in the inventory."""
+        return AgentSettings(**self.options["settings"], docker_host=self.options["docker_host"])
+
     def claim(self, part: Part) -> None:
         """Claim resources; a plan that no longer fits is refused."""
         request = part.request
@@ -95,7 +100,7 @@ class Agent:
             result = claim(
                 self.client,
                 self.store,
-                AgentSettings(**self.options["settings"]),
+                self.settings,
                 claim_request,
                 check_mode=part.check_mode,
             )
@@ -113,7 +118,14 @@ class Agent:
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
         apply_request = ApplyRequest(
-            plan, request["agent"], request["nonce"], contents, network, images, request.get("patience")
+            plan,
+            request["agent"],
+            request["nonce"],
+            contents,
+            network,
+            images,
+            mounts=self.settings.mounts,
+            patience=request.get("patience"),
         )
         changes, ready = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
         part.changes += changes

@@ -27,6 +27,7 @@ from .contents import RenderedFiles, desired_slice
 from .facts import read_host
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
+from .mount_sources import MountSettings, check_after_start, check_before_start
 from .readiness import await_ready
 
 CHECK_SECONDS = 60
@@ -51,8 +52,8 @@ class InfinibandMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported. ``patience`` is how many seconds to wait for the
-    containers at most; ``None`` for as long as the claim lasts.
+    ``images`` are those that the agents of the session reported, ``mounts`` the agent's settings for mounts.
+    ``patience`` is how many seconds to wait for the containers at most; ``None`` for as long as the claim lasts.
     """
 
     plan: SessionPlan
@@ -62,6 +63,7 @@ class ApplyRequest:
     default_network: str
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
     patience: float | None = None
+    mounts: MountSettings = dataclasses.field(default_factory=MountSettings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +88,7 @@ def apply_claimed(
         else:
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, check_mode=check_mode)
-        applied = apply_slice(
-            client, store, session, request.contents, images, request.default_network, check_mode=check_mode
-        )
+        applied = apply_slice(client, store, session, request, images, check_mode=check_mode)
     # Without the lock: a slow start must not block the removal of the session.
     ready = await_ready(client, applied.started, _start_deadline(session), request.patience)
     if applied.started and ready:
@@ -113,9 +113,8 @@ def apply_slice(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    contents: RenderedFiles,
+    request: ApplyRequest,
     images: Mapping[str, Image],
-    default_network: str,
     *,
     check_mode: bool,
 ) -> ApplyResult:
@@ -124,7 +123,7 @@ def apply_slice(
     With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
     host = read_host(client)
-    desired = desired_slice(store, session, contents, images, default_network, host)
+    desired = desired_slice(store, session, request.contents, images, request.default_network, host)
     files = plan_files(desired.files)
     if not check_mode:
         write_files(file for file, _change in files)
@@ -149,7 +148,10 @@ def apply_slice(
             " there: load the driver of its InfiniBand card"
         )
     if not check_mode:
-        containers.apply_containers(client, steps)
+        folders = check_before_start(client, store, session, request.mounts) if steps else {}
+        sources = {source: folder.path for source, folder in folders.items()}
+        containers.apply_containers(client, [step.with_sources(sources) for step in steps])
+        check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)

@@ -34,6 +34,7 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .mount_sources import MountSettings, find_sources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,18 +69,31 @@ class AgentSettings:
     allow_host_network: bool
     underlay_encryption: str = ""
     allow_infiniband: bool = False
+    mount_roots: Sequence[str] = ("/",)
+    docker_host: str = MountSettings.docker_host
+
+    @property
+    def mounts(self) -> MountSettings:
+        """The settings for mounts. Raises :class:`ValueError`."""
+        return MountSettings(self.mount_roots, self.docker_host)
 
 
 @dataclasses.dataclass(frozen=True)
 class FactsQuery:
     """The images and folders that a session needs.
 
-    ``excluded`` are the ids of sessions that are about to be removed: they are not counted.
+    ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
+    expired claim, because the next claim removes them, unless ``counts_expired``.
     """
 
     images: Sequence[str] = ()
     paths: Sequence[str] = ()
     excluded: Sequence[str] = ()
+    counts_expired: bool = False
+
+    def expired_before(self, now: float) -> float:
+        """Return the time before which a claim must have expired for its session not to be counted."""
+        return 0.0 if self.counts_expired else now
 
 
 def collect_facts(
@@ -87,15 +101,15 @@ def collect_facts(
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
-    Sessions with an expired claim are not counted: the next claim removes them. Raises :class:`ValueError` for
-    invalid settings, and what the adapters raise.
+    Raises :class:`ValueError` for invalid settings, and what the adapters raise.
     """
     now = time.time()
     containers = find_containers(client)
     sessions = store.sessions()
-    active = active_sessions(sessions, now, query.excluded)
+    active = active_sessions(sessions, query.expired_before(now), query.excluded)
     orphans = _orphans(containers, sessions)
     held = {session.plan.id for session in sessions}
+    mounts = settings.mounts
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
@@ -140,7 +154,7 @@ def collect_facts(
         networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
-        missing_paths=tuple(path for path in query.paths if not os.path.isdir(path)),
+        unusable_paths=find_sources(client, store, mounts, query.paths)[1],
         sessions=tuple(_held_session(client, session, containers, now) for session in sessions),
     )
 

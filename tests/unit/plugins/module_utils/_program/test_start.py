@@ -25,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import MountSettings
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 
@@ -81,7 +82,7 @@ class Agent:
     def claim(
         self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
     ) -> ClaimResult:
-        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS))
+        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS, docker_host=NOWHERE))
         self._take("claim", request.plan.id, request, check_mode)
         changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
         return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
@@ -147,7 +148,8 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
         bootstrap="export A=1",
     )
     images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
-    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images), False)
+    mounts = MountSettings(["/"], NOWHERE)
+    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images, mounts), False)
 
 
 def test_check_commits_and_returns_containers(agent: Agent) -> None:
