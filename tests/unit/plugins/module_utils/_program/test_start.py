@@ -149,7 +149,8 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
     )
     images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
     mounts = MountSettings(["/"], NOWHERE)
-    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images, mounts), False)
+    request = ApplyRequest(MADE, "agent1", "n", contents, "world", images, mounts=mounts)
+    assert agent.calls[-1] == ("apply", request, False)
 
 
 def test_check_commits_and_returns_containers(agent: Agent) -> None:
