@@ -19,6 +19,7 @@ from .._host.store import Store
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, sentence
 from .._model.images import images_from_dict
+from .._model.limits import ContainerLimits, parse_limits
 from .._model.plan import SessionPlan
 from .._session.apply import ApplyRequest, apply_claimed
 from .._session.check import CheckFailedError, check_and_commit
@@ -62,10 +63,11 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     another run was faster; or ``failed`` with a sentence. After either, no more steps run. With ``may_commit_later``,
     because other agents may still work on the session, a failed check is not a failure.
     """
+    limits = parse_limits(options["limits"])
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     parts = [Part(request, check_mode) for request in options["sessions"]]
     for part in parts:
-        _take_steps(Agent(client, store, options), part)
+        _take_steps(Agent(client, store, options, limits), part)
     changes = [change for part in parts for change in part.changes]
     results = {part.request["id"]: {"steps": part.completed, **part.result} for part in parts}
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
@@ -73,11 +75,12 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The agent that the program runs on: its engine, its stored state, and the options of the request."""
+    """The agent that the program runs on: its engine, its stored state, the options of the request, and its limits."""
 
     client: docker.APIClient
     store: Store
     options: Mapping[str, Any]
+    limits: ContainerLimits
 
     def claim(self, part: Part) -> None:
         """Claim resources; a plan that no longer fits is refused."""
@@ -105,7 +108,7 @@ class Agent:
         contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
-        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
+        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images, self.limits)
         part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
 
     def commit(self, part: Part) -> None:

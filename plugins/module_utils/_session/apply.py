@@ -19,6 +19,7 @@ from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._model.images import ImagesByAgent, image_mismatch
+from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
@@ -51,7 +52,7 @@ class InfinibandMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported.
+    ``images`` are those that the agents of the session reported, ``limits`` are those of new containers.
     """
 
     plan: SessionPlan
@@ -60,6 +61,7 @@ class ApplyRequest:
     contents: RenderedFiles
     default_network: str
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
+    limits: ContainerLimits = DEFAULT_LIMITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,9 +84,7 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
         else:
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, check_mode=check_mode)
-        applied = apply_slice(
-            client, store, session, request.contents, images, request.default_network, check_mode=check_mode
-        )
+        applied = apply_slice(client, store, session, request, images, check_mode=check_mode)
     # Without the lock: a slow start must not block the removal of the session.
     await_ready(client, applied.started, _start_deadline(session))
     if applied.started:
@@ -97,9 +97,8 @@ def apply_slice(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    contents: RenderedFiles,
+    request: ApplyRequest,
     images: Mapping[str, Image],
-    default_network: str,
     *,
     check_mode: bool,
 ) -> ApplyResult:
@@ -108,7 +107,7 @@ def apply_slice(
     With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
     host = read_host(client)
-    desired = desired_slice(store, session, contents, images, default_network, host)
+    desired = desired_slice(store, session, request.contents, images, request.default_network, host, request.limits)
     files = plan_files(desired.files)
     if not check_mode:
         write_files(file for file, _change in files)
