@@ -118,6 +118,7 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))
         patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))
         patch.setattr(Table, "apply", lambda _table, ruleset: kernel.apply_table(ruleset))
+        patch.setattr(connections, "interfaces", lambda: ["backendai0", "eth0"])
         patch.setattr(connections, "TRACKED", Path("/nowhere"))
         patch.setattr(connections, "CONNECTIONS_TABLE", FakeTable(kernel))
         patch.setattr(sync, "external_interfaces", lambda: ["eth0"])

@@ -19,6 +19,7 @@ from .._model.limits import parse_limit
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from .._model.plain_data import from_plain, to_plain
 from .._model.validation import ValidationErrors
+from .._network.host import interfaces
 from .ruleset import LOG_RATE
 from .table import TABLE, Table
 
@@ -77,8 +78,11 @@ def save_connection_limit(store: Store, limit: ConnectionLimit) -> None:
 def sync_connections(store: Store, *, check_mode: bool) -> list[Change]:
     """Apply the stored limit and return the changes; with ``check_mode`` they are only computed.
 
-    While the stored limit is damaged, the default one applies. Raises :class:`FirewallError`.
+    While the stored limit is damaged, the default one applies. A host without the default network, such as a gateway,
+    has no containers and gets no rules. Raises :class:`FirewallError`.
     """
+    if DEFAULT_BRIDGE not in interfaces():
+        return []
     try:
         limit = read_connection_limit(store)
     except CorruptStateError:

@@ -49,6 +49,15 @@ def test_the_stored_limit_is_applied_with_the_other_rules(store: Store, kernel: 
     assert sync_ruleset(store, check_mode=False) == []
 
 
+def test_host_without_the_default_network_gets_no_rules(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "interfaces", lambda: ["eth0"])
+    kernel.connections = ""
+    assert connections.sync_connections(store, check_mode=False) == []
+    assert kernel.connections == ""
+
+
 @pytest.mark.parametrize(("tracked", "limit"), [(262144, 32768), (65536, 16384)], ids=["as stored", "lowered"])
 def test_a_container_gets_a_quarter_of_the_agents_table_at_most(
     store: Store, kernel: FakeNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracked: int, limit: int
