@@ -37,7 +37,7 @@ CONNECTIONS = 300
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four containers with low limits: main1 and sub2 on one agent, sub1 and sub3 on another."""
+    """Four containers with low limits, two on each of two agents."""
     options = [word for name, value in OPTIONS.items() for word in ("-e", f"{name}={value}")]
     request = {**FOUR, **SMALL, "designated_agents": list(BOTH)}
     with started_session(tmp_path_factory.mktemp("four"), *options, **request) as session:
@@ -49,14 +49,16 @@ def few_connections() -> Iterator[None]:
     """Let containers of the agents have few connections."""
     stored = shlex.quote(json.dumps({"version": 1, "connections": CONNECTIONS}))
     apply = f"systemctl start {RECONCILE_AGENT}.service"
-    before = [run_on(agent, f"cat {LIMITS_STATE}") for agent in BOTH]
+    for agent in BOTH:
+        # The file does not exist while the default applies.
+        run_on(agent, f"test ! -e {LIMITS_STATE}")
     try:
         for agent in BOTH:
             run_on(agent, f"echo {stored} > {LIMITS_STATE} && {apply}")
         yield
     finally:
-        for agent, text in zip(BOTH, before, strict=True):
-            run_on(agent, f"echo {shlex.quote(text)} > {LIMITS_STATE} && {apply}")
+        for agent in BOTH:
+            run_on(agent, f"rm -f {LIMITS_STATE} && {apply}")
 
 
 def by_agent(session: StartedSession) -> list[tuple[Kernel, Kernel]]:
@@ -81,13 +83,13 @@ def tracked_connections(agent: str) -> int:
 
 
 def test_processes_stop_at_the_limit_while_neighbours_work(four: StartedSession) -> None:
-    (main, sub2), (sub1, sub3) = by_agent(four)
-    *numbers, works = in_parallel(partial(fork, main), partial(fork, sub1), partial(log_in_later, sub2, sub3))
+    (first, second), (other, last) = by_agent(four)
+    *numbers, works = in_parallel(partial(fork, first), partial(fork, other), partial(log_in_later, second, last))
     for started in numbers:
         # The container has processes of its own.
         assert PIDS - 50 < started < PIDS + PER_CORE
     assert works
-    assert can_log_in(main, sub1)
+    assert can_log_in(first, other)
 
 
 def test_core_dumps_are_off_in_logins_too(four: StartedSession) -> None:
@@ -97,8 +99,8 @@ def test_core_dumps_are_off_in_logins_too(four: StartedSession) -> None:
 
 
 def test_log_is_rotated_and_readable(four: StartedSession) -> None:
-    (main, _sub2), (sub1, _sub3) = by_agent(four)
-    for kernel in (main, sub1):
+    (first, _second), (other, _last) = by_agent(four)
+    for kernel in (first, other):
         run_in(kernel, "sh", "-c", "seq 100000 > /proc/1/fd/1", user="root")
         path = run_on(kernel["agent"], f"docker inspect --format '{{{{.LogPath}}}}' {kernel['container']}").strip()
         sizes = [int(size) for size in run_on(kernel["agent"], f"stat -c %s {path}*").split()]
@@ -106,13 +108,13 @@ def test_log_is_rotated_and_readable(four: StartedSession) -> None:
         assert LOG_FILE // 2 < sum(sizes) < LOG_FILES * LOG_FILE + 4096
     run = four.sessions.run("session_logs", name=four.sessions.name, logs_lines=5)
     assert run.code == 0, run.output
-    last = {kernel["hostname"]: kernel["log"][-1].split()[-1] for kernel in run.record["kernels"] if kernel["log"]}
-    assert (last["main1"], last["sub1"]) == ("100000", "100000")
+    ends = {kernel["hostname"]: kernel["log"][-1].split()[-1] for kernel in run.record["kernels"] if kernel["log"]}
+    assert (ends[first["hostname"]], ends[other["hostname"]]) == ("100000", "100000")
 
 
 def test_container_cannot_write_its_hosts_file(four: StartedSession) -> None:
-    (main, _sub2), (sub1, _sub3) = by_agent(four)
-    for kernel in (main, sub1):
+    (first, _second), (other, _last) = by_agent(four)
+    for kernel in (first, other):
         hosts = run_in(kernel, "cat", "/etc/hosts")
         for line in (
             "truncate -s 4G /etc/hosts",
@@ -126,21 +128,20 @@ def test_container_cannot_write_its_hosts_file(four: StartedSession) -> None:
 
 @pytest.mark.parametrize("damage", ["truncate -s 4G", r"printf '\377\n' >>"], ids=["sparse", "no text"])
 def test_any_hosts_file_is_reported_and_repaired(four: StartedSession, damage: str) -> None:
-    (main, _sub2), _others = by_agent(four)
-    hosts = run_in(main, "cat", "/etc/hosts")
-    session_id = four.run.record["id"]
+    (first, _second), _others = by_agent(four)
+    hosts, path = run_in(first, "cat", "/etc/hosts"), f"{four.record['id']}/{first['hostname']}/hosts"
     with reconcile_paused(*BOTH):
-        run_on(main["agent"], f"{damage} {SESSIONS}/{session_id}/main1/hosts")
+        run_on(first["agent"], f"{damage} {SESSIONS}/{path}")
         run = four.sessions.run("verify_session", name=four.sessions.name)
-        assert [entry["actual"] for entry in run.record["drift"] if "/main1/hosts" in entry["subject"]] == ["changed"]
+        assert [entry["actual"] for entry in run.record["drift"] if path in entry["subject"]] == ["changed"]
         repaired = four.create_again()
     assert repaired.code == 0, repaired.output
-    assert run_in(main, "cat", "/etc/hosts") == hosts
+    assert run_in(first, "cat", "/etc/hosts") == hosts
 
 
 def test_memory_is_bound_without_the_capability(four: StartedSession) -> None:
-    (main, _sub2), (sub1, _sub3) = by_agent(four)
-    for kernel in (main, sub1):
+    (first, _second), (other, _last) = by_agent(four)
+    for kernel in (first, other):
         program = shlex.join(["python3", "-c", source("memory_binding")])
         bound = json.loads(run_in(kernel, "ssh", kernel["hostname"], program))
         assert (bound["set_mempolicy"], bound["mbind"]) == (0, 0)
@@ -171,14 +172,14 @@ def test_connections_of_a_container_are_limited_and_those_of_neighbours_are_not(
 
 
 def test_silent_logins_of_one_source_leave_room_for_others(four: StartedSession) -> None:
-    (main, sub2), (sub1, sub3) = by_agent(four)
+    (first, second), (other, last) = by_agent(four)
 
     def log_in() -> list[bool]:
         time.sleep(5)
-        return [can_log_in(sub3, sub1), can_log_in(sub2, sub1)]
+        return [can_log_in(kernel, other) for kernel in (second, last)]
 
     with ThreadPoolExecutor() as pool:
         others = pool.submit(log_in)
-        served = int(run_in(main, "python3", "-c", source("silent_logins"), "sub1", "400", "10"))
+        served = int(run_in(first, "python3", "-c", source("silent_logins"), other["hostname"], "400", "10"))
     assert 100 < served <= PER_SOURCE
     assert others.result() == [True, True]
