@@ -131,14 +131,14 @@ def find_containers(client: docker.APIClient, session_id: str | None = None) -> 
     return list(client.containers(all=True, filters=labels.label_filter(session_id)))
 
 
-def log_driver(client: docker.APIClient) -> str:
-    """Return the engine's default log driver."""
-    return str(client.info()["LoggingDriver"])
+def log_driver(info: Mapping[str, Any]) -> str:
+    """Return the engine's default log driver, from its system information."""
+    return str(info["LoggingDriver"])
 
 
-def cdi_folders(client: docker.APIClient) -> list[str]:
-    """Return the engine's CDI specification directories; empty if it has no CDI or CDI is disabled."""
-    return list(client.info().get("CDISpecDirs") or ())
+def cdi_folders(info: Mapping[str, Any]) -> list[str]:
+    """Return the engine's CDI specification directories, from its system information; empty without CDI."""
+    return list(info.get("CDISpecDirs") or ())
 
 
 def inspect(client: docker.APIClient, container: str) -> dict[str, Any]:

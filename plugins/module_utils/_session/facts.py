@@ -52,9 +52,8 @@ class HostCapabilities:
 
 def read_host(client: docker.APIClient) -> HostCapabilities:
     """Read the capabilities of this host."""
-    return HostCapabilities(
-        read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()), log_driver(client)
-    )
+    info = client.info()
+    return HostCapabilities(read_limits(), named_gpus(cdi_folders(info)), tuple(infiniband_nodes()), log_driver(info))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +97,7 @@ def collect_facts(
     sessions = store.sessions()
     active = active_sessions(sessions, now, query.excluded)
     orphans = _orphans(containers, sessions)
-    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
+    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client.info()))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)

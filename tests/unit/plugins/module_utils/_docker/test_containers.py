@@ -317,21 +317,18 @@ def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("info", [{}, {"CDISpecDirs": None}, {"CDISpecDirs": []}], ids=["20.10", "null", "off"])
-def test_engine_without_cdi_has_no_cdi_folders(
-    engine: Any, monkeypatch: pytest.MonkeyPatch, info: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(engine, "info", lambda: info)
-    assert containers.cdi_folders(engine) == []
+def test_engine_without_cdi_has_no_cdi_folders(info: dict[str, Any]) -> None:
+    assert containers.cdi_folders(info) == []
 
 
 def test_engine_has_a_default_log_driver(engine: Any) -> None:
     engine.log_driver = "journald"
-    assert containers.log_driver(engine) == "journald"
+    assert containers.log_driver(engine.info()) == "journald"
 
 
 def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
     engine.cdi_folders = ["/etc/cdi", "/var/run/cdi"]
-    assert containers.cdi_folders(engine) == ["/etc/cdi", "/var/run/cdi"]
+    assert containers.cdi_folders(engine.info()) == ["/etc/cdi", "/var/run/cdi"]
 
 
 @pytest.mark.parametrize(
