@@ -16,14 +16,14 @@ from tests.integration.internals import CONNECTIONS_TABLE, LIMITS_STATE, RECONCI
 from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on
 from tests.integration.programs import source
 from tests.integration.reconciliation import reconcile_paused
-from tests.integration.session_requests import FOUR, SMALL
+from tests.integration.session_requests import FOUR
 from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.containers
 
 # With both versions of the engine.
 BOTH = ("agent1", "agent3")
-PIDS, PER_CORE, LOG_FILE, LOG_FILES = 150, 10, 64 << 10, 2
+PIDS, PER_CORE, LOG_FILE, LOG_FILES = 700, 10, 64 << 10, 2
 OPTIONS = {
     "agent_pids_limit": PIDS,
     "agent_pids_per_core": PER_CORE,
@@ -39,7 +39,7 @@ CONNECTIONS = 300
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers with low limits, two on each of two agents."""
     options = [word for name, value in OPTIONS.items() for word in ("-e", f"{name}={value}")]
-    request = {**FOUR, **SMALL, "designated_agents": list(BOTH)}
+    request = {**FOUR, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": "256m"}}
     with started_session(tmp_path_factory.mktemp("four"), *options, **request) as session:
         yield session
 
@@ -121,12 +121,12 @@ def test_container_cannot_write_its_hosts_file(four: StartedSession) -> None:
             "echo 192.0.2.9 main1 >> /etc/hosts",
             "mount -o remount,rw /etc/hosts",
         ):
-            tried = run_in(kernel, "sh", "-c", f"{line} 2> /dev/null || echo refused", user="root")
+            tried = run_in(kernel, "sh", "-c", f"({line}) 2> /dev/null || echo refused", user="root")
             assert tried.strip() == "refused", line
         assert run_in(kernel, "cat", "/etc/hosts") == hosts
 
 
-@pytest.mark.parametrize("damage", ["truncate -s 4G", r"printf '\377\n' >>"], ids=["sparse", "no text"])
+@pytest.mark.parametrize("damage", ["truncate -s 256M", r"printf '\377\n' >>"], ids=["sparse", "no text"])
 def test_any_hosts_file_is_reported_and_repaired(four: StartedSession, damage: str) -> None:
     (first, _second), _others = by_agent(four)
     hosts, path = run_in(first, "cat", "/etc/hosts"), f"{four.record['id']}/{first['hostname']}/hosts"
@@ -175,11 +175,11 @@ def test_silent_logins_of_one_source_leave_room_for_others(four: StartedSession)
     (first, second), (other, last) = by_agent(four)
 
     def log_in() -> list[bool]:
-        time.sleep(5)
+        time.sleep(20)
         return [can_log_in(kernel, other) for kernel in (second, last)]
 
     with ThreadPoolExecutor() as pool:
         others = pool.submit(log_in)
-        served = int(run_in(first, "python3", "-c", source("silent_logins"), other["hostname"], "400", "10"))
-    assert 100 < served <= PER_SOURCE
+        kept = int(run_in(first, "python3", "-c", source("silent_logins"), other["hostname"], "400", "25"))
+    assert 100 < kept <= PER_SOURCE
     assert others.result() == [True, True]

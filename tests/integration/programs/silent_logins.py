@@ -1,4 +1,4 @@
-"""Connect to an SSH server many times without a login, wait, and print how many connections it serves."""
+"""Connect to an SSH server many times without a login, wait, and print how many connections it has not closed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import time
 
 host, number, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 opened = [socket.create_connection((host, 22), timeout=30) for _ in range(number)]
-served = 0
+time.sleep(seconds)
+kept = 0
 for connection in opened:
+    connection.setblocking(False)
     try:
-        served += connection.recv(4) == b"SSH-"
+        while connection.recv(1024):
+            pass
+    except BlockingIOError:
+        kept += 1
     except OSError:
         continue
-time.sleep(seconds)
-print(served)
+print(kept)
