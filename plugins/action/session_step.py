@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 
 from ..module_utils._model.environment import parse_environment, session_environment
 from ..module_utils._model.plan import SessionPlan
-from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, LIMIT_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
@@ -88,6 +88,7 @@ class ActionModule(HostAction):
         return {
             **self.variables(CONNECTION_OPTIONS, "agent_", variables),
             "settings": self.variables(CAPACITY_OPTIONS, "agent_", variables),
+            "limits": self.variables(LIMIT_OPTIONS, "agent_", variables),
             "default_network": network,
         }
 

@@ -44,6 +44,15 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+# The limits of new containers, whichever session they belong to.
+LIMIT_OPTIONS: dict[str, dict[str, Any]] = {
+    "pids_limit": {"type": "int", "default": 4096},
+    "pids_per_core": {"type": "int", "default": 512},
+    "log_max_size": {"type": "str", "default": "20m"},
+    "log_max_files": {"type": "int", "default": 5},
+}
+
+
 SURVEY_OPTIONS: dict[str, dict[str, Any]] = {
     "images": {"type": "list", "elements": "str", "default": []},
     "paths": {"type": "list", "elements": "str", "default": []},

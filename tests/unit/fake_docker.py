@@ -26,6 +26,7 @@ class FakeDocker:
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
         self.cdi_folders: list[str] = []
+        self.log_driver = "json-file"
 
         self.nodes_there: list[dict[str, Any]] = []
 
@@ -33,7 +34,7 @@ class FakeDocker:
         return self.nodes_there
 
     def info(self) -> dict[str, Any]:
-        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders}
+        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
 
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24"}

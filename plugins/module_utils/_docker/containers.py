@@ -27,13 +27,29 @@ from .sdk import docker
 PARALLEL = 8
 _REQUESTS = threading.BoundedSemaphore(PARALLEL)
 
-# Capabilities in addition to the engine's defaults: lock memory for RDMA, and bind memory to NUMA nodes.
+# Capabilities in addition to the engine's defaults: lock memory for RDMA, and pass the engine's filter of system calls
+# with mbind and set_mempolicy, which bind memory to NUMA nodes. The entrypoint drops SYS_NICE.
 CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
 
 # With it, root could send any frame over InfiniBand: through raw packet queue pairs, which pass no firewall.
 FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
 
 ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
+
+# The suffix of the bind mount of a container's hosts file. Not even its root can write there, and so fill the disk.
+HOSTS_TARGET = ":/etc/hosts:ro"
+
+# The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
+FILE_LOG_DRIVERS = ("json-file", "local")
+
+
+@dataclasses.dataclass(frozen=True)
+class LogConfig:
+    """The logging configuration of a container: at most ``files`` files of ``max_bytes`` by this ``driver``."""
+
+    driver: str
+    max_bytes: int
+    files: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +67,8 @@ class Container:
     runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
     limits of its processes, -1 for none, and ``cdi_gpus`` all GPUs on the agent that have a CDI name. ``published`` are
     (port of the container, address of the agent, port of the agent). ``sources`` are the real paths of folders in
-    ``binds``.
+    ``binds``. ``pids`` is the limit of processes and threads, ``log`` is its logging configuration; with ``None`` the
+    engine's own settings apply.
     """
 
     name: str
@@ -80,6 +97,8 @@ class Container:
     cdi_gpus: frozenset[str] = frozenset()
     infiniband: tuple[str, ...] | None = None
     sources: dict[str, str] = dataclasses.field(default_factory=dict)
+    pids: int | None = None
+    log: LogConfig | None = None
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -88,11 +107,14 @@ class Container:
         assignment or InfiniBand device nodes of the agent.
         """
         properties = dataclasses.asdict(self)
-        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband", "sources"):
+        older = ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband")
+        for name in (*older, "sources", "pids", "log"):
             del properties[name]
         if self.infiniband is not None:
             # Keeps the digest of containers that were created by older versions, which passed the folder.
             properties["devices"] = (*self.devices, INFINIBAND)
+        # Keeps the digest of containers that were created by older versions, with a file that they could write.
+        properties["binds"] = tuple(bind.replace(HOSTS_TARGET, HOSTS_TARGET.removesuffix(":ro")) for bind in self.binds)
         if not self.published:
             # Keeps the digest of containers that were created by older versions.
             del properties["published"]
@@ -118,9 +140,14 @@ def find_containers(client: docker.APIClient, session_id: str | None = None) -> 
     return list(client.containers(all=True, filters=labels.label_filter(session_id)))
 
 
-def cdi_folders(client: docker.APIClient) -> list[str]:
-    """Return the engine's CDI specification directories; empty if it has no CDI or CDI is disabled."""
-    return list(client.info().get("CDISpecDirs") or ())
+def log_driver(info: Mapping[str, Any]) -> str:
+    """Return the engine's default log driver, from its system information."""
+    return str(info["LoggingDriver"])
+
+
+def cdi_folders(info: Mapping[str, Any]) -> list[str]:
+    """Return the engine's CDI specification directories, from its system information; empty without CDI."""
+    return list(info.get("CDISpecDirs") or ())
 
 
 def inspect(client: docker.APIClient, container: str) -> dict[str, Any]:
@@ -296,6 +323,8 @@ def _create(client: docker.APIClient, container: Container) -> str:
             # The limit of memory and swap together: equal to the memory limit, so no swap.
             memswap_limit=container.memory,
             shm_size=container.shm_size,
+            pids_limit=container.pids,
+            log_config=_log_config(container.log),
             restart_policy={"Name": "no"},
             port_bindings={port: (address, host_port) for port, address, host_port in container.published},
         ),
@@ -343,6 +372,13 @@ def _device_mappings(container: Container) -> list[Any]:
 
 def _ulimits(container: Container) -> list[Any]:
     return [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in container.ulimits.items()]
+
+
+def _log_config(log: LogConfig | None) -> docker.types.LogConfig | None:
+    """Return the logging configuration in the format of the engine's API; ``None`` for the engine's default."""
+    if log is None:
+        return None
+    return docker.types.LogConfig(type=log.driver, config={"max-size": str(log.max_bytes), "max-file": str(log.files)})
 
 
 def _gpu_request(container: Container) -> list[Any] | None:

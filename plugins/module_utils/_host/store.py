@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections import Counter
@@ -30,6 +31,9 @@ from .._model.plain_data import from_plain, to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
 from .port_reservations import PortReservations
+
+DIGEST_BYTES = 1 << 24
+"""How much of a file is read to detect changes: a container of an earlier release can write its hosts file."""
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that systemd units run, installed by provisioning."""
@@ -164,6 +168,11 @@ class Store:
     def egress_file(self) -> Path:
         """The file of what containers may not reach; it exists only on agents."""
         return self._root / "egress.json"
+
+    @property
+    def limits_file(self) -> Path:
+        """The file of the limits that the agent's rules enforce; it exists only on agents."""
+        return self._root / "limits.json"
 
     @property
     def wireguard_folder(self) -> Path:
@@ -317,8 +326,13 @@ def _enter(stack: contextlib.ExitStack, path: Path, timeout: float) -> None:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a digest of a file's content; ``None`` if the file does not exist."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    """Return a digest of a file's size and the beginning of its content; ``None`` if the file does not exist."""
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        content, size = file.read(DIGEST_BYTES), os.fstat(file.fileno()).st_size
+    digest = hashlib.sha256(content).hexdigest()
+    return digest if size <= DIGEST_BYTES else f"{size} {digest}"
 
 
 def deadline(seconds: int) -> float:

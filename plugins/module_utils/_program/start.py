@@ -20,6 +20,7 @@ from .._host.store import Store
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, sentence
 from .._model.images import images_from_dict
+from .._model.limits import ContainerLimits, parse_limits
 from .._model.plan import SessionPlan
 from .._session.apply import ApplyRequest, apply_claimed, await_claimed
 from .._session.check import CheckFailedError, check_and_commit
@@ -67,9 +68,10 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
     Sessions claim in their order. Then they start side by side: no bootstrap script delays the commit of another.
     """
+    limits = parse_limits(options["limits"])
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     parts = [Part(request, check_mode) for request in options["sessions"]]
-    agent, names = Agent(client, store, options), list(STEPS)
+    agent, names = Agent(client, store, options, limits), list(STEPS)
     for part in parts:
         _take_steps(agent, part, names[:1])
     _side_by_side(lambda part: _take_steps(agent, part, names[1:]), parts)
@@ -80,11 +82,12 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The agent that the program runs on: its engine, its stored state, and the options of the request."""
+    """The agent that the program runs on: its engine, its stored state, the options of the request, and its limits."""
 
     client: docker.APIClient
     store: Store
     options: Mapping[str, Any]
+    limits: ContainerLimits
 
     @property
     def settings(self) -> AgentSettings:
@@ -124,6 +127,7 @@ class Agent:
             contents,
             network,
             images,
+            limits=self.limits,
             mounts=self.settings.mounts,
             patience=request.get("patience"),
         )

@@ -19,6 +19,7 @@ from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._model.images import ImagesByAgent, image_mismatch
+from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
@@ -52,8 +53,9 @@ class InfinibandMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported, ``mounts`` the agent's settings for mounts.
-    ``patience`` is how many seconds to wait for the containers at most; ``None`` for as long as the claim lasts.
+    ``images`` are those that the agents of the session reported, ``mounts`` the agent's settings for mounts, ``limits``
+    are those of new containers. ``patience`` is how many seconds to wait for the containers at most; ``None`` for as
+    long as the claim lasts.
     """
 
     plan: SessionPlan
@@ -64,6 +66,7 @@ class ApplyRequest:
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
     patience: float | None = None
     mounts: MountSettings = dataclasses.field(default_factory=MountSettings)
+    limits: ContainerLimits = DEFAULT_LIMITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +126,7 @@ def apply_slice(
     With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
     host = read_host(client)
-    desired = desired_slice(store, session, request.contents, images, request.default_network, host)
+    desired = desired_slice(store, session, request.contents, images, request.default_network, host, request.limits)
     files = plan_files(desired.files)
     if not check_mode:
         write_files(file for file, _change in files)

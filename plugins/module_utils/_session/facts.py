@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker import labels
-from .._docker.containers import cdi_folders, exit_status, find_containers
+from .._docker.containers import cdi_folders, exit_status, find_containers, log_driver
 from .._docker.images import find_image
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
@@ -42,17 +42,19 @@ class HostCapabilities:
     """What the host provides to every container.
 
     ``ulimits`` are the process limits, -1 for unlimited, ``cdi_gpus`` the GPUs that CDI names, and ``infiniband`` the
-    paths of the InfiniBand device nodes, for sessions with InfiniBand.
+    paths of the InfiniBand device nodes, for sessions with InfiniBand. ``log_driver`` is the engine's default.
     """
 
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
     infiniband: tuple[str, ...] = ()
+    log_driver: str = ""
 
 
 def read_host(client: docker.APIClient) -> HostCapabilities:
     """Read the capabilities of this host."""
-    return HostCapabilities(read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()))
+    info = client.info()
+    return HostCapabilities(read_limits(), named_gpus(cdi_folders(info)), tuple(infiniband_nodes()), log_driver(info))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +112,7 @@ def collect_facts(
     orphans = _orphans(containers, sessions)
     held = {session.plan.id for session in sessions}
     mounts = settings.mounts
-    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
+    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client.info()))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)

@@ -271,8 +271,14 @@ def test_agent_options_come_from_its_variables(host: Host) -> None:
     assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/var/lib/backendai")
     assert (options["settings"]["cpu_overcommit"], options["settings"]["resource_group"]) == (8, "default")
     assert options["default_network"] == "backendai-default"
-    host.take("claim", start(), about={"agent_default_network": "world"})
-    assert host.asked[1][1]["default_network"] == "world"
+    assert options["limits"] == {
+        "pids_limit": 4096,
+        "pids_per_core": 512,
+        "log_max_size": "20m",
+        "log_max_files": 5,
+    }
+    host.take("claim", start(), about={"agent_default_network": "world", "agent_pids_limit": "0"})
+    assert (host.asked[1][1]["default_network"], host.asked[1][1]["limits"]["pids_limit"]) == ("world", 0)
 
 
 def test_invalid_variable_is_reported(host: Host) -> None:

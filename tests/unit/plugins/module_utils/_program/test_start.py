@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
@@ -32,6 +33,7 @@ from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 MADE = plan({"agent1": 1, "agent2": 1})
 BATCH = plan({"agent1": 1}, command="python train.py")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+LIMITS = ContainerLimits(pids=100, pids_per_core=10, log_bytes=1 << 20, log_files=2)
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
 RUNNING = {"main1": {"status": "running", "image_digest": "sha256:1"}}
 THEIRS = {"sub1": {"user": "USER-2", "host": "HOST-2"}}
@@ -65,6 +67,7 @@ def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionP
 
 def options_for(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
     options = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
+    options["limits"] = {"pids_limit": 100, "pids_per_core": 10, "log_max_size": "1m", "log_max_files": 2}
     return {**options, "sessions": [*sessions]}
 
 
@@ -149,7 +152,7 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
     )
     images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
     mounts = MountSettings(["/"], NOWHERE)
-    request = ApplyRequest(MADE, "agent1", "n", contents, "world", images, mounts=mounts)
+    request = ApplyRequest(MADE, "agent1", "n", contents, "world", images, limits=LIMITS, mounts=mounts)
     assert agent.calls[-1] == ("apply", request, False)
 
 

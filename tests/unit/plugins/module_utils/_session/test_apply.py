@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
@@ -356,7 +357,7 @@ def test_containers_match_the_plan(store: Store) -> None:
     assert main.kit == store.kit()
     assert main.binds == (
         f"{folder}:/run/backendai:ro",
-        f"{folder}/hosts:/etc/hosts",
+        f"{folder}/hosts:/etc/hosts:ro",
         "/mnt/a:/a:rw",
         "/mnt/b:/b:ro",
     )
@@ -376,6 +377,34 @@ def test_containers_match_the_plan(store: Store) -> None:
         "ai.backend.image-digest": "sha256:1",
     }
     assert sub.labels["ai.backend.devices"] == "{}"
+
+
+def test_limits_depend_on_the_cores_of_a_container(store: Store) -> None:
+    session = held(MADE, pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([1, 2, 3])})
+    images = {IMAGE: Image("sha256:1", {})}
+    limits = ContainerLimits(pids=1000, pids_per_core=10)
+    desired = desired_slice(store, session, CONTENTS, images, "backendai-default", HOST, limits)
+    assert [container.pids for container in desired.containers] == [1010, 1030]
+    desired = desired_slice(store, session, CONTENTS, images, "backendai-default", HOST)
+    assert [container.pids for container in desired.containers] == [4608, 5632]
+
+
+@pytest.mark.parametrize(
+    ("driver", "log_bytes", "limited"),
+    [("json-file", 20 << 20, True), ("local", 1 << 20, True), ("journald", 20 << 20, False), ("json-file", 0, False)],
+)
+def test_logs_in_files_are_limited(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch, driver: str, log_bytes: int, limited: bool
+) -> None:
+    monkeypatch.setattr(slicing, "read_host", lambda _client: dataclasses.replace(HOST, log_driver=driver))
+    store.save(held(MADE))
+    client: Any = engine
+    limits = ContainerLimits(log_bytes=log_bytes, pids=0)
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", limits=limits)
+    apply_claimed(client, store, request, check_mode=False)
+    log = {"Type": driver, "Config": {"max-size": str(log_bytes), "max-file": "5"}} if limited else None
+    hosts = [created["host_config"] for created in engine.asked if "host_config" in created]
+    assert [(host["pids_limit"], host["log_config"]) for host in hosts] == [(None, log)] * 2
 
 
 def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> None:
