@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.internals import DEFAULT_BRIDGE, SESSIONS, TABLE, TUNNEL_PREFIX
-from tests.integration.laboratory import AGENTS, Kernel, Run, run_on, run_in, run_on_all
+from tests.integration.laboratory import AGENTS, Kernel, Run, run_in, run_on, run_on_all
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR, SMALL
 from tests.integration.sessions import Sessions, StartedSession, started_session
