@@ -95,7 +95,8 @@ def test_reserved_ports_are_named_when_none_is_left() -> None:
     with pytest.raises(PlanningError) as refused:
         published(busy, only(30000, 30001))
     assert str(refused.value) == (
-        "session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 3 that are needed; ended sessions keep 1 until all"
+        "session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 3 that are needed;"
+        " ended sessions keep 1 until all"
         " gateways have confirmed that their routes are gone: make every gateway of the inventory reachable, or"
         " remove it there, and run schedule_sessions"
     )
