@@ -80,6 +80,7 @@ integration: lab ## Tests against the lab
 	$(BIN)/pytest tests/integration
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
+	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch, TensorFlow, Ray and Dask across agents (outside `make test`: their packages are large)

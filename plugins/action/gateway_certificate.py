@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.addressing import is_address
+from ..module_utils._model.printable import printable_data
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._request.gateway import parse_gateway
 from ..plugin_utils.certificate_files import CERTIFICATE, KEY, read_pair
@@ -36,7 +37,7 @@ class ActionModule(ActionBase):
         if args.get("state") == "validated":
             return {**result, "changed": False, "gateway": dataclasses.asdict(gateway)}
         args |= {"names": _names(gateway, address), "certificate": certificate, "key": key}
-        return {**result, **self._execute_module(module_args=args, task_vars=variables)}
+        return {**result, **printable_data(self._execute_module(module_args=args, task_vars=variables))}
 
 
 def _names(gateway: Gateway, address: str) -> list[str]:

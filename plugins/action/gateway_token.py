@@ -17,6 +17,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._model.files import write_atomically
+from ..module_utils._model.printable import printable_data
 from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._request.token import TokenRequest, parse_token_request
 from ..plugin_utils.session_options import check_unknown_variables
@@ -39,7 +40,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from None
         args = {**self._task.args, **_module_arguments(request), "path": str(target)}
         with self._suppress_output():
-            answer = self._execute_module(module_args=args, task_vars=task_vars or {})
+            answer = printable_data(self._execute_module(module_args=args, task_vars=task_vars or {}))
         token = answer.pop("token", None)
         # If Ansible cannot parse the output, it is returned here, with the token.
         answer.pop("module_stdout", None)

@@ -52,17 +52,17 @@ class ActionModule(ControlAction):
         """Show and write the ``report`` of the probes; in check mode, show the planned probes."""
         batches = [from_plain(ProbeBatch, batch, "batches") for batch in args["batches"]]
         if self._task.check_mode:
-            for batch in batches:
-                addresses = ", ".join(batch.addresses)
-                self._display.display(f"{batch.target}: {addresses}: TCP ports {batch.ports} would be probed.")
+            self.show(
+                f"{batch.target}: {', '.join(batch.addresses)}: TCP ports {batch.ports} would be probed."
+                for batch in batches
+            )
             return {}
         probe_hosts = list(args["probe_hosts"])
         probed = [probe for name in probe_hosts for probe in _probe_results(name, hostvars[name], batches)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
         report = build_exposure_report(targets, probe_hosts, probed)
         self.write_report(str(args.get("path") or ""), to_json(report))
-        for line in render_report(report):
-            self._display.display(line)
+        self.show(render_report(report))
         error = summarize_error(report)
         if error:
             raise AnsibleActionFail(error)

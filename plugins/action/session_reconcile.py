@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..plugin_utils._lifecycle.reconcile import reconcile
-from ..plugin_utils._lifecycle.routes import build_gateway_update, reachable_plans, sent_ids
+from ..plugin_utils._lifecycle.reconcile import ReconcileActions, reconcile
+from ..plugin_utils._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans, sent_ids
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import TERMINATING, expired_history
 from ..plugin_utils.control import AGENT_RESULT, ControlAction
@@ -38,21 +38,31 @@ class ActionModule(ControlAction):
             self.cache(task_vars or {}).save(surveyed, float(args.get("started_at") or 0))
         self.invalidate_facts(actions.agents, task_vars or {})
         ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
-        for entry in (saved for saved in actions.entries_to_save if saved.id not in ending_ids):
-            self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
+        self.show(
+            f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
+            for entry in actions.entries_to_save
+            if entry.id not in ending_ids
+        )
         return {
             **result,
             "changed": False,
             "end": actions.end,
             "restart": actions.restart,
             "agents": actions.agents,
-            "routes": self._routes(cluster, task_vars or {}),
+            "reserving": sorted(find_vacated(cluster)) if args.get("all_routes") else [],
+            "routes": self._routes(cluster, actions, task_vars or {}),
         }
 
-    def _routes(self, cluster: ClusterState, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the update of gateways: the sessions that ended in this run, or all routes."""
+    def _routes(self, cluster: ClusterState, actions: ReconcileActions, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the update of gateways before agents end sessions: those, and with ``all_routes`` all others.
+
+        ``reserving`` are agents with ports of sessions that ended while a gateway could not be reached.
+        """
         args, entries = self._task.args, self.entries(self.queue(variables))
+        ending = {session_id for ids in actions.end.values() for session_id in ids if not self._task.check_mode}
         if args.get("all_routes"):
-            return build_gateway_update(reachable_plans(cluster), entries, 0.0)
+            vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]
+            plans = [plan for plan in reachable_plans(cluster) if plan.id not in ending]
+            return build_gateway_update(plans, entries, 0.0, ending=ending, vacated=vacated)
         previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
-        return build_gateway_update([], entries, float(args.get("started_at") or 0), previous)
+        return build_gateway_update([], entries, float(args.get("started_at") or 0), previous, ending=ending)

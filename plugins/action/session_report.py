@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._model.printable import printable_data
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
 from ..plugin_utils._queue.entry import CREATING, PENDING, STATES, TERMINATING
@@ -61,8 +62,7 @@ class ActionModule(ControlAction):
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
-        for line in session_table(sessions, now):
-            self._display.display(line)
+        self.show(session_table(sessions, now))
         warnings = self.warnings(cluster) + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in terminating_sessions
@@ -97,7 +97,8 @@ class ActionModule(ControlAction):
             report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
         except SessionNotFoundError as error:
             report = logs.empty_logs_report(name, session_id, f"{error}.")
-        return {"logs": self._publish(report, logs.render_logs(report))}
+        # The file has the lines as they are; what Ansible may show is safe to print.
+        return {"logs": printable_data(self._publish(report, logs.render_logs(report)))}
 
     def _session_arguments(self) -> tuple[str, str]:
         return str(self._task.args.get("name") or ""), str(self._task.args.get("id") or "")
@@ -105,8 +106,7 @@ class ActionModule(ControlAction):
     def _publish(self, report: dict[str, Any], lines: Iterable[str]) -> dict[str, Any]:
         """Write and show a report. Raises :class:`AnsibleActionFail` with its error, if any."""
         self.write_report(str(self._task.args.get("path") or ""), to_json(report))
-        for line in lines:
-            self._display.display(line)
+        self.show(lines)
         if report["error"]:
             raise AnsibleActionFail(report["error"])
         return report

@@ -13,8 +13,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
+from ..module_utils._model.printable import printable
 from ..module_utils._model.session import MAIN1
-from ..plugin_utils._lifecycle.routes import build_gateway_update, sent_ids
+from ..plugin_utils._lifecycle.routes import ROUTES_RESULTS, build_gateway_update, sent_ids
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
 from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING
@@ -22,9 +23,6 @@ from ..plugin_utils._queue.store import current_owner
 from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils.control import ControlAction
-
-ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway")
-"""The variables of each gateway with its results of ``gateway_routes``: of this run's session, of pending ones."""
 
 
 class ActionModule(ControlAction):
@@ -36,18 +34,20 @@ class ActionModule(ControlAction):
     def _settle(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Update queue and records after starts, and return the routes and the next steps."""
         args = self._task.args
-        starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
+        all_starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
+        starts = [start for start in all_starts if not start.starting]
         refused = [refusal for start in starts for refusal in start.refusals]
         if refused and args.get("retry"):
             # Other runs have claimed the resources: the session is planned again, and this run keeps its queue entry.
-            return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
+            return {"retry": True, "refused": refused, "sessions": [], "wait": False, "waiting": False, "starting": []}
         sessions = [self._settle_start(start, variables) for start in starts]
         if args.get("pending"):
-            sessions.append({"record": args["pending"], "error": None})
+            sessions.append({"record": args["pending"], "error": None, "printed": []})
         self.write_report(args.get("path") or "", to_json(sessions[0]["record"] if sessions else None))
         for session in sessions if args.get("show", True) else ():
-            for line in summarize_record(session["record"], check_mode=self._task.check_mode):
-                self._display.display(line)
+            self.show(
+                [*summarize_record(session["record"], check_mode=self._task.check_mode), *_render_printed(session)]
+            )
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
         plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
         entries = self.entries(self.queue(variables))
@@ -61,6 +61,7 @@ class ActionModule(ControlAction):
             "wait": wait,
             "waiting": wait or (capacity_released and any(entry.state != TERMINATED for entry in entries)),
             "routes": build_gateway_update(plans, entries, float(args["started_at"]), previous),
+            "starting": [dict(start.decided) for start in all_starts if start.starting],
         }
 
     def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,13 +80,14 @@ class ActionModule(ControlAction):
         links = session_links(record["id"], self._links(variables)) if record["status"] == "RUNNING" else []
         self.write_report(args.get("access_path") or "", to_json(links))
         lines = summarize_record(record, check_mode=self._task.check_mode)
-        for line in [*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))]:
-            self._display.display(line)
+        self.show([*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))])
         # The error of a failed start does not matter if a later one has succeeded.
         failed = session["error"] if record["status"] != "RUNNING" else None
         error = failed or record["error"] or (_failure(record) if was_waited_for else None)
+        if failed:
+            self.show(_render_printed(session))
         if error:
-            raise AnsibleActionFail(error)
+            raise AnsibleActionFail(printable(error))
         return {"record": record, "access": links}
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -110,7 +112,8 @@ class ActionModule(ControlAction):
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
         outcome = combine_replies(plan, replies, committed_before=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
-        return {"record": self._update_queue(variables, plan.id, record, outcome), "error": outcome.error}
+        record = self._update_queue(variables, plan.id, record, outcome)
+        return {"record": record, "error": outcome.error, "printed": list(outcome.printed)}
 
     def _update_queue(
         self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: StartResult
@@ -132,6 +135,11 @@ class ActionModule(ControlAction):
             kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)
             return kept.record if kept.state == PENDING else record
+
+
+def _render_printed(session: Mapping[str, Any]) -> list[str]:
+    """Return what containers of a failed start printed last; it is shown, and is in no record."""
+    return [f"  {line}" for line in session.get("printed") or ()]
 
 
 def _failure(record: Mapping[str, Any]) -> str | None:

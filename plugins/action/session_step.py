@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 
 from ..module_utils._model.environment import parse_environment, session_environment
 from ..module_utils._model.plan import SessionPlan
-from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, REGISTRY_OPTIONS
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, LIMIT_OPTIONS, REGISTRY_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
@@ -38,6 +38,9 @@ REQUEST = "__session_request"
 QUEUE_PLAN = "__session_queue_plan"
 
 TEMPLATES = COLLECTION / "roles" / "session" / "templates"
+
+PATIENCE_SECONDS = 15
+"""How long an agent waits for the containers of one of several sessions before it goes on with the others."""
 
 STEP_SECONDS = 300
 """Timeout of a step on an agent, in addition to ``session_claim_ttl``."""
@@ -87,6 +90,7 @@ class ActionModule(HostAction):
             **self.variables(CONNECTION_OPTIONS, "agent_", variables),
             "settings": self.variables(CAPACITY_OPTIONS, "agent_", variables),
             "registry": self.variables(REGISTRY_OPTIONS, "agent_", variables),
+            "limits": self.variables(LIMIT_OPTIONS, "agent_", variables),
             "default_network": network,
         }
 
@@ -106,6 +110,8 @@ class ActionModule(HostAction):
                 "never_completed": decided["never_completed"],
             }
             request["seconds"] = self._options_of_run(variables)["claim_ttl"]
+        if APPLY in steps and len(self._task.args["starts"]) > 1:
+            request["patience"] = PATIENCE_SECONDS
         if APPLY in steps:
             request |= {"public_keys": start.public_keys, "images": self._images(start)}
             request["contents"] = self._contents(start, agent, variables)

@@ -46,6 +46,7 @@ class ActionModule(ControlAction):
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
         self.invalidate_facts(end.agents, variables)
+        entries = self.entries(queue)
         return {
             "changed": end.note is not None and not end.agents,
             "warnings": self.warnings(cluster),
@@ -53,6 +54,8 @@ class ActionModule(ControlAction):
             "agents": list(end.agents),
             "unreachable_agents": list(end.unreachable),
             "record": end.record,
+            # Before the agents remove it: they keep its ports reserved unless all gateways have removed its route.
+            "routes": build_gateway_update([], entries, float(args.get("started_at") or 0)),
         }
 
     def _end(self, variables: dict[str, Any]) -> dict[str, Any]:
@@ -68,12 +71,9 @@ class ActionModule(ControlAction):
                 remaining = dataclasses.replace(entry, agents=tuple(unreachable))
                 queue.save(remaining if unreachable else mark_terminated(entry, record, time.time()))
         self.write_report(args.get("path") or "", to_json(record))
-        for line in summarize_record(record, check_mode=self._task.check_mode):
-            self._display.display(line)
+        self.show(summarize_record(record, check_mode=self._task.check_mode))
         if unreachable:
-            self._display.display(
-                f"  {', '.join(unreachable)}: the next run that reaches it removes the session there."
-            )
+            self.show([f"  {', '.join(unreachable)}: the next run that reaches it removes the session there."])
         entries = self.entries(queue)
         return {
             "changed": False,

@@ -94,6 +94,7 @@ from ansible.utils.vars import combine_vars
 from ansible.vars.hostvars import HostVars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
+from ..module_utils._model.printable import printable
 from ..plugin_utils import session_hosts
 from ..plugin_utils.agent_connection import (
     AgentConnection,
@@ -280,7 +281,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
 
     def _warn(self, warnings: list[str]) -> None:
         for warning in warnings:
-            self.display.warning(warning)
+            self.display.warning(printable(warning))
 
 
 # The variables that select the plugins of an agent's connection.

@@ -12,6 +12,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ._model.errors import sentence
+from ._model.printable import printable_data
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
     "docker_host": {"type": "str", "default": "unix:///var/run/docker.sock"},
@@ -38,6 +39,7 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "underlay_address": {"type": "str", "default": ""},
     "allow_host_network": {"type": "bool", "default": False},
     "allow_infiniband": {"type": "bool", "default": False},
+    "mount_roots": {"type": "list", "elements": "str", "default": ["/"]},
     "underlay_encryption": {"type": "str", "choices": ["", "wireguard"], "default": ""},
 }
 
@@ -45,6 +47,15 @@ REGISTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "registry_check": {"type": "list", "elements": "str", "default": []},
     "allow_registry_login": {"type": "bool", "default": False},
 }
+
+# The limits of new containers, whichever session they belong to.
+LIMIT_OPTIONS: dict[str, dict[str, Any]] = {
+    "pids_limit": {"type": "int", "default": 4096},
+    "pids_per_core": {"type": "int", "default": 512},
+    "log_max_size": {"type": "str", "default": "20m"},
+    "log_max_files": {"type": "int", "default": 5},
+}
+
 
 SURVEY_OPTIONS: dict[str, dict[str, Any]] = {
     "images": {"type": "list", "elements": "str", "default": []},
@@ -66,9 +77,14 @@ _ROUTE: dict[str, dict[str, Any]] = {
     "apps": {"type": "list", "elements": "dict", "default": [], "options": _APP},
     "ssh": {"type": "dict", "options": _ENDPOINT},
 }
+_VACATED: dict[str, dict[str, Any]] = {
+    "id": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+}
 ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
     "routes": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
     "ended": {"type": "list", "elements": "str", "default": []},
+    "vacated": {"type": "list", "elements": "dict", "default": [], "options": _VACATED},
     "purge": {"type": "bool", "default": False},
 }
 
@@ -82,4 +98,4 @@ def run_module(module: AnsibleModule, action: Callable[[], Mapping[str, Any]]) -
         if message is None:
             raise
         module.fail_json(msg=message)
-    module.exit_json(**result)
+    module.exit_json(**printable_data(dict(result)))

@@ -73,10 +73,27 @@ options:
             type: int
             required: true
   ended:
-    description: The ids of sessions to remove the routes of; an id without a route is not an error.
+    description:
+      - The ids of sessions to remove the routes of; an id without a route is not an error.
+      - An ended session gets no route again, except with O(purge).
     type: list
     elements: str
     default: []
+  vacated:
+    description:
+      - Sessions that an agent no longer holds. Their routes are removed if they lead to that agent.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      id:
+        description: The id of the session.
+        type: str
+        required: true
+      address:
+        description: The IPv4 or IPv6 address of the agent for the gateway.
+        type: str
+        required: true
   purge:
     description: Whether to remove all routes that are not in O(routes).
     type: bool
@@ -100,8 +117,8 @@ EXAMPLES = r"""
 RETURN = r"""
 links:
   description:
-    - The access points of the sessions of O(routes), in the same order. RV(ignore:ssh) is V(null) for a session without
-      SSH, and RV(ignore:url) for an app without HTTP.
+    - The access points of the sessions of O(routes) that have not ended, in the same order. RV(ignore:ssh) is V(null)
+      for a session without SSH, and RV(ignore:url) for an app without HTTP.
   returned: success
   type: list
   elements: dict
@@ -110,4 +127,10 @@ links:
       name: train-llm
       ssh: {host: gateway.example.org, port: 31417}
       apps: [{name: jupyter, protocol: http, url: "https://gateway.example.org/s/train-llm/jupyter/"}]
+unrouted:
+  description: The ids of the sessions of O(ended) and O(vacated), which have no route any longer.
+  returned: success
+  type: list
+  elements: str
+  sample: [5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a]
 """

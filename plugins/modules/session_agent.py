@@ -48,6 +48,12 @@ options:
         removed only if the run with that nonce has created it.
     type: list
     elements: dict
+  unrouted:
+    description:
+      - The ids of ended sessions whose routes all gateways have removed, for O(phase=reap) and O(phase=remove).
+      - The agent gives their ports to other sessions.
+    type: list
+    elements: str
   name:
     description: The name of the session, for O(phase=verify) and O(phase=logs).
   session_id:

@@ -58,7 +58,7 @@ options:
     elements: dict
   gateways:
     description: The inventory names of gateways. Their results of M(backendai.cluster.gateway_routes) are read from the
-      variables C(__session_gateway) and C(__session_pending_gateway) of each.
+      variables C(__session_gateway), C(__session_pending_gateway) and C(__session_slow_gateway) of each.
     type: list
     elements: str
   access_path:
@@ -81,6 +81,8 @@ retry: {type: bool, returned: with O(state=settled), description: Whether the se
 wait: {type: bool, returned: with O(state=settled), description: Whether to wait for the end of the session.}
 waiting: {type: bool, returned: with O(state=settled), description: Whether pending sessions may find capacity now.}
 routes: {type: dict, returned: with O(state=settled), description: The update for gateways.}
+starting: {type: list, elements: dict, returned: with O(state=settled),
+  description: "Those of O(starts) whose containers take long to start; they are not in C(sessions) and C(routes)."}
 record: {type: dict, returned: with O(state=reported), description: The record of the session.}
 access: {type: list, elements: dict, returned: with O(state=reported),
   description: "The links to the session, one for each gateway."}

@@ -27,11 +27,12 @@ options:
       - V(overlay) creates the networks of sessions with the driver V(swarm), on an agent that is a swarm manager.
       - V(apply) creates or repairs files, network, tunnel and containers according to the plan. It does not change a
         healthy session.
+      - V(ready) goes on waiting for containers that take long to start, once the run's other sessions are complete.
       - V(commit) checks every pair of containers with TCP, full-size frames and SSH, and commits the session if all
         checks succeed. An uncommitted session is removed when its claim expires.
       - V(command) starts the command of batch sessions, once.
       - V(remove) rolls back the sessions of this run that have failed, or were refused, on any agent.
-    choices: [claim, overlay, apply, commit, command, remove]
+    choices: [claim, overlay, apply, ready, commit, command, remove]
     required: true
   starts:
     description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.

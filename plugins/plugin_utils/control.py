@@ -19,6 +19,7 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
 from ..module_utils._model.plain_data import DataError
+from ..module_utils._model.printable import printable
 from ._planner.cluster_state import ClusterState
 from ._planner.decision import Decision
 from ._queue.entry import QueueEntry, abandoned, mark_pending, reserved_plans
@@ -141,17 +142,23 @@ class ControlAction(ActionBase):
         """Return a warning for each unavailable agent, and the warnings in the facts of the others."""
         messages = [f"{name} is left out: {reason}." for name, reason in cluster.unavailable.items()]
         messages += [_NOT_RESTORED.format(name=name) for name, facts in cluster.facts.items() if not facts.program]
-        return messages + [f"{name}: {text}" for name, facts in cluster.facts.items() for text in facts.warnings]
+        messages += [f"{name}: {text}" for name, facts in cluster.facts.items() for text in facts.warnings]
+        return [printable(message) for message in messages]
+
+    def show(self, lines: Iterable[str]) -> None:
+        """Show lines on the terminal, control characters escaped: records in the queue may be other people's."""
+        for line in lines:
+            self._display.display(printable(line))
 
     def write_report(self, path: str, content: str) -> None:
         """Write a report on the control node, atomically; does nothing in check mode, or if the path is empty.
 
-        A report does not change the cluster, so the task is not "changed". Raises :class:`AnsibleActionFail` for I/O
-        errors.
+        Only its owner can read it, because errors quote what users wrote. A report does not change the cluster, so the
+        task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
         """
         if not path or self._task.check_mode:
             return
         try:
-            write_atomically(Path(path).expanduser().absolute(), content, 0o644, durable=False)
+            write_atomically(Path(path).expanduser().absolute(), content, 0o600, durable=False)
         except OSError as error:
             raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from None

@@ -18,6 +18,7 @@ from ansible.executor.interpreter_discovery import discover_interpreter
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._model.printable import printable, printable_data
 from ..module_utils._program.launcher import MARK
 from . import host_program
 
@@ -39,7 +40,7 @@ class HostAction(ActionBase):
     TRANSFERS_FILES = False
 
     def call(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
-        """Return the result of a phase on the host, with a timeout in seconds.
+        """Return the result of a phase on the host, with a timeout in seconds; its text is safe to print.
 
         Raises :class:`AnsibleActionFail` with the error message of the host, or why there was no reply.
         """
@@ -81,10 +82,14 @@ class HostAction(ActionBase):
 
         An empty request installs the program for the systemd units.
         """
-        interpreter = self._interpreter(task_vars)
-        reply = self._exchange(interpreter, self._payload(b"", request))
-        if reply.get("missing"):
-            reply = self._exchange(interpreter, self._payload(host_program.archive(), request))
+        try:
+            interpreter = self._interpreter(task_vars)
+            reply = self._exchange(interpreter, self._payload(b"", request))
+            if reply.get("missing"):
+                reply = self._exchange(interpreter, self._payload(host_program.archive(), request))
+        except AnsibleConnectionFailure as error:
+            # ssh quotes what the host says before a login.
+            raise AnsibleConnectionFailure(printable(str(error))) from None
         if "failed" in reply:
             if reply.get("traceback"):
                 self._display.vvv(str(reply["traceback"]))
@@ -103,7 +108,8 @@ class HostAction(ActionBase):
                 completed = self._run_with_file(command, payload)
         replies = [line for line in completed["stdout"].splitlines() if line.startswith(MARK)]
         try:
-            reply = json.loads(replies[-1][len(MARK) :])
+            text = replies[-1][len(MARK) :]
+            reply = printable_data(json.loads(text), text)
         except (IndexError, ValueError):
             raise AnsibleActionFail(_describe_missing_reply(interpreter, completed)) from None
         if not isinstance(reply, dict):
@@ -188,7 +194,7 @@ class HostAction(ActionBase):
 def _describe_missing_reply(interpreter: str, completed: Mapping[str, Any]) -> str:
     """Return a sentence for why a host returned no reply, from the output of its shell."""
     lines = [line for line in f"{completed['stdout']}\n{completed['stderr']}".splitlines() if line.strip()]
-    last = f": {lines[-1].strip()}" if lines else ""
+    last = f": {printable(lines[-1].strip())}" if lines else ""
     if completed["rc"] in (126, 127):
         return (
             f"{interpreter} does not run on this host{last}; install Python 3.9 or later there, or set"

@@ -19,6 +19,7 @@ from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.files import load_state
 from ..module_utils._model.plain_data import from_plain
 from ..module_utils._model.plan import Kernel
+from ..module_utils._model.printable import printable_data
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"
@@ -146,7 +147,7 @@ def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 
 def _parse_session(line: str) -> LocalSession | None:
     try:
-        session = from_plain(LocalSession, load_state(line), "the session")
+        session = from_plain(LocalSession, printable_data(load_state(line)), "the session")
         valid = all(
             _NAME.fullmatch(name) for name in (session.plan.name, *(kernel.hostname for kernel in session.kernels))
         )

@@ -209,7 +209,11 @@ def test_no_request_is_lost_while_50_other_sessions_come_and_go(
         with launch(load_command) as asking:
             time.sleep(4)
             while asking.poll() is None:
-                group = [other_session_route(number) for number in rng.sample(range(500), 50)]
+                group = [
+                    # An ended session gets no route again.
+                    {**other_session_route(number), "id": str(uuid.uuid4())}
+                    for number in rng.sample(range(500), 50)
+                ]
                 assert change_routes(routes=group)["changed"] is True
                 assert change_routes(ended=[route["id"] for route in group])["changed"] is True
                 changes += 2

@@ -12,6 +12,7 @@ from tests.integration.internals import TASK_CLAIM, TASK_RECORD
 from tests.integration.interruptions import kill_at_task
 from tests.integration.laboratory import PYTHON, Run, command, in_parallel, memory_share, queue_entries, run_in
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.queue
 
@@ -118,3 +119,25 @@ def test_killed_run_keeps_pending_sessions(
     assert (record["id"], record["status"]) == (pending["id"], "RUNNING")
     healthy = agent1_sessions.create(name=later, **whole_agent)
     assert (healthy.code, healthy.changed, healthy.record) == (0, 0, record), healthy.output
+
+
+def test_slow_bootstrap_does_not_delay_sessions_that_start_with_it(
+    agent1_sessions: Sessions, whole_agent: dict[str, Any]
+) -> None:
+    slow, quick = f"{agent1_sessions.name}-slow", f"{agent1_sessions.name}-quick"
+    half = {**whole_agent, "resources": {"cpu": 1, "mem": memory_share(2)}}
+    assert agent1_sessions.create(**whole_agent).code == 0
+    for name, bootstrap in ((slow, "sleep 60"), (quick, "")):
+        waiting = agent1_sessions.create(name=name, bootstrap_script=bootstrap, **half)
+        assert waiting.record["status"] == "PENDING", waiting.output
+
+    def list_once_quick_is_recorded() -> Run:
+        # The entry of a session that runs is removed.
+        wait_until(lambda: quick not in {entry["name"] for entry in queue_entries().values()})
+        return agent1_sessions.run("list_sessions")
+
+    ended, listed = in_parallel(agent1_sessions.terminate, list_once_quick_is_recorded)
+    assert ended.code == 0, ended.output
+    statuses = {record["name"]: record["status"] for record in listed.record}
+    assert (statuses[quick], statuses[slow]) == ("RUNNING", "CREATING")
+    assert agent1_sessions.list_by_name()[slow]["status"] == "RUNNING"

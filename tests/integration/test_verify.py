@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.internals import DEFAULT_BRIDGE, TABLE, TUNNEL_PREFIX
+from tests.integration.internals import DEFAULT_BRIDGE, SESSIONS, TABLE, TUNNEL_PREFIX
 from tests.integration.laboratory import AGENTS, Kernel, Run, run_in, run_on, run_on_all
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR, SMALL
@@ -17,6 +18,9 @@ pytestmark = pytest.mark.faults
 
 FOLDER = "/mnt/verify-data"
 MOUNTS = [{"source": FOLDER, "target": "/home/work/data"}]
+PROGRAMS = "ssh timeout head cat hostname bash sh"
+PROGRAM = "#!/opt/backendai/bin/busybox sh\ntrap '' HUP INT QUIT TERM\nwhile :; do {action}; done\n"
+INSTALL = 'for name in $PROGRAMS; do rm -f /bin/$name; echo "$PROGRAM" > /usr/bin/$name; chmod 755 /usr/bin/$name; done'
 NOTHING = {"name": None, "tcp": None, "frame": None, "ssh": None, "ssh_error": None, "latency_ms": None}
 
 
@@ -94,7 +98,7 @@ def test_unreachable_agent_is_a_finding(four: StartedSession, unreachable_agent2
         assert (checks == NOTHING) is (pair["from"] in unreachable)
 
 
-def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
+def break_everything(four: list[Kernel], session_id: str) -> dict[str, list[str]]:
     """Inject one fault of each kind, none of which hides another; return the expected messages by agent."""
     by_agent = {agent: [container for container in four if container["agent"] == agent] for agent in AGENTS}
     first = max(AGENTS, key=lambda agent: len(by_agent[agent]))
@@ -117,7 +121,7 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     run_on(first, f"bridge fdb replace {wrong_entry['mac']} dev {link} dst 192.0.2.9 self permanent")
     run_on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400")
     run_on(second, f"ip link del {link}")
-    run_in(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
+    run_on(second, f"echo 192.0.2.9 main1 >> {SESSIONS}/{session_id}/{by_agent[second][0]['hostname']}/hosts")
     run_on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table {TABLE}")
     return {
         first: [
@@ -142,7 +146,7 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
 
 def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
     with reconcile_paused(*AGENTS):
-        faults = break_everything(four.kernels)
+        faults = break_everything(four.kernels, four.run.record["id"])
         broken = verify(four)
         assert broken.code != 0
         drift = [
@@ -158,3 +162,25 @@ def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
             assert phrase.rpartition(": ")[0] in repaired.output, phrase
         healthy = verify(four, "--check")
         assert (healthy.code, healthy.changed) == (0, 0), healthy.output
+
+
+@pytest.mark.parametrize("action", ["echo y", "sleep 1"], ids=["endless", "silent"])
+def test_programs_of_a_container_that_never_end_hold_nobody_up(agent1_sessions: Sessions, action: str) -> None:
+    session = agent1_sessions.start(**SMALL, cluster_size=2)
+    variables = [f"PROGRAMS={PROGRAMS}", f"PROGRAM={PROGRAM.format(action=action)}"]
+    busybox = "/opt/backendai/bin/busybox"
+    for kernel in session.kernels:
+        run_in(kernel, busybox, "env", *variables, busybox, "sh", "-c", INSTALL, user="root")
+    began = time.monotonic()
+    run = verify(session)
+    assert time.monotonic() - began < 60
+    assert run.code != 0
+    assert {(pair["name"], pair["tcp"], pair["ssh"]) for pair in run.record["pairs"] if pair["from"] != pair["to"]} == {
+        (True, True, False)
+    }
+    began = time.monotonic()
+    repair = session.create_again()
+    assert time.monotonic() - began < 150
+    assert repair.code != 0
+    assert "was not repaired, and what ran before still runs: agent1: ssh from main1 to sub1 fails: " in repair.text
+    assert agent1_sessions.terminate().code == 0

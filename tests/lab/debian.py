@@ -16,6 +16,7 @@ from tests.lab.command import LabError, output, step, succeeds
 PACKAGE_OF = {
     "docker": "docker.io",
     "dockerd": "docker.io",
+    "haproxy": "haproxy",
     "ip": "iproute2",
     "iptables": "iptables",
     "mmdebstrap": "mmdebstrap",
@@ -56,6 +57,8 @@ def _install(packages: list[str]) -> None:
         except LabError:  # package lists missing or outdated
             output("apt-get", "update", "-q", env=env, timeout=300)
             output(*install, env=env, timeout=600)
+    if "haproxy" in packages:
+        succeeds("systemctl", "disable", "haproxy.service")
     if "docker.io" in packages:
         # The lab's engine is private: the machine's own must not start at the next boot.
         succeeds("systemctl", "disable", "docker.service", "docker.socket", "containerd.service")

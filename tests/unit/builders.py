@@ -106,13 +106,14 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         udp_ports={},
         swarm=None,
         tcp_ports=frozenset(),
+        reserved_ports={},
         allow_host_network=False,
         has_infiniband=False,
         infiniband=False,
         networks=(),
         vnis=(),
         images={IMAGE: ImageIdentity(**image_data())},
-        missing_paths=(),
+        unusable_paths={},
         sessions=(),
     )
     return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary

@@ -11,6 +11,12 @@ settings.register_profile("gate", deadline=None, derandomize=True, max_examples=
 settings.load_profile("gate")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--gateway-requests", type=int, default=1000, metavar="N", help="number of requests in test_gateway_limits.py"
+    )
+
+
 @pytest.fixture(autouse=True)
 def warnings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clear the warnings of modules, which Ansible keeps for the lifetime of the process."""

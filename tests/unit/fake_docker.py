@@ -26,6 +26,7 @@ class FakeDocker:
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
         self.cdi_folders: list[str] = []
+        self.log_driver = "json-file"
 
         self.nodes_there: list[dict[str, Any]] = []
 
@@ -33,7 +34,7 @@ class FakeDocker:
         return self.nodes_there
 
     def info(self) -> dict[str, Any]:
-        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders}
+        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
 
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24"}
@@ -86,6 +87,10 @@ class FakeDocker:
         self.calls.append(f"start {container}")
         self._container(container)["State"] = "running"
 
+    def kill(self, container: str) -> None:
+        self.calls.append(f"kill {container}")
+        self._container(container).update(State="exited", Pid=0)
+
     def remove_container(self, container: str, *, force: bool, v: bool) -> None:
         assert force, "a running container is removed by force only"
         assert v, "anonymous volumes would be left behind"
@@ -106,9 +111,7 @@ class FakeDocker:
         log = self._container(container).get("Log", [])
         if isinstance(log, Exception):
             raise log
-        return iter(
-            [when + line for when, line in log[-tail:]] if timestamps else [line for _when, line in log[-tail:]]
-        )
+        return (when + line if timestamps else line for when, line in log[-tail:])
 
     def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
         archive = self._container(container).get("Files", {}).get(path, NotFound(f"Could not find the file {path}"))

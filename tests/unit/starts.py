@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     COMMIT,
     OVERLAY,
     PULL,
+    READY,
     REMOVE,
     UNREACHABLE,
     Start,
@@ -47,7 +48,8 @@ class Run:
 
     ``lost`` are the tasks, by step and agent, without a result: ``unreachable``, or ``failed`` without results of
     sessions. ``turns`` is the number of turns for which an agent pulls. ``one_by_one`` are agents that see the effects
-    of earlier ones in the same task. ``forks`` is the number of agents that work concurrently.
+    of earlier ones in the same task. ``forks`` is the number of agents that work concurrently. ``slow`` are the
+    sessions and agents whose containers are not ready when an agent has waited long enough.
     """
 
     sessions: list[dict[str, Any]]
@@ -60,9 +62,24 @@ class Run:
     requests: list[tuple[str, str, list[str]]] = dataclasses.field(default_factory=list)
     completed: set[Fault] = dataclasses.field(default_factory=set)
     removed: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+    slow: frozenset[tuple[str, str]] = frozenset()
+    settled: dict[str, Start] = dataclasses.field(default_factory=dict)
 
     def play(self) -> Run:
-        """Run the tasks of a start."""
+        """Run the tasks of a start, then those of sessions that are still starting."""
+        self._start()
+        all_sessions = self.sessions
+        self.sessions = [session for session in all_sessions if self.start(session).starting]
+        # The results of the others are recorded before the variables are overwritten.
+        done = [session for session in all_sessions if session not in self.sessions]
+        if self.sessions:
+            self.settled = {str(session["nonce"]): self.start(session) for session in done}
+        for step in (READY, COMMIT, COMMAND, REMOVE) if self.sessions else ():
+            self._task(step)
+        self.sessions = all_sessions
+        return self
+
+    def _start(self) -> None:
         self._task(CLAIM)
         if any(session["missing_images"] for session in self.sessions):
             for turn in range(self.turns):
@@ -74,10 +91,9 @@ class Run:
             self._task(OVERLAY)
         for step in (APPLY, COMMIT, COMMAND, REMOVE):
             self._task(step)
-        return self
 
     def start(self, session: Mapping[str, Any]) -> Start:
-        return read_start(session, self.variables)
+        return self.settled.get(session["nonce"]) or read_start(session, self.variables)
 
     def _task(self, step: str, turn: int = 0) -> None:
         results = {}
@@ -137,6 +153,10 @@ class Run:
             if step == COMMIT:
                 reply["containers"] = {agent: {"status": "running", "image_digest": None}}
             self.completed.add((session["id"], step, agent))
+            if step == APPLY and (session["id"], agent) in self.slow:
+                return {**reply, "starting": True}
+            if step == APPLY:
+                self.completed.add((session["id"], READY, agent))
         return reply
 
 

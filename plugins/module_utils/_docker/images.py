@@ -17,6 +17,9 @@ from .sdk import docker
 # The engine's statuses of a complete layer.
 COMPLETE_STATUSES = ("Pull complete", "Already exists")
 
+# How much of a registry's own message is shown and recorded, in characters.
+CAUSE_LENGTH = 1000
+
 _PENDING = ("Pulling fs layer", "Waiting")
 
 
@@ -27,7 +30,8 @@ class ImagePullError(ClusterError):
     def from_error(cls, name: str, reference: str, cause: object) -> ImagePullError:
         """Return the error for an image that cannot be pulled; ``reference`` was requested from the registry."""
         detail = f" as {reference!r}, which other agents have" if reference != name else ""
-        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{detail} ({one_line(cause)})")
+        shown = one_line(cause)[:CAUSE_LENGTH]
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{detail} ({shown})")
 
 
 @dataclasses.dataclass(frozen=True)

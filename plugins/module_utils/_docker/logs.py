@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
+import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .._model.errors import ClusterError, as_phrase, reason
@@ -18,8 +21,11 @@ from .sdk import docker
 # The maximum number of bytes that are returned from the end of a log.
 LOG_BYTES = 1 << 20
 
-# The maximum size of a file in bytes: the engine sends whole files, from their beginning.
+# The maximum number of bytes that are read of a log or file: the engine sends whole files, from their beginning.
 FILE_BYTES = 256 << 20
+
+# How long the engine may take to send a log or file.
+READ_SECONDS = 60
 
 CHUNK_BYTES = 1 << 16
 
@@ -38,7 +44,10 @@ def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps:
         frames = client.logs(
             container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
         )
-        return _last_lines(_join_split_lines(frames) if timestamps else frames, lines)
+        # The SDK reads logs without a timeout.
+        with _ended_after(READ_SECONDS, frames.close):
+            limited = _within_limits(frames)
+            return _last_lines(_join_split_lines(limited) if timestamps else limited, lines)
     except (docker.errors.APIError, OSError) as error:
         raise _read_error("its log", error) from None
 
@@ -50,12 +59,41 @@ def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int
     """
     try:
         chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
-        with tarfile.open(fileobj=_Stream(chunks), mode="r|") as archive:
+        with tarfile.open(fileobj=_Stream(_within_limits(chunks)), mode="r|") as archive:
             return _last_lines(_read_member(archive, path), lines)
     except docker.errors.NotFound:
         return None
     except (docker.errors.APIError, OSError, tarfile.TarError) as error:
         raise _read_error(path, error) from None
+
+
+@contextlib.contextmanager
+def _ended_after(seconds: float, end: Callable[[], None]) -> Iterator[None]:
+    """Call ``end`` in another thread if the block takes that long."""
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _within_limits(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield chunks; raise :class:`OSError` after :data:`READ_SECONDS`, or twice :data:`FILE_BYTES` with all headers.
+
+    A connection that was closed because of the time limit looks like the end of the chunks.
+    """
+    until, size = time.monotonic() + READ_SECONDS, 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > 2 * FILE_BYTES:
+            raise OSError(f"it has more than {2 * FILE_BYTES} bytes")
+        if time.monotonic() >= until:
+            break
+        yield chunk
+    if time.monotonic() >= until:
+        raise TimeoutError(f"the engine did not send all of it within {READ_SECONDS} seconds")
 
 
 def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:

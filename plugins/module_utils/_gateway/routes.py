@@ -97,10 +97,32 @@ def parse_routes(value: Any) -> list[Route]:
     return routes
 
 
+@dataclasses.dataclass(frozen=True)
+class Vacated:
+    """A session that an agent no longer holds, and the address of that agent: only a route to it is removed."""
+
+    id: str
+    address: str
+
+
+def parse_vacated(value: Any) -> list[Vacated]:
+    """Return the sessions of the option ``vacated``. Raises :class:`ValidationError`."""
+    problems = ValidationErrors()
+    vacated = [
+        Vacated(
+            parse_session_id(problems, f"{where}.id", entry.get("id")),
+            _parse_address(problems, f"{where}.address", entry.get("address")),
+        )
+        for where, entry in list_of_mappings(problems, "vacated", value, ("id", "address"))
+    ]
+    problems.raise_if_any()
+    return vacated
+
+
 def merge_routes(
-    existing: Mapping[str, Route], requested: Sequence[Route], ended: Collection[str], purge: bool, gateway: Gateway
+    existing: Mapping[str, Route], requested: Sequence[Route], removed: Collection[str], purge: bool, gateway: Gateway
 ) -> dict[str, Route]:
-    """Return the routes by session id: ``existing`` without those in ``ended``, plus ``requested``.
+    """Return the routes by session id: ``existing`` without those in ``removed``, plus ``requested``.
 
     With ``purge``, only the requested ones are kept. A name or an endpoint belongs to one session: the latest that
     requests it. Raises :class:`ValidationError` if no port is left for the sshd of a session.
@@ -111,7 +133,7 @@ def merge_routes(
     retained = [
         route.without_endpoints(taken)
         for route in existing.values()
-        if not purge and route.id not in requested_ids and route.id not in ended and route.name not in names
+        if not purge and route.id not in requested_ids and route.id not in removed and route.name not in names
     ]
     ports = {route.id: route.ssh_port for route in existing.values() if route.ssh_port is not None}
     return _assign_ports([*retained, *requested], ports, gateway)
@@ -179,11 +201,15 @@ def _parse_app(problems: ValidationErrors, where: str, entry: Mapping[str, Any])
 
 
 def _parse_endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Endpoint:
-    address = string(problems, f"{where}.address", entry.get("address"))
-    port = integer(problems, f"{where}.port", entry.get("port"), 1, 65535)
+    address = _parse_address(problems, f"{where}.address", entry.get("address"))
+    return Endpoint(address, integer(problems, f"{where}.port", entry.get("port"), 1, 65535))
+
+
+def _parse_address(problems: ValidationErrors, where: str, value: Any) -> str:
+    address = string(problems, where, value)
     if address and not is_address(address):
-        problems.add_invalid(f"{where}.address", address, "must be an IPv4 or IPv6 address")
-    return Endpoint(str(ipaddress.ip_address(address)) if is_address(address) else "", port)
+        problems.add_invalid(where, address, "must be an IPv4 or IPv6 address")
+    return str(ipaddress.ip_address(address)) if is_address(address) else ""
 
 
 def _assign_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:

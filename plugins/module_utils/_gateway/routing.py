@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._firewall.table import Table
@@ -15,7 +15,7 @@ from .._host.files import DesiredFile, plan_files, write_files
 from .._model.change import Change
 from .haproxy import Haproxy, HaproxyNotRunningError, MapChange
 from .model import Gateway
-from .routes import Map, Route, build_app_links, build_haproxy_maps, merge_routes
+from .routes import Map, Route, Vacated, build_app_links, build_haproxy_maps, merge_routes
 from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
@@ -54,31 +54,44 @@ NOT_RUNNING = (
 
 @dataclasses.dataclass(frozen=True)
 class RoutesRequest:
-    """Routes to add to a gateway, and the session ids of routes to remove; with ``purge``, all others are removed."""
+    """Routes to add to a gateway, and those to remove: with ``purge`` all others, else those of ended sessions.
+
+    ``ended`` are their ids. ``vacated`` are sessions whose agents no longer hold them.
+    """
 
     routes: Sequence[Route]
     ended: Collection[str]
     purge: bool
+    vacated: Collection[Vacated] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class RoutesResult:
-    """The changes, the links of the requested sessions, and warnings for the operator."""
+    """The changes, the links of the requested sessions, and warnings for the operator.
+
+    ``unrouted`` are the ids of the sessions of which nothing leads to the agent any longer, nor will: those of the
+    request's ``ended`` and ``vacated``.
+    """
 
     changes: list[Change]
     links: list[dict[str, Any]]
     warnings: list[str]
+    unrouted: list[str] = dataclasses.field(default_factory=list)
 
 
 def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, *, check_mode: bool) -> RoutesResult:
     """Apply the requested routes on a gateway; with ``check_mode``, only return the changes.
 
     Files are written first, so that services that start meanwhile read the new state. Running services are then
-    compared with the files. Raises GatewayError, FirewallError, and ValueError if no port is left.
+    compared with the files. A session that has ended gets no route again unless with ``purge``: another run may have
+    read its agents before the end. Raises GatewayError, FirewallError, and ValueError if no port is left.
     """
     with store.lock():
         gateway = store.gateway()
-        routes = merge_routes(store.routes(), request.routes, request.ended, request.purge, gateway)
+        existing, ended = store.routes(), {*request.ended} | (set() if request.purge else store.ended())
+        requested = [route for route in request.routes if route.id not in ended]
+        removed = {*ended, *_find_vacated(existing, request.vacated)}
+        routes = merge_routes(existing, requested, removed, request.purge, gateway)
         maps = build_haproxy_maps(routes.values(), gateway)
         table = render_gateway_table(
             (route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway
@@ -87,13 +100,30 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         table_changes = GATEWAYS_TABLE.plan(table)
         running = _plan_running_maps(store, haproxy, maps)
         if not check_mode:
+            store.save_ended(request.ended, purge=request.purge)
             write_files((file for file, _change in files), atomically=True)
             if table_changes:
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
-    links = [build_app_links(routes[route.id], gateway) for route in request.routes]
-    return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [])
+    links = [build_app_links(routes[route.id], gateway) for route in requested]
+    unrouted = sorted({*request.ended, *(session.id for session in request.vacated)})
+    warnings = [
+        f"routes: session {route.name} ({route.id}) has ended, so it gets no route."
+        for route in request.routes
+        if route.id in ended
+    ]
+    warnings += [NOT_RUNNING] if running is None and routes else []
+    return RoutesResult(changes, links, warnings, unrouted)
+
+
+def _find_vacated(existing: Mapping[str, Route], vacated: Iterable[Vacated]) -> set[str]:
+    """Return the ids of routes that lead to an agent that no longer holds the session."""
+    return {
+        session.id
+        for session in vacated
+        if session.id in existing and session.address in {end.address for end in existing[session.id].endpoints}
+    }
 
 
 def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:

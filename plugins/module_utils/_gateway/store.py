@@ -4,22 +4,28 @@
 
 """Stores the state of a gateway in a folder that only root can read, and that survives a reboot.
 
-``gateway.json`` contains the public name and ports, ``routes/ID.json`` the route of each session. ``maps`` and
-``table.nft`` are derived from both and read by HAProxy and ``nft`` at start. ``token.key`` signs tokens.
+``gateway.json`` contains the public name and ports, ``routes/ID.json`` the route of each session, ``ended`` an empty
+file for each session that ended lately. ``maps`` and ``table.nft`` are derived from these, and read by HAProxy and
+``nft`` at start. ``token.key`` signs tokens.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .._host.files import DesiredFile
-from .._model.files import dump_state, load_state, locked
+from .._model.files import LOCK_SECONDS, describe_held_lock, dump_state, load_state, locked
 from .._model.plain_data import from_plain, to_plain
+from .._model.session import is_session_id
 from .model import Gateway, GatewayError
 from .routes import Route
+
+ENDED_SECONDS = 86400
+"""How long a gateway remembers an ended session: longer than any run uses what it has read from agents."""
 
 
 class GatewayStore:
@@ -28,6 +34,7 @@ class GatewayStore:
     def __init__(self, state_path: str) -> None:
         self._root = Path(state_path)
         self._routes = self._root / "routes"
+        self._ended = self._root / "ended"
 
     @property
     def key(self) -> Path:
@@ -49,9 +56,11 @@ class GatewayStore:
         """Hold the lock of the gateway, against concurrent changes. Raises :class:`GatewayError`."""
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked(self._root / "lock", create=True))
+                handle = stack.enter_context(locked(self._root / "lock", LOCK_SECONDS, create=True))
             except OSError as error:
                 raise self._not_ready_error(error) from error
+            if handle is None:
+                raise GatewayError(describe_held_lock(self._root / "lock", LOCK_SECONDS))
             yield
 
     def gateway(self) -> Gateway:
@@ -67,6 +76,19 @@ class GatewayStore:
     def routes(self) -> dict[str, Route]:
         """Return all routes by session id. Raises :class:`GatewayError` for a file that cannot be read."""
         return {route.id: route for route in map(_load_route, sorted(self._routes.glob("*.json")))}
+
+    def ended(self) -> set[str]:
+        """Return the ids of sessions that ended lately."""
+        return {path.name for path in self._ended.glob("*")}
+
+    def save_ended(self, session_ids: Iterable[str], *, purge: bool) -> None:
+        """Remember ended sessions, and forget those of long ago; all others with ``purge``."""
+        self._ended.mkdir(mode=0o700, exist_ok=True)
+        for path in self._ended.glob("*"):
+            if purge or time.time() - path.stat().st_mtime > ENDED_SECONDS:
+                path.unlink()
+        for session_id in filter(is_session_id, {*session_ids} - self.ended()):
+            self._ended.joinpath(session_id).touch(mode=0o600)
 
     def plan_route_files(self, routes: dict[str, Route]) -> list[DesiredFile]:
         """Return the files of these routes, and removals of stale files."""

@@ -27,6 +27,9 @@ from .._model.files import dump_state, load_state, locked, write_atomically
 ALLOWED_SECONDS = 600
 """How long a registry's permission is valid without asking again."""
 
+LOCK_SECONDS = 10
+"""The deadline of the lock for the key."""
+
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -83,7 +86,7 @@ class RegistryRecords:
         """Return the key of this agent; it is created on first use."""
         path = self._folder / "key"
         self._make_folder(self._folder)
-        with locked(self._folder):
+        with locked(self._folder, LOCK_SECONDS):
             if not path.exists():
                 write_atomically(path, secrets.token_bytes(32))
             return path.read_bytes()

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import subprocess
 
+from .printable import printable
+
 
 class ClusterError(Exception):
-    """An error that the operator can act upon; the message is one sentence."""
+    """An error that the operator can act upon; the message is one sentence.
+
+    ``printed`` are lines of a container that explain it. They are for the terminal only, and never stored: programs
+    print secrets.
+    """
+
+    printed: tuple[str, ...] = ()
 
 
 # Exceptions that are caused by the host or the request, not by a bug.
@@ -35,7 +43,7 @@ def sentence(error: Exception) -> str | None:
     # because most of them are OSErrors too.
     if type(error).__module__.startswith(("docker.", "requests.")):
         return as_sentence(f"the Docker engine failed: {reason(error)}")
-    return as_sentence(str(error)) if isinstance(error, EXPECTED) else None
+    return as_sentence(printable(str(error))) if isinstance(error, EXPECTED) else None
 
 
 def as_sentence(text: str) -> str:
@@ -49,5 +57,5 @@ def as_phrase(text: object) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return text with each run of whitespace replaced by one space."""
-    return " ".join(str(text).split())
+    """Return text with each run of whitespace replaced by one space, and control characters escaped."""
+    return printable(" ".join(str(text).split()))

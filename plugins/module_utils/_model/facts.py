@@ -15,6 +15,7 @@ from typing import Any
 from .devices import Device
 from .held_session import HeldSession
 from .images import ImageIdentity
+from .mounts import Unusable
 from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .plan import SessionPlan
@@ -72,13 +73,14 @@ class AgentFacts:
     ``warnings`` are sentences for the operator.
 
     ``addresses`` are the agent's own, of both families. ``udp_ports`` maps UDP ports that other software uses to its
-    name. ``tcp_ports`` are the TCP ports that are listened on or claimed by a session. ``allow_host_network`` is
+    name. ``tcp_ports`` are the TCP ports that are listened on, claimed by a session, or reserved, and
+    ``reserved_ports`` those of ended sessions, by id, to which gateways may have a route. ``allow_host_network`` is
     whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
     the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``has_infiniband`` is whether the agent
     has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
 
-    ``images`` are the requested images by name, ``None`` if absent; ``missing_paths`` are the requested folders that do
-    not exist. ``sessions`` are all sessions on the agent.
+    ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
+    cannot be mounted. ``sessions`` are all sessions on the agent.
     """
 
     name: str
@@ -100,13 +102,14 @@ class AgentFacts:
     udp_ports: dict[int, str]
     swarm: Swarm | None
     tcp_ports: frozenset[int]
+    reserved_ports: dict[str, tuple[int, ...]]
     allow_host_network: bool
     has_infiniband: bool
     infiniband: bool
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
     images: dict[str, ImageIdentity | None]
-    missing_paths: tuple[str, ...]
+    unusable_paths: dict[str, Unusable]
     sessions: tuple[HeldSession, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)

@@ -28,15 +28,20 @@ TIMEOUT_SECONDS = 3
 def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Remove this agent's part of ``sessions``: ``id``, and the ``nonce`` of the run that created it, or none for any.
 
-    Returns ``changed``, ``diff`` and a result for each by its id, with ``failed`` as one sentence.
+    ``unrouted`` are the ids of those whose routes all gateways have removed. Returns ``changed``, ``diff`` and a result
+    for each by its id, with ``failed`` as one sentence.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     changes: list[Change] = []
     results: dict[str, dict[str, Any]] = {}
+    all_unrouted = options.get("unrouted") or ()
     for request in options["sessions"]:
         results[request["id"]] = {}
         try:
-            changes += remove_claimed(client, store, request["id"], request["nonce"], check_mode=check_mode)
+            unrouted = request["id"] in all_unrouted
+            changes += remove_claimed(
+                client, store, request["id"], request["nonce"], unrouted=unrouted, check_mode=check_mode
+            )
         except EXPECTED as error:
             results[request["id"]]["failed"] = sentence(error)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
@@ -45,10 +50,14 @@ def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Remove the sessions of ``end``, restart dead containers of those of ``restart``, and remove expired claims.
 
+    ``unrouted`` are the ids of ended sessions whose routes all gateways have removed.
     Returns ``changed``, ``diff``, and ``failures``: a sentence by session id.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
-    reaped = reap_sessions(client, store, options["end"], options["restart"], expired=True, check_mode=check_mode)
+    unrouted = options.get("unrouted") or ()
+    reaped = reap_sessions(
+        client, store, options["end"], options["restart"], expired=True, unrouted=unrouted, check_mode=check_mode
+    )
     return {"changed": bool(reaped.changes), "diff": as_diff(reaped.changes), "failures": reaped.failures}
 
 

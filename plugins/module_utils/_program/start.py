@@ -10,17 +10,19 @@ them if a session has one agent. The failure of one session is part of the resul
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._docker.client import connect
 from .._host.store import Store
 from .._model.change import Change, as_diff
-from .._model.errors import EXPECTED, sentence
+from .._model.errors import EXPECTED, ClusterError, sentence
 from .._model.images import images_from_dict
+from .._model.limits import ContainerLimits, parse_limits
 from .._model.plan import SessionPlan
-from .._session.apply import ApplyRequest, apply_claimed
+from .._session.apply import ApplyRequest, apply_claimed, await_claimed
 from .._session.check import CheckFailedError, check_and_commit
 from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 from .._session.command import start_command
@@ -37,13 +39,14 @@ CHECK_SECONDS, FIRST_CHECK_SECONDS = 30, 3
 
 @dataclasses.dataclass
 class Part:
-    """The request for one session, and its result so far."""
+    """The request for one session, and its result so far; ``ended`` if it takes no more steps."""
 
     request: Mapping[str, Any]
     check_mode: bool
     changes: list[Change] = dataclasses.field(default_factory=list)
     result: dict[str, Any] = dataclasses.field(default_factory=dict)
     completed: list[str] = dataclasses.field(default_factory=list)
+    ended: bool = False
 
     @property
     def session(self) -> tuple[str, str]:
@@ -60,13 +63,19 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Run the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
     A result has the ``steps`` that succeeded and their results, ``public_keys`` and ``containers``; ``refused`` if
-    another run was faster; or ``failed`` with a sentence. After either, no more steps run. With ``may_commit_later``,
-    because other agents may still work on the session, a failed check is not a failure.
+    another run was faster; ``failed`` with a sentence, and the lines that a container ``printed`` before; or
+    ``starting`` if containers take longer than the ``patience`` of the request. After these, no more steps run. With
+    ``may_commit_later``, because other agents may still work on the session, a failed check is not a failure.
+
+    Sessions claim in their order. Then they start side by side: no bootstrap script delays the commit of another.
     """
+    limits = parse_limits(options["limits"])
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     parts = [Part(request, check_mode) for request in options["sessions"]]
+    agent, names = Agent(client, store, options, limits), list(STEPS)
     for part in parts:
-        _take_steps(Agent(client, store, options), part)
+        _take_steps(agent, part, names[:1])
+    _side_by_side(lambda part: _take_steps(agent, part, names[1:]), parts)
     changes = [change for part in parts for change in part.changes]
     results = {part.request["id"]: {"steps": part.completed, **part.result} for part in parts}
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
@@ -74,11 +83,17 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The agent that the program runs on: its engine, its stored state, and the options of the request."""
+    """The agent that the program runs on: its engine, its stored state, the options of the request, and its limits."""
 
     client: docker.APIClient
     store: Store
     options: Mapping[str, Any]
+    limits: ContainerLimits
+
+    @property
+    def settings(self) -> AgentSettings:
+        """The settings of the agent in the inventory."""
+        return AgentSettings(**self.options["settings"], docker_host=self.options["docker_host"])
 
     def claim(self, part: Part) -> None:
         """Claim resources; a plan that no longer fits is refused."""
@@ -89,7 +104,7 @@ class Agent:
             result = claim(
                 self.client,
                 self.store,
-                AgentSettings(**self.options["settings"]),
+                self.settings,
                 claim_request,
                 check_mode=part.check_mode,
             )
@@ -106,9 +121,26 @@ class Agent:
         contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
-        access = ImageAccess.from_options(request["logins"], self.options["registry"])
-        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images, access)
-        part.changes += apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
+        apply_request = ApplyRequest(
+            plan,
+            request["agent"],
+            request["nonce"],
+            contents,
+            network,
+            images,
+            ImageAccess.from_options(request["logins"], self.options["registry"]),
+            limits=self.limits,
+            mounts=self.settings.mounts,
+            patience=request.get("patience"),
+        )
+        changes, ready = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
+        part.changes += changes
+        if not ready:
+            part.result["starting"] = part.ended = True
+
+    def ready(self, part: Part) -> None:
+        """Go on waiting for containers that take long to start."""
+        await_claimed(self.client, self.store, *part.session)
 
     def commit(self, part: Part) -> None:
         """Check the session on this agent, and commit it."""
@@ -126,21 +158,39 @@ class Agent:
 STEPS: dict[str, Callable[[Agent, Part], None]] = {
     "claim": Agent.claim,
     "apply": Agent.apply,
+    "ready": Agent.ready,
     "commit": Agent.commit,
     "command": Agent.command,
 }
 
 
-def _take_steps(agent: Agent, part: Part) -> None:
+def _side_by_side(take: Callable[[Part], None], parts: Sequence[Part]) -> None:
+    """Call a function for each part in a thread of its own; a single part needs none."""
+    if len(parts) == 1:
+        take(parts[0])
+        return
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(parts))) as pool:
+        # The results are read for their exceptions.
+        list(pool.map(take, parts))
+
+
+def _take_steps(agent: Agent, part: Part, names: Iterable[str]) -> None:
+    """Take those of the requested steps that have these names, until one fails."""
     for name in part.request["steps"]:
+        if name not in names or part.ended:
+            continue
         try:
             STEPS[name](agent, part)
         except CheckFailedError as error:
             if part.may_commit_later:
+                part.ended = True
                 return
             part.result["failed"] = sentence(error)
         except EXPECTED as error:
             part.result["failed"] = sentence(error)
+            if isinstance(error, ClusterError) and error.printed:
+                part.result["printed"] = list(error.printed)
         if "failed" in part.result or "refused" in part.result:
+            part.ended = True
             return
         part.completed.append(name)

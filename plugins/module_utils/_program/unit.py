@@ -18,7 +18,7 @@ from .._docker.client import DockerUnavailableError, connect
 from .._firewall.sync import sync_ruleset
 from .._firewall.trial import roll_back
 from .._host.store import Store
-from .._model.errors import EXPECTED, reason
+from .._model.errors import EXPECTED, one_line, reason
 from .._session.reconcile import restore
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     except EXPECTED as error:
         changes, failures = [], [reason(error)]
     for change in changes:
-        sys.stdout.write(f"<5>{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}\n")
+        text = one_line(f"{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}")
+        sys.stdout.write(f"<5>{text}\n")
     for failure in failures:
-        sys.stderr.write(f"<3>{failure}\n")
+        sys.stderr.write(f"<3>{one_line(failure)}\n")
     return 1 if failures else 0

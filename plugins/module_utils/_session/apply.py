@@ -19,6 +19,7 @@ from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._model.images import ImagesByAgent, image_mismatch
+from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
@@ -28,6 +29,7 @@ from .facts import read_host
 from .image_access import ImageAccess, require_image_access
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
+from .mount_sources import MountSettings, check_after_start, check_before_start
 from .readiness import await_ready
 
 CHECK_SECONDS = 60
@@ -52,7 +54,9 @@ class InfinibandMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported. ``access`` has the logins of the requester.
+    ``images`` are those that the agents of the session reported, ``access`` has the logins of the requester, ``mounts``
+    the agent's settings for mounts, ``limits`` are those of new containers. ``patience`` is how many seconds to wait
+    for the containers at most; ``None`` for as long as the claim lasts.
     """
 
     plan: SessionPlan
@@ -62,6 +66,9 @@ class ApplyRequest:
     default_network: str
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
     access: ImageAccess = dataclasses.field(default_factory=ImageAccess)
+    patience: float | None = None
+    mounts: MountSettings = dataclasses.field(default_factory=MountSettings)
+    limits: ContainerLimits = DEFAULT_LIMITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +79,13 @@ class ApplyResult:
     started: list[str]
 
 
-def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
-    """Apply the slice that this run has claimed. With ``check_mode`` the claim may be missing.
+def apply_claimed(
+    client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool
+) -> tuple[list[Change], bool]:
+    """Apply the slice that this run has claimed; return the changes, and whether all containers are ready.
 
-    Raises :class:`ClaimLostError`, and :class:`ImageAccessError` if the requester may not use an image.
+    With ``check_mode`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`ImageAccessError` if the
+    requester may not use an image.
     """
     plan = request.plan
     if not check_mode:
@@ -87,24 +97,33 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
         else:
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, check_mode=check_mode)
-        applied = apply_slice(
-            client, store, session, request.contents, images, request.default_network, check_mode=check_mode
-        )
+        applied = apply_slice(client, store, session, request, images, check_mode=check_mode)
     # Without the lock: a slow start must not block the removal of the session.
-    await_ready(client, applied.started, _start_deadline(session))
-    if applied.started:
+    ready = await_ready(client, applied.started, _start_deadline(session), request.patience)
+    if applied.started and ready:
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
-    return applied.changes
+    return applied.changes, ready
+
+
+def await_claimed(client: docker.APIClient, store: Store, session_id: str, nonce: str) -> None:
+    """Wait for the containers of a slice that this run has applied.
+
+    Raises :class:`NotReadyError` and :class:`ClaimLostError`.
+    """
+    session = require_claim(store, session_id, nonce)
+    started = store.started_commands(session)
+    names = [kernel.container for kernel in session.kernels if kernel.hostname not in started]
+    await_ready(client, names, _start_deadline(session))
+    renew_claim(store, session_id, nonce, CHECK_SECONDS)
 
 
 def apply_slice(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    contents: RenderedFiles,
+    request: ApplyRequest,
     images: Mapping[str, Image],
-    default_network: str,
     *,
     check_mode: bool,
 ) -> ApplyResult:
@@ -113,7 +132,7 @@ def apply_slice(
     With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
     host = read_host(client)
-    desired = desired_slice(store, session, contents, images, default_network, host)
+    desired = desired_slice(store, session, request.contents, images, request.default_network, host, request.limits)
     files = plan_files(desired.files)
     if not check_mode:
         write_files(file for file, _change in files)
@@ -138,7 +157,10 @@ def apply_slice(
             " there: load the driver of its InfiniBand card"
         )
     if not check_mode:
-        containers.apply_containers(client, steps)
+        folders = check_before_start(client, store, session, request.mounts) if steps else {}
+        sources = {source: folder.path for source, folder in folders.items()}
+        containers.apply_containers(client, [step.with_sources(sources) for step in steps])
+        check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)

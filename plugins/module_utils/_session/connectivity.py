@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -22,6 +23,9 @@ from .check import probe_targets
 from .ssh_check import LoginReport, check_logins
 
 Pair = tuple[str, str]
+
+LOGINS_SECONDS = 300
+"""The timeout of all logins from the containers of this agent."""
 
 
 def check_pairs(
@@ -40,9 +44,10 @@ def check_pairs(
     )
     unreachable = {pair for pair, result in results.items() if not result.tcp}
     hostnames = [kernel.hostname for kernel in session.plan.kernels]
+    until = time.monotonic() + LOGINS_SECONDS
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
         peers = [[peer for peer in hostnames if (kernel.hostname, peer) not in unreachable] for kernel in sources]
-        reports = list(pool.map(lambda kernel, targets: _check_logins(client, kernel, targets), sources, peers))
+        reports = list(pool.map(lambda kernel, targets: _check_logins(client, kernel, targets, until), sources, peers))
     round_trips = _latencies(session, pids, [pair for pair, result in results.items() if result.tcp or result.frame])
     return [
         {
@@ -72,10 +77,14 @@ def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection
     return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 
-def _check_logins(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> LoginReport:
-    """Log in from a container to its peers; if the command cannot run, all logins count as failed."""
+def _check_logins(client: docker.APIClient, kernel: Kernel, peers: list[str], until: float) -> LoginReport:
+    """Log in from a container to its peers; if the command cannot run, or it is too late, all count as failed."""
+    remaining = int(until - time.monotonic())
+    if remaining < 1:
+        late = f"not tried: the logins of other containers took {LOGINS_SECONDS} seconds"
+        return LoginReport({}, dict.fromkeys(peers, late))
     try:
-        return check_logins(client, kernel.container, peers)
+        return check_logins(client, kernel.container, peers, remaining)
     except EXPECTED as error:
         return LoginReport({}, dict.fromkeys(peers, reason(error)))
 

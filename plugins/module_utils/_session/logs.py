@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,7 +29,8 @@ def read_logs(client: docker.APIClient, session: LocalSession, hostname: str, li
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
     ``logs`` has for each container here, by hostname: its ``log``, the logs of its ``apps`` by name, and an ``error``
-    for logs that could not be read. With a ``hostname``, only that container is included.
+    for logs that could not be read. A log is a list of lines as JSON text, so that it arrives as it is: in the text of
+    a reply, control characters are escaped. With a ``hostname``, only that container is included.
     """
     existing = containers.find_containers(client, session.plan.id)
     ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
@@ -52,8 +54,8 @@ def _container_logs(client: docker.APIClient, container: str, apps: tuple[App, .
         app_log, error = _read_or_error(partial(tail_of_file, client, container, path, lines))
         errors.append(error)
         if app_log is not None:
-            app_logs[app.name] = app_log
-    return {"log": log or [], "apps": app_logs, "error": "; ".join(filter(None, errors)) or None}
+            app_logs[app.name] = json.dumps(app_log)
+    return {"log": json.dumps(log or []), "apps": app_logs, "error": "; ".join(filter(None, errors)) or None}
 
 
 def _read_or_error(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str]:

@@ -10,7 +10,6 @@ Everything runs as user work inside the containers, under their limits: no file 
 from __future__ import annotations
 
 import concurrent.futures
-import shlex
 from typing import Any
 
 from .._docker import containers, labels
@@ -19,6 +18,9 @@ from .._docker.sdk import docker
 from .._model.plan import SessionPlan
 
 PREFIX = ".backendai-verify-"
+
+SECONDS = 45
+"""The timeout of a command: storage may hang."""
 
 # Each prints one line for each mount.
 _CREATE = """
@@ -80,10 +82,10 @@ def remove_marker(client: docker.APIClient, plan: SessionPlan, name: str) -> lis
 
 
 def _parse_line(line: str) -> dict[str, Any]:
-    present, folder, names = line.split()
+    present, folder, names = (*line.split(), "-", "-", "-")[:3]
     return {"marker": present == "yes", "folder": folder, "names": names}
 
 
 def _run(client: docker.APIClient, container: str, script: str, name: str, targets: list[str]) -> list[str]:
     command = [BUSYBOX, "env", f"marker={PREFIX}{name}", BUSYBOX, "sh", "-c", script, "sh", *targets]
-    return run_as_work(client, container, shlex.join(command)).splitlines()
+    return run_as_work(client, container, command, SECONDS).splitlines()

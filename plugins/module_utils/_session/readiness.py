@@ -16,12 +16,13 @@ from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
 from .._host.processes import process_start_time
 from .._model.errors import ClusterError
+from .._model.printable import printable
 
 # Marker file that the entrypoint writes when it is done. Contains the start time of PID 1.
 READY = "/var/lib/backendai/ready"
 
-# The number of log lines in the error message of a container that ended.
-LAST_LINES = 3
+# The number of log lines that are shown of a container that failed, and the number of their characters.
+LAST_LINES, LINE_LENGTH = 3, 300
 
 POLL_SECONDS = 0.05
 
@@ -29,23 +30,32 @@ POLL_SECONDS = 0.05
 class NotReadyError(ClusterError):
     """A container failed to start. The message is one sentence with its name and the reason."""
 
+    def __init__(self, client: docker.APIClient, container: str, problem: str) -> None:
+        super().__init__(f"container {container} {problem}")
+        self.printed = tuple(f"{container}: {line}" for line in _last_lines(client, container))
 
-def await_ready(client: docker.APIClient, names: Iterable[str], until: float) -> None:
+
+def await_ready(client: docker.APIClient, names: Iterable[str], until: float, patience: float | None = None) -> bool:
     """Wait until the named containers are ready; ``until`` is a time of the monotonic clock.
 
-    Raises :class:`NotReadyError` for the first that ends, is removed, or takes longer.
+    After ``patience`` seconds it returns ``False``. Raises :class:`NotReadyError` for the first container that ends, is
+    removed, or takes longer than ``until``.
     """
+    impatient = time.monotonic() + patience if patience is not None else until
     remaining = {name: _first_process(client, name) for name in names}
     while True:
         remaining = {name: process for name, process in remaining.items() if not _has_ready_marker(process)}
         if not remaining:
-            return
+            return True
         if time.monotonic() >= until:
             slow = next(iter(remaining))
             raise NotReadyError(
-                f"container {slow} did not become ready in time; session_bootstrap_script must finish within"
-                f" session_claim_ttl{_log_tail(client, slow)}"
+                client,
+                slow,
+                "did not become ready in time; session_bootstrap_script must finish within session_claim_ttl",
             )
+        if time.monotonic() >= impatient:
+            return False
         time.sleep(POLL_SECONDS)
         remaining = {
             name: process if _runs(process) else _first_process(client, name) for name, process in remaining.items()
@@ -68,7 +78,7 @@ def _first_process(client: docker.APIClient, name: str) -> _Process:
             return _Process(pid, process_start_time(pid))
     except (docker.errors.NotFound, ProcessLookupError, FileNotFoundError):
         pass
-    raise NotReadyError(f"container {name} ended while it started{_log_tail(client, name)}")
+    raise NotReadyError(client, name, "ended while it started")
 
 
 def _runs(process: _Process) -> bool:
@@ -93,9 +103,8 @@ def _has_ready_marker(process: _Process) -> bool:
         return False
 
 
-def _log_tail(client: docker.APIClient, name: str) -> str:
+def _last_lines(client: docker.APIClient, name: str) -> list[str]:
     try:
-        lines = tail_of(client, name, LAST_LINES)
+        return [printable(line)[:LINE_LENGTH] for line in tail_of(client, name, LAST_LINES)]
     except LogReadError as error:
-        lines = [str(error)]
-    return f"; its log ends with: {' / '.join(lines)}" if lines else ""
+        return [str(error)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .._docker import containers, labels
@@ -23,7 +23,10 @@ from .._network import iproute
 from .command import containers_by_hostname
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
-from .remove import remove_claimed, remove_slice
+from .mount_sources import check_after_start, check_before_start
+from .remove import is_expired, remove_claimed, remove_if
+
+_Action = Callable[["docker.APIClient", Store, str, bool], "tuple[list[Change], str]"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +44,12 @@ def reap(
     restart: Sequence[str],
     *,
     expired: bool,
+    unrouted: Collection[str] = (),
     check_mode: bool,
 ) -> ReapResult:
     """Remove the slices of ``end`` and, with ``expired``, those with an expired claim; restart those of ``restart``.
 
+    All gateways have removed the routes of the sessions of ``unrouted``: ports of those that have ended become free.
     A failure of one session does not stop the others. If the stored state of a session is corrupt, no claims can be
     read: that failure has the key ``expired``.
     """
@@ -56,7 +61,9 @@ def reap(
         )
     except CorruptStateError as error:
         expired_ids, failures["expired"] = [], str(error)
-    actions = [(session_id, _remove) for session_id in end]
+    actions: list[tuple[str, _Action]] = [
+        (session_id, _remove_unrouted if session_id in unrouted else _remove) for session_id in end
+    ]
     actions += [(session_id, remove_expired) for session_id in expired_ids if session_id not in end]
     actions += [(session_id, _restart) for session_id in restart]
     for session_id, action in actions:
@@ -67,23 +74,33 @@ def reap(
         changes += applied
         if failure:
             failures[session_id] = failure
+    if unrouted and not check_mode:
+        _release_ports(store, unrouted)
     return ReapResult(changes, failures)
+
+
+def _release_ports(store: Store, unrouted: Collection[str]) -> None:
+    """Make the ports of ended sessions free."""
+    with store.lock():
+        for session_id in {*unrouted}.intersection(store.ports.by_session()) - {*store.held_ids()}:
+            store.ports.release(session_id, drain=True)
 
 
 def _remove(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
     return remove_claimed(client, store, session_id, None, check_mode=check_mode), ""
 
 
+def _remove_unrouted(
+    client: docker.APIClient, store: Store, session_id: str, check_mode: bool
+) -> tuple[list[Change], str]:
+    return remove_claimed(client, store, session_id, None, unrouted=True, check_mode=check_mode), ""
+
+
 def remove_expired(
     client: docker.APIClient, store: Store, session_id: str, check_mode: bool
 ) -> tuple[list[Change], str]:
     """Remove a slice with an expired claim; return what was removed, and an empty failure sentence."""
-    with store.lock(), store.session_lock(session_id):
-        session = store.session(session_id)
-        # Another run may have committed or renewed it while this one waited for the locks.
-        if session is None or not session.expired(time.time()):
-            return [], ""
-        return remove_slice(client, store, session_id, check_mode=check_mode), ""
+    return remove_if(client, store, session_id, is_expired, check_mode=check_mode), ""
 
 
 def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
@@ -119,8 +136,11 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         if check_mode:
             return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
+        folders = check_before_start(client, store, session) if stopped else {}
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             failures = list(pool.map(lambda container: _start(client, container), stopped))
+        started = [container["Labels"][labels.HOSTNAME] for container in stopped]
+        check_after_start(client, session, folders, started)
         apply_interfaces(client, store, session, plan_interfaces(client, session))
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.store import Store
+from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
@@ -17,24 +20,68 @@ from .._wireguard.peers import sync_wireguard_peers
 
 
 def remove_claimed(
-    client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, check_mode: bool
+    client: docker.APIClient,
+    store: Store,
+    session_id: str,
+    nonce: str | None,
+    *,
+    unrouted: bool = False,
+    check_mode: bool,
 ) -> list[Change]:
     """Remove a slice; with a nonce, only if it was claimed with that nonce.
 
-    A slice that this run has committed is removed too, if another agent failed: a session is never left incomplete. One
-    that an earlier run committed has that run's nonce, and is kept.
+    ``unrouted`` is as for :func:`remove_slice`. A slice that this run has committed is removed too, if another agent
+    failed: a session is never left incomplete. One that an earlier run committed has that run's nonce, and is kept.
     """
-    with store.lock(), store.session_lock(session_id):
-        session = store.session(session_id)
-        if nonce is not None and (session is None or session.nonce != nonce):
-            return []
-        return remove_slice(client, store, session_id, check_mode=check_mode)
+
+    def is_ours(session: LocalSession | None) -> bool:
+        return nonce is None or (session is not None and session.nonce == nonce)
+
+    # A run that rolls back has not sent a route yet.
+    unrouted = unrouted or nonce is not None
+    return remove_if(client, store, session_id, is_ours, unrouted=unrouted, check_mode=check_mode)
 
 
-def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, check_mode: bool = False) -> list[Change]:
+def is_expired(session: LocalSession | None) -> bool:
+    """Return whether the claim of a stored session has expired; another run may have renewed or committed it."""
+    return session is not None and session.expired(time.time())
+
+
+def remove_if(
+    client: docker.APIClient,
+    store: Store,
+    session_id: str,
+    wanted: Callable[[LocalSession | None], bool],
+    *,
+    unrouted: bool = False,
+    check_mode: bool,
+) -> list[Change]:
+    """Remove a slice whose stored session, ``None`` if there is none, is ``wanted``; return what was removed.
+
+    ``unrouted`` is as for :func:`remove_slice`.
+
+    Containers are removed without the agent's lock: the engine waits for their processes to end, and one that hangs,
+    on a file system that does not answer, must not keep other sessions from starting and ending.
+    """
+    changes: list[Change] = []
+    if not check_mode:
+        with store.session_lock(session_id):
+            if not wanted(store.session(session_id)):
+                return []
+            changes = containers.remove_containers(client, containers.find_containers(client, session_id))
+    with store.both_locks(session_id):
+        if not wanted(store.session(session_id)):
+            return changes
+        return changes + remove_slice(client, store, session_id, unrouted=unrouted, check_mode=check_mode)
+
+
+def remove_slice(
+    client: docker.APIClient, store: Store, session_id: str, *, unrouted: bool = False, check_mode: bool = False
+) -> list[Change]:
     """Remove everything of a session from this agent and return what was removed.
 
-    The folder is removed last, so that an interrupted removal can be repeated.
+    The folder is removed last, so that an interrupted removal can be repeated. Unless all gateways have removed the
+    route of the session (``unrouted``), its published ports stay reserved.
     """
     session = store.session(session_id)
     existing = containers.find_containers(client, session_id)
@@ -53,6 +100,16 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, che
     changes += overlay.remove_overlays(client, session_id)
     sync_ruleset(store, check_mode=False, excluded=session_id)
     sync_wireguard_peers(store, check_mode=False, excluded=session_id)
+    _release_ports(store, session_id, session, unrouted=unrouted)
     if store.remove(session_id):
         changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes
+
+
+def _release_ports(store: Store, session_id: str, session: LocalSession | None, *, unrouted: bool) -> None:
+    if session and not session.committed:
+        # It never had a route.
+        store.ports.release(session_id, drain=False)
+    elif unrouted:
+        # The ports of apps on the agent's own network are those that users chose: a repeated request needs them.
+        store.ports.release(session_id, drain=not (session and session.plan.shares_host_network))

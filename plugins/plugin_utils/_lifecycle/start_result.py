@@ -23,12 +23,16 @@ MAX_STARTS = 3
 
 @dataclasses.dataclass(frozen=True)
 class StartResult:
-    """The result of a start: its status, the containers' states by hostname, and why it failed or was refused."""
+    """The result of a start: its status, the containers' states by hostname, and why it failed or was refused.
+
+    ``printed`` are the last lines of containers that failed, for the terminal only.
+    """
 
     status: str
     containers: dict[str, ContainerState]
     error: str | None = None
     refused: str = ""
+    printed: tuple[str, ...] = ()
 
 
 def combine_replies(
@@ -36,12 +40,14 @@ def combine_replies(
 ) -> StartResult:
     """Return the result of a start from the reply of each agent, ``None`` for one that became unreachable.
 
-    A reply has ``failed`` (why), ``refused`` (why), ``containers``, and ``rollback_failed``. ``committed_before``: the
-    session was committed by an earlier run.
+    A reply has ``failed`` (why), ``refused`` (why), ``containers``, ``rollback_failed``, and what containers
+    ``printed``. ``committed_before``: the session was committed by an earlier run.
     """
     results = {agent: reply or {"failed": "", "rollback_failed": True} for agent, reply in replies.items()}
     if any("failed" in result for result in results.values()):
-        return StartResult("ERROR", {}, _describe_failure(plan, results, committed_before=committed_before))
+        error = _describe_failure(plan, results, committed_before=committed_before)
+        printed = [f"{agent}: {line}" for agent, result in results.items() for line in result.get("printed") or ()]
+        return StartResult("ERROR", {}, error, printed=tuple(printed))
     refusals = [result["refused"] for result in results.values() if result.get("refused")]
     if refusals:
         return StartResult("PENDING", {}, refused="; ".join(refusals))

@@ -7,6 +7,9 @@
 A step begins when every agent of the session has succeeded in the previous one. A session with one agent takes all
 steps in one request. If all agents of a session work at the same time, their containers can reach each other during the
 request that starts them, so that request also runs the check; a check that does not pass is repeated as its own step.
+
+If several sessions start together, agents wait for containers for a limited time. A session with containers that take
+longer is "starting": the others are completed without it, and then it goes on with the step ``ready``.
 """
 
 from __future__ import annotations
@@ -15,16 +18,17 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-CLAIM, PULL, OVERLAY, APPLY, COMMIT, COMMAND, REMOVE = (
+CLAIM, PULL, OVERLAY, APPLY, READY, COMMIT, COMMAND, REMOVE = (
     "claim",
     "pull",
     "overlay",
     "apply",
+    "ready",
     "commit",
     "command",
     "remove",
 )
-ORDER = (CLAIM, PULL, OVERLAY, APPLY, COMMIT, COMMAND)
+ORDER = (CLAIM, PULL, OVERLAY, APPLY, READY, COMMIT, COMMAND)
 
 UNREACHABLE, NO_RESULT = "it became unreachable", "it returned no result"
 
@@ -78,9 +82,10 @@ class Start:
         if agent not in self._participants(step) or not self._succeeded_before(step):
             return []
         if self._is_single_request:
-            # The first request includes all steps.
-            steps = [name for name in (CLAIM, APPLY, COMMIT, COMMAND) if self._participants(name)]
-            return [name for name in steps if name != CLAIM or not self.committed] if step == CLAIM else []
+            # The first request includes all steps, and that of containers that take long all that remain.
+            names = {CLAIM: (CLAIM, APPLY, COMMIT, COMMAND), READY: (READY, COMMIT, COMMAND)}.get(step, ())
+            steps = [name for name in names if self._participants(name)]
+            return [name for name in steps if name != CLAIM or not self.committed]
         if step == COMMIT and self._succeeded(COMMIT, agent):
             return []
         return [APPLY, COMMIT] if step == APPLY and len(self.agents) <= forks else [step]
@@ -91,20 +96,26 @@ class Start:
         return bool(pulling) and not any("failed" in reply for reply in self.results.get(PULL, {}).values())
 
     @property
+    def starting(self) -> bool:
+        """Whether containers of the session take longer than agents have waited, and no agent has gone on waiting."""
+        return bool(self._participants(READY)) and READY not in self.results and self._succeeded_before(READY)
+
+    @property
     def failed(self) -> bool:
         """Whether the session has to be rolled back: a step failed, or was refused, on any agent."""
-        return not self._succeeded_before(REMOVE)
+        return not self.starting and not self._succeeded_before(REMOVE)
 
     def outcome_on(self, agent: str) -> dict[str, Any]:
         """Return the result of the start on one agent.
 
-        It has ``failed`` (why) only if a step failed, ``refused`` (why), the states of its ``containers``, and
-        ``rollback_failed``.
+        It has ``failed`` (why) only if a step failed, ``refused`` (why), the lines that containers ``printed`` before,
+        the states of its ``containers``, and ``rollback_failed``.
         """
-        outcome: dict[str, Any] = {"refused": "", "containers": {}, "rollback_failed": False}
+        outcome: dict[str, Any] = {"refused": "", "printed": [], "containers": {}, "rollback_failed": False}
         for step in ORDER:
             result = self._result(step, agent)
             outcome["refused"] = outcome["refused"] or result.get("refused") or ""
+            outcome["printed"] += result.get("printed") or []
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result:
                 outcome["failed"] = result["failed"] or ""
@@ -132,6 +143,8 @@ class Start:
             return self.agents if self.decided["missing_images"] else []
         if step == OVERLAY:
             return [self.overlay_agent] if self.overlay_agent else []
+        if step == READY:
+            return [agent for agent in self.agents if self._is_starting_on(agent)]
         if step == COMMAND:
             running = self.agents if plan["command_scope"] == "all" else [plan["kernels"][0]["agent"]]
             return running if plan["command"] else []
@@ -160,8 +173,12 @@ class Start:
 
     def _was_combined(self, step: str, agent: str) -> bool:
         """Return whether an agent has taken a step as part of the request of an earlier step."""
-        earlier = [self.results.get(name, {}).get(agent, {}) for name in (CLAIM, APPLY) if name != step]
+        earlier = [self.results.get(name, {}).get(agent, {}) for name in (CLAIM, APPLY, READY) if name != step]
         return any(step in reply.get("steps", ()) for reply in earlier)
+
+    def _is_starting_on(self, agent: str) -> bool:
+        """Return whether containers on an agent were not ready when it stopped waiting."""
+        return any(self.results.get(step, {}).get(agent, {}).get("starting") for step in (CLAIM, APPLY))
 
 
 def read_start(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:

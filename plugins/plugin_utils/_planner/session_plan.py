@@ -142,7 +142,7 @@ def allocate_published_ports(
     """
     if not pools.gateways:
         return ()
-    address = _gateway_address(agent)
+    address = gateway_address(agent)
     if own_ssh_ports:
         _check_app_ports(apps, agent, own_ssh_ports)
         shared = [PublishedPort(app.name, app.protocol, app.port, address, app.port) for app in apps]
@@ -154,12 +154,20 @@ def allocate_published_ports(
 
 def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:
     for app in apps:
+        if app.port in _reserved(agent):
+            raise PlanningError(
+                f"session_apps: an ended session keeps the port {app.port} of {app.name} on {agent.name} until all"
+                f" gateways have confirmed that its route is gone: {_REMEDY}"
+            )
         if app.port in agent.tcp_ports or app.port in own_ssh_ports:
             raise PlanningError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
 
 
-def _gateway_address(agent: AgentFacts) -> str:
-    """Return the address at which gateways reach an agent; an encrypted underlay address is reachable by peers only."""
+def gateway_address(agent: AgentFacts) -> str:
+    """Return the address at which gateways reach an agent; an encrypted underlay address is reachable by peers only.
+
+    Raises :class:`PlanningError` if it is unknown.
+    """
     if agent.underlay is None:
         raise PlanningError(f"agent_underlay_address: no address of {agent.name} is known that gateways could reach")
     endpoint = agent.underlay.endpoint.rpartition(":")[0].strip("[]")
@@ -171,5 +179,19 @@ def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: 
     free = addressing.free_ports(first, last, agent.tcp_ports, session_id)
     ports = list(itertools.islice(free, count))
     if len(ports) < count:
-        raise PlanningError(f"session_published_port_pool: {first}-{last} has no {count} ports left on {agent.name}")
+        problem = f"session_published_port_pool: {first}-{last} has fewer free ports on {agent.name} than the {count}"
+        problem += " that are needed"
+        reserved = len([port for port in _reserved(agent) if first <= port <= last])
+        if reserved:
+            problem += f"; ended sessions keep {reserved} until all gateways have confirmed that their routes are gone"
+            problem += f": {_REMEDY}"
+        raise PlanningError(problem)
     return ports
+
+
+_REMEDY = "make every gateway of the inventory reachable, or remove it there, and run schedule_sessions"
+
+
+def _reserved(agent: AgentFacts) -> set[int]:
+    """Return the ports that ended sessions published, and that a gateway may still have a route to."""
+    return {port for ports in agent.reserved_ports.values() for port in ports}

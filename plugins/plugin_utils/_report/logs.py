@@ -6,16 +6,14 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import Kernel, SessionPlan
+from ...module_utils._model.printable import printable
 from .._queue.entry import TERMINATED, QueueEntry
 from .verification import AgentReports, SessionNotFoundError, select_session
-
-# Control characters except the tab.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def select_logs(
@@ -67,12 +65,12 @@ def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
     for kernel in report["kernels"]:
         code = "" if kernel["exit_code"] is None else f" with code {kernel['exit_code']}"
         yield f"== {kernel['hostname']} on {kernel['agent']}: {kernel['status']}{code} =="
-        yield from map(_escape_control, kernel["log"])
+        yield from map(_shown, kernel["log"])
         for app, log in kernel["apps"].items():
             yield f"== {kernel['hostname']}, app {app} =="
-            yield from map(_escape_control, log)
+            yield from map(_shown, log)
         if kernel["error"]:
-            yield f"== {kernel['hostname']}: {_escape_control(kernel['error'])} =="
+            yield f"== {kernel['hostname']}: {_shown(kernel['error'])} =="
 
 
 def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
@@ -90,7 +88,24 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
     if part is None or kernel.hostname not in part["logs"]:
         return {**fields, **nothing}
     state = part["containers"][kernel.hostname]
-    return {**fields, "status": state["status"], "exit_code": state["exit_code"], **part["logs"][kernel.hostname]}
+    logs = part["logs"][kernel.hostname]
+    return {
+        **fields,
+        "status": state["status"],
+        "exit_code": state["exit_code"],
+        "log": _parse_lines(logs["log"]),
+        "apps": {app: _parse_lines(log) for app, log in logs["apps"].items()},
+        "error": logs["error"],
+    }
+
+
+def _parse_lines(log: str) -> list[str]:
+    """Return the lines of a log as the container wrote them, from the agent's JSON text."""
+    try:
+        lines = json.loads(log)
+    except (TypeError, ValueError):
+        lines = None
+    return [str(line) for line in lines] if isinstance(lines, list) else ["(what its agent sent is damaged)"]
 
 
 def _error_message(name: str, agents: Mapping[str, str]) -> str:
@@ -98,6 +113,6 @@ def _error_message(name: str, agents: Mapping[str, str]) -> str:
     return f"not all logs of the session {name!r} could be read: {unreachable}."
 
 
-def _escape_control(line: str) -> str:
-    """Return a line with control characters escaped: logs of users can contain anything."""
-    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], line.rstrip("\r"))
+def _shown(line: str) -> str:
+    """Return a line as it is shown, on one line and with control characters escaped."""
+    return printable(line.rstrip("\r")).replace("\n", "\\n")

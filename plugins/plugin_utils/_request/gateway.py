@@ -21,6 +21,14 @@ from ...module_utils._model.validation import (
     string,
 )
 
+# Limits for each source, without their prefix, and their largest values.
+SOURCE_LIMITS = {
+    "source_connections": 250_000,
+    "source_rate": 100_000,
+    "source_ssh_connections": 250_000,
+    "source_ssh_rate": 100_000,
+}
+
 # The ``gateway_*`` variables that the collection knows, without their prefix.
 OPTIONS = (
     "address",
@@ -34,6 +42,7 @@ OPTIONS = (
     "packages",
     "apt_cache_valid_time",
     "max_connections",
+    *SOURCE_LIMITS,
     "source_address",
     "group",
 )
@@ -68,6 +77,8 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     if first <= https_port <= last:
         problems.add_invalid("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
     integer(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
+    for name, largest in SOURCE_LIMITS.items():
+        integer(problems, f"gateway_{name}", variables.get(f"gateway_{name}"), 1, largest)
     state_path = string(problems, "gateway_state_path", variables.get("gateway_state_path"))
     if state_path and not _PATH.fullmatch(state_path):
         problems.add_invalid(

@@ -164,3 +164,11 @@ def test_unwritable_path_is_rejected_before_the_request(
     with pytest.raises(AnsibleActionFail, match=r"^session_token_ttl: 1 must be a whole number"):
         token_of(run, tmp_path / "token", ttl=1)
     assert requests == []
+
+
+def test_what_a_gateway_says_is_safe_to_print(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answering(monkeypatch, gateway_certificate, {"msg": "\x1b[2J"})
+    assert act(run, "present")["msg"] == "\\x1b[2J"
+    answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN, "warnings": ["\x1b[2J"]})
+    args = {"name": "train-llm", "path": str(tmp_path / "t")}
+    assert run(gateway_token.ActionModule, args, {})["warnings"] == ["\\x1b[2J"]

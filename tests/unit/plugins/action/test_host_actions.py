@@ -88,12 +88,19 @@ def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
     ((phase, options, seconds),) = requests
     assert (phase, seconds) == ("routes", gateway_routes.SECONDS)
     route = {"id": ONE, "name": "train-llm", "apps": [{**app, "port": 30001, "protocol": "http"}], "ssh": None}
-    assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "purge": False}
+    assert options == {
+        "state_path": "/var/lib/backendai-gateway",
+        "routes": [route],
+        "ended": [],
+        "vacated": [],
+        "purge": False,
+    }
 
 
 def test_gateway_routes_sends_ended_and_purge(run: Run, requests: Asked) -> None:
-    run(gateway_routes.ActionModule, {"ended": [ONE], "purge": "yes", "state_path": "/x"}, {})
-    assert requests[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
+    vacated = [{"id": ONE, "address": "192.0.2.11"}]
+    run(gateway_routes.ActionModule, {"ended": [ONE], "vacated": vacated, "purge": "yes", "state_path": "/x"}, {})
+    assert requests[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "vacated": vacated, "purge": True}
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,7 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueSt
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
+        "vacated": [],
         "changed": True,
     }
 
@@ -206,9 +207,9 @@ def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) ->
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     args = {**ARGUMENTS, "started_at": began}
-    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "changed": False}
+    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
     ending = run(ActionModule, args, answers(**finished()))["routes"]
-    assert ending == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert ending == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -227,16 +228,16 @@ def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueStore) ->
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {"__session_result": before}
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
-    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [], "changed": False}
+    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
     everything = run(ActionModule, {**args, "all_routes": True}, hostvars)["routes"]
-    assert everything == {"routes": [], "ended": [requested(1).id], "changed": True}
+    assert everything == {"routes": [], "ended": [requested(1).id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed", "queue")
@@ -246,25 +247,33 @@ def test_sent_routes_are_not_sent_again(run: Run) -> None:
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {"__session_queue_result": first}
     again = run(ActionModule, args, hostvars)["routes"]
-    assert (first["routes"]["changed"], again) == (True, {"routes": [], "ended": [SESSION_ID], "changed": False})
+    assert (first["routes"]["changed"], again) == (
+        True,
+        {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
+    )
 
 
 @pytest.mark.usefixtures("printed", "queue")
-def test_ended_sessions_are_sent_after_the_second_reconciliation(run: Run) -> None:
+def test_sessions_are_sent_before_agents_end_them(run: Run) -> None:
     registered, routes = told_by_the_playbooks()
     args = {**ARGUMENTS, "started_at": time.time(), "previous": routes}
     first = run(ActionModule, args, answers(**finished()))
     hostvars = answers()
     hostvars["hostvars"]["localhost"] = {registered: first}
-    assert run(ActionModule, args, hostvars)["routes"] == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert run(ActionModule, args, hostvars)["routes"] == {
+        "routes": [],
+        "ended": [SESSION_ID],
+        "vacated": [],
+        "changed": True,
+    }
 
 
 @pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])
 def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | None, news: bool) -> None:
     from ansible.template import Templar, trust_as_template
 
-    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
-    (routes, _of_starts) = [
+    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/reconcile.yml").read_text())
+    (routes,) = [
         play["vars"]["__session_routes"]
         for play in plays
         if "update_pending_gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
@@ -275,6 +284,25 @@ def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | No
     }
     templar = Templar(loader=DataLoader(), variables={"hostvars": {"localhost": localhost}})
     assert templar.template(trust_as_template(routes)) == ({"changed": True} if news else {})
+
+
+@pytest.mark.usefixtures("printed", "queue")
+def test_a_session_that_an_earlier_run_marked_is_sent_before_its_agent_ends_it(run: Run) -> None:
+    facts = finished()
+    run(ActionModule, ARGUMENTS, answers("agent2", **facts))
+    result = run(ActionModule, {**ARGUMENTS, "started_at": time.time() + 60}, answers(**facts))
+    assert (result["end"]["agent2"], result["routes"]["ended"]) == ([SESSION_ID], [SESSION_ID])
+
+
+@pytest.mark.usefixtures("printed", "queue")
+def test_reserved_ports_are_sent_to_gateways_with_all_routes_only(run: Run) -> None:
+    hostvars = answers(agent2=agent_facts("agent2", reserved_ports={SESSION_ID: [30001, 30002]}))
+    plain = run(ActionModule, {**ARGUMENTS, "started_at": time.time()}, hostvars)
+    assert (plain["reserving"], plain["routes"]["vacated"], plain["routes"]["changed"]) == ([], [], False)
+    full = run(ActionModule, {**ARGUMENTS, "all_routes": True}, hostvars)
+    vacated = [{"id": SESSION_ID, "address": "192.0.2.2"}]
+    assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == (["agent2"], vacated, True)
+    assert full["agents"] == []
 
 
 @pytest.mark.usefixtures("printed", "queue")

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run, keep
 
@@ -26,6 +27,7 @@ THERE: dict[str, Any] = {
     }
 }
 AGENTS = ["agent1", "agent2", "agent3"]
+EVIL = {"agent": None, "error": "\x1b]0;owned\x07"}
 LIST = {"kind": "sessions", "agents": AGENTS}
 ACTION_NEEDED = (
     "sessions on agent1, agent2 need action: run backendai.cluster.schedule_sessions to remove ended sessions and"
@@ -206,3 +208,17 @@ def test_session_status_comes_from_its_agents(run: Run, changes: dict[str, Any],
     listed = run(ActionModule, LIST, holding(MADE, **changes))
     assert [record["status"] for record in listed["sessions"]] == [status]
     assert listed["warnings"] == ([ACTION_NEEDED] if "expired" in changes else [])
+
+
+def test_records_of_the_queue_are_safe_to_print(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    entry = requested(1)
+    reason = "start 1 of 3 failed: \x1b[2J\x1b]0;owned\x07"
+    queue.save(dataclasses.replace(entry, record={**entry.record, "pending": {"reason": reason, "shortfall": {}}}))
+    run(ActionModule, {**LIST, "agents": []}, {"hostvars": {}})
+    assert printed[-1].endswith("start 1 of 3 failed: \\x1b[2J\\x1b]0;owned\\x07")
+
+
+@pytest.mark.usefixtures("printed")
+def test_warnings_are_safe_to_print(run: Run) -> None:
+    result = run(ActionModule, {**LIST, "agents": ["agent1"]}, {"hostvars": {"agent1": {AGENT_RESULT: EVIL}}})
+    assert result["warnings"] == ["agent1 is left out: \\x1b]0;owned\\x07."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,18 @@ def test_unknown_container_is_rejected(run: Run, printed: list[str]) -> None:
         run(ActionModule, {**LOGS, "name": "train-llm", "kernel": "sub9"}, answers())
     assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1."
     assert printed == []
+
+
+def test_file_has_the_lines_of_a_container_as_they_are_and_the_terminal_does_not(
+    run: Run, printed: list[str], tmp_path: Path
+) -> None:
+    path, line = tmp_path / "logs.json", "\x1b]0;owned\x07\u202e\x9b31m"
+    part = logged(MADE, "agent1")
+    part["logs"]["main1"]["log"] = json.dumps([line])
+    variables = answers(agent1={"parts": [part], "error": None})
+    result = run(ActionModule, {**LOGS, "name": "train-llm", "path": str(path)}, variables)
+    assert json.loads(path.read_text())["kernels"][0]["log"] == [line]
+    shown = "\\x1b]0;owned\\x07\\u202e\\x9b31m"
+    assert printed[1] == shown
+    assert result["logs"]["kernels"][0]["log"] == [shown]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -40,12 +40,12 @@ def test_running_session_is_shown_with_its_containers(run: Run, printed: list[st
 
 
 @pytest.mark.usefixtures("printed")
-def test_record_is_world_readable_and_no_change(run: Run, tmp_path: Path) -> None:
+def test_record_is_for_its_owner_only_and_no_change(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settled = settle(run, COMMITTED, path=str(path))
     (session,) = settled["sessions"]
     assert json.loads(path.read_text()) == session["record"]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert (settled["changed"], session["error"]) == (False, None)
 
 

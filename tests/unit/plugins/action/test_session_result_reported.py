@@ -242,3 +242,22 @@ def test_failed_session_has_no_access(run: Run, printed: list[str]) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
         report(run, FAILED, links={"gateway1": [LINK]})
     assert printed == ["Session train-llm is ERROR."]
+
+
+def test_lines_of_a_failed_container_are_shown_at_the_end_and_safe_to_print(run: Run, printed: list[str]) -> None:
+    settled = {"sessions": [{"record": FAILED, "error": "no: \x1b[2J.", "printed": ["agent1: \x1b]0;owned\x07"]}]}
+    args = {"state": "reported", "result": {**settled, "wait": False}, "later": [], "gateways": []}
+    with pytest.raises(AnsibleActionFail, match=r"^no: \\x1b\[2J\.$"):
+        run(ActionModule, args, {"hostvars": {}})
+    assert printed[-1] == "  agent1: \\x1b]0;owned\\x07"
+
+
+@pytest.mark.parametrize("name", ["__session_gateway", "__session_pending_gateway", "__session_slow_gateway"])
+@pytest.mark.usefixtures("printed")
+def test_links_are_found_whenever_the_session_was_started(run: Run, name: str) -> None:
+    link = {"id": SESSION_ID, "ssh": {"host": "door", "port": 31001}, "apps": []}
+    hostvars = {"gateway1": {name: {"links": [link]}}, "agent1": {}}
+    settled = {"sessions": [{"record": RUNS, "error": None}], "wait": False}
+    args = {"state": "reported", "result": settled, "later": [], "gateways": ["gateway1"]}
+    (access,) = run(ActionModule, args, {"hostvars": hostvars})["access"]
+    assert (access["gateway"], access["ssh"]) == ("gateway1", {"host": "door", "port": 31001})

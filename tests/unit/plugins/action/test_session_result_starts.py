@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import stat
 import time
 from pathlib import Path
 
@@ -159,13 +160,14 @@ PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22,
 )
 def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed: bool) -> None:
     routes = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
-    assert routes == {"routes": [build_gateway_route(PUBLISHED)] if routed else [], "ended": [], "changed": routed}
+    expected = [build_gateway_route(PUBLISHED)] if routed else []
+    assert routes == {"routes": expected, "ended": [], "vacated": [], "changed": routed}
 
 
 @pytest.mark.usefixtures("printed", "queue")
 def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (COMMITTED, None):
-        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
+        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
 
 
 @pytest.mark.usefixtures("printed")
@@ -181,9 +183,9 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
         "previous": ["__session_reconcile", "__other"],
     }
     first = run(ActionModule, args, replies((MADE, COMMITTED)))
-    assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
+    assert first["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": True}
     later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
-    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
+    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": False}
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=began + 2))
     assert run(ActionModule, args, later)["routes"]["changed"] is True
 
@@ -192,7 +194,7 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
 def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert routes == {"routes": [], "ended": [SESSION_ID], "changed": True}
+    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -200,3 +202,60 @@ def test_ended_session_has_no_route(run: Run, queue: QueueStore) -> None:
     starts(queue, state="TERMINATING", spec=None, owner=None, agents=("agent1",))
     routes = settle(run, COMMITTED, starts=[decided(PUBLISHED)])["routes"]
     assert (routes["routes"], routes["ended"]) == ([], [SESSION_ID])
+
+
+# ---- what containers printed
+
+
+def test_lines_of_a_failed_container_are_shown_and_stored_nowhere(
+    run: Run, queue: QueueStore, printed: list[str], tmp_path: Path
+) -> None:
+    starts(queue)
+    path = tmp_path / "record.json"
+    lines = ["backendai-train-llm-main1: password=hunter2", "backendai-train-llm-main1: \x1b[2J\x1b]0;owned\x07"]
+    failing: Steps = {
+        **CLAIMED,
+        "apply": {"agent1": {"failed": "container main1 ended while it started.", "printed": lines}, "agent2": {}},
+        "remove": {"agent1": {}, "agent2": {}},
+    }
+    settle(run, failing, path=str(path))
+    assert printed[-2:] == [
+        "  agent1: backendai-train-llm-main1: password=hunter2",
+        "  agent1: backendai-train-llm-main1: \\x1b[2J\\x1b]0;owned\\x07",
+    ]
+    stored = [file.read_text() for file in [path, *queue.path.iterdir()]]
+    assert len(stored) >= 2
+    assert not [text for text in stored if "hunter2" in text or "owned" in text]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in [path, *queue.path.iterdir()]} == {0o600}
+
+
+# ---- sessions that take long to start
+
+
+def test_slow_session_is_settled_once_it_is_complete(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    starts(queue)
+    starts(queue, id=OTHER_ID, name="other")
+    slow: Steps = {"claim": {"agent1": {"steps": ["claim", "apply"], "starting": True}}}
+    args = {"state": "settled", "started_at": 0.0, "starts": [decided(), decided(OTHER)]}
+    settled = run(ActionModule, args, replies((OTHER, slow), (MADE, COMMITTED)))
+    assert [session["record"]["name"] for session in settled["sessions"]] == ["train-llm"]
+    assert [start["id"] for start in settled["starting"]] == [OTHER_ID]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(OTHER_ID, "CREATING")]
+    assert not [line for line in printed if "other" in line]
+
+    done: Steps = {**slow, "ready": {"agent1": {"steps": ["ready", "commit"], "containers": {"main1": RUNS}}}}
+    later = run(ActionModule, {**args, "starts": settled["starting"]}, replies((OTHER, done)))
+    assert [session["record"]["status"] for session in later["sessions"]] == ["RUNNING"]
+    assert (later["starting"], queue.entries()) == ([], [])
+    assert printed[-2] == "Session other is RUNNING."
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize("reply", [{"failed": "container main1 ended while it started."}, GONE])
+def test_slow_session_that_fails_is_recorded(run: Run, queue: QueueStore, reply: dict[str, object]) -> None:
+    starts(queue, id=OTHER_ID, name="other")
+    slow: Steps = {"claim": {"agent1": {"steps": ["claim", "apply"], "starting": True}}, "ready": {"agent1": reply}}
+    args = {"state": "settled", "started_at": 0.0, "starts": [decided(OTHER)]}
+    settled = run(ActionModule, args, replies((OTHER, slow)))
+    assert (settled["starting"], len(settled["sessions"])) == ([], 1)
+    assert "the session 'other' was not created: agent1: " in settled["sessions"][0]["error"]

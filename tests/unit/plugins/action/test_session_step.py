@@ -9,7 +9,11 @@ from typing import Any, NoReturn
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ansible_collections.backendai.cluster.plugins.action.session_step import STEP_SECONDS, ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_step import (
+    PATIENCE_SECONDS,
+    STEP_SECONDS,
+    ActionModule,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import IMAGE, image_data, plan, spec
@@ -122,6 +126,25 @@ def test_only_apply_gets_the_logins_to_the_registries_of_its_images(host: Host, 
     requests = [entry for _phase, options, _seconds in host.asked for entry in options["sessions"]]
     assert all(("logins" in entry) == ("apply" in entry["steps"]) for entry in requests)
     assert "hunter4" not in f"{host.asked}"
+
+
+def test_agent_waits_for_a_limited_time_if_several_sessions_start(host: Host) -> None:
+    other = dataclasses.replace(ALONE, id=OTHER_ID, name=MADE.name)
+    host.take("claim", start(ALONE), start(other))
+    assert [entry["patience"] for entry in host.sessions] == [PATIENCE_SECONDS] * 2
+    host.take("claim", start(ALONE))
+    assert "patience" not in host.sessions[0]
+
+
+def test_slow_session_goes_on_with_the_step_ready(host: Host) -> None:
+    host.answer = lambda _entry: {"steps": ["claim", "apply"], "starting": True}
+    host.take("claim", start(ALONE))
+    assert host.take("remove", start(ALONE))["skipped"]
+    host.answer = lambda entry: {"steps": entry["steps"]}
+    host.take("ready", start(ALONE))
+    assert host.sessions == [{"id": ALONE.id, "nonce": "n", "steps": ["ready", "commit", "command"], "agent": "agent1"}]
+    assert host.asked[-1][0] == "start"
+    assert host.take("remove", start(ALONE))["skipped"]
 
 
 def test_commit_step_is_sent_along_with_apply(host: Host) -> None:
@@ -263,9 +286,16 @@ def test_agent_options_come_from_its_variables(host: Host) -> None:
     assert (options["settings"]["cpu_overcommit"], options["settings"]["resource_group"]) == (8, "default")
     assert options["default_network"] == "backendai-default"
     assert options["registry"] == {"registry_check": [], "allow_registry_login": False}
-    host.take("claim", start(), about={"agent_default_network": "world", "agent_registry_check": ["*"]})
-    assert host.asked[1][1]["default_network"] == "world"
-    assert host.asked[1][1]["registry"] == {"registry_check": ["*"], "allow_registry_login": False}
+    assert options["limits"] == {
+        "pids_limit": 4096,
+        "pids_per_core": 512,
+        "log_max_size": "20m",
+        "log_max_files": 5,
+    }
+    host.take("claim", start(), about={"agent_default_network": "world", "agent_pids_limit": "0"})
+    assert (host.asked[1][1]["default_network"], host.asked[1][1]["limits"]["pids_limit"]) == ("world", 0)
+    host.take("claim", start(), about={"agent_registry_check": ["*"]})
+    assert host.asked[2][1]["registry"] == {"registry_check": ["*"], "allow_registry_login": False}
 
 
 def test_invalid_variable_is_reported(host: Host) -> None:

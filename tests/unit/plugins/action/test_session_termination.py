@@ -59,6 +59,8 @@ def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueStore, 
     assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"))
+    # Before the agents remove it.
+    assert (result["routes"]["ended"], result["routes"]["changed"]) == ([SESSION_ID], True)
 
 
 @pytest.mark.parametrize("expected", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
@@ -219,7 +221,7 @@ def test_gateways_get_the_ended_session(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     queue.save(NOTE)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "started_at": began}, {})["routes"]
-    assert ended == {"routes": [], "ended": [MADE.id], "changed": True}
+    assert ended == {"routes": [], "ended": [MADE.id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -239,7 +241,7 @@ def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: Qu
 @pytest.mark.usefixtures("printed", "queue")
 def test_no_ended_session_sends_no_update(run: Run) -> None:
     ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "started_at": time.time()}, {})
-    assert ended["routes"] == {"routes": [], "ended": [], "changed": False}
+    assert ended["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
 
 
 def test_check_mode_writes_nothing_and_shows_it(

@@ -338,3 +338,13 @@ def test_missing_file_is_no_source(place: Place) -> None:
 def test_source_of_another_plugin_is_rejected(place: Place) -> None:
     with pytest.raises(AnsibleParserError, match="Incorrect plugin name in file: another"):
         place.read("plugin: another\n")
+
+
+def test_text_of_agents_is_safe_to_print(place: Place, warned: list[str]) -> None:
+    made = plan()
+    first, *others = made.kernels
+    place.hold(replace(made, kernels=(replace(first, address="\x1b]0;owned\x07"), *others)), "agent1")
+    place.write("docker", "#!/bin/sh\n" + DOCKER + "case $2 in *agent2.sock) printf '\\033[2J' >&2; exit 1 ;; esac\n")
+    inventory = place.read()
+    assert variables(inventory, "main1.train-llm")["backendai_address"] == "\\x1b]0;owned\\x07"
+    assert warned == ["agent2 is left out: \\x1b[2J."]

@@ -84,3 +84,12 @@ def test_unexpected_error_is_a_traceback() -> None:
     module: Any = Module()
     with pytest.raises(KeyError, match="slots"):
         run_module(module, act)
+
+
+def test_what_a_module_says_is_safe_to_print() -> None:
+    assert end(ClusterError("nft: \x1b]0;owned\x07"))["msg"] == "nft: \\x1b]0;owned\\x07."
+    assert end(APIError("500", None, "no such \x1b[2Jprogram"))["msg"].endswith("no such \\x1b[2Jprogram.")
+    module: Any = Module()
+    with pytest.raises(ExitedError) as raised:
+        run_module(module, lambda: {"diff": {"before": "a\n\x1b[2J"}})
+    assert raised.value.result == {"diff": {"before": "a\n\\x1b[2J"}}

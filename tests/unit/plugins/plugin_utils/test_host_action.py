@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils import host_prog
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from tests.unit.connection import Answer, Become, Sent, Way
 
-OPTIONS = {"name": "train-llm", "password": "hunter2", "text": "\u2028é"}
+OPTIONS = {"name": "train-llm", "password": "hunter2", "text": "é\n\t"}
 
 
 def ask(way: Way, variables: dict[str, Any] | None = None, **task: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +139,44 @@ def test_a_traceback_is_shown_at_high_verbosity(way: Way, shown: list[str]) -> N
     answering(way, f'{MARK}{{"failed": "KeyError: x.", "traceback": "Traceback (most recent call last): …"}}')
     assert failure(way) == "KeyError: x."
     assert "Traceback (most recent call last): …" in shown
+
+
+# ---- control characters
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\r\n\tEnd"
+SHOWN = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\x9b31m\\r\n\tEnd"
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_text_of_a_result_is_safe_to_print_and_keeps_its_lines(way: Way, ascii_only: bool) -> None:
+    result = {"diff": {"before": EVIL}, "warnings": [EVIL], EVIL: 1}
+    # A terminal between would have changed this line.
+    answering(way, MARK + json.dumps({"result": result}, ensure_ascii=ascii_only))
+    assert ask(way) == {"diff": {"before": SHOWN}, "warnings": [SHOWN], SHOWN: 1}
+
+
+def test_sentence_of_a_host_is_safe_to_print(way: Way, shown: list[str]) -> None:
+    answering(way, MARK + json.dumps({"failed": f"{EVIL}.", "traceback": EVIL}))
+    with pytest.raises(AnsibleActionFail) as failed:
+        ask(way)
+    assert str(failed.value) == f"{SHOWN}."
+    assert SHOWN in shown
+
+
+def test_output_of_a_host_without_a_reply_is_safe_to_print(way: Way) -> None:
+    answering(way, "", "\x1b[2J\x1b]0;owned\x07 killed\n", 137)
+    assert failure(way) == (
+        "the program on this host ended with 137 and without a reply: \\x1b[2J\\x1b]0;owned\\x07 killed."
+    )
+
+
+def test_banner_of_an_unreachable_host_is_safe_to_print(way: Way) -> None:
+    def refuse(_command: str, **_how: Any) -> Answer:
+        raise AnsibleConnectionFailure("Failed to connect to the host via ssh: \x1b[2J\x1b]0;owned\x07 closed")
+
+    way.connection.exec_command = refuse
+    assert failure_message(way) == "Failed to connect to the host via ssh: \\x1b[2J\\x1b]0;owned\\x07 closed"
 
 
 # ---- no output

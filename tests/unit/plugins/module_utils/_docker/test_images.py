@@ -245,3 +245,10 @@ def test_pull_progress_is_the_sum_of_the_layers(lines: list[dict[str, Any]], pro
     for line in lines:
         layers.update(line)
     assert layers.progress() == progress
+
+
+def test_message_of_a_registry_is_safe_to_print_and_short() -> None:
+    cause = "denied: \x1b[2J\x1b]0;owned\x07\nsecond line \u202e" + "x" * 5000
+    sentence = str(ImagePullError.from_error("lab/x:1", "lab/x:1", cause))
+    assert "(denied: \\x1b[2J\\x1b]0;owned\\x07 second line \\u202exxx" in sentence
+    assert len(sentence) < 1200

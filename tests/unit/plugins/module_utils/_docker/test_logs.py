@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from docker.errors import APIError, NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogReadError, tail_of, tail_of_file
+from tests.unit.engine_server import EngineServer, never_stops, says, says_and_hangs
 from tests.unit.fake_docker import FakeDocker
 
 PATH = "/var/log/backendai/jupyter.log"
@@ -149,3 +154,44 @@ def test_file_read_error_is_one_sentence(archive: bytes | Exception, reason: str
 def test_file_is_read_for_any_chunk_size_of_its_archive(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "CHUNK_BYTES", size)
     assert tail_of_file(wrote(archived(b"one\ntwo\n")), "c", PATH, 9) == ["one", "two"]
+
+
+# ---- with an engine on a real socket
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EngineServer]:
+    with EngineServer(tmp_path / "docker.sock").serving() as serving:
+        yield serving
+
+
+def test_log_of_an_engine_is_read(server: EngineServer) -> None:
+    server.prints = says(b"one\ntwo\n")
+    assert tail_of(connect(server.url), "c", 1) == ["two"]
+
+
+@pytest.mark.parametrize("printer", [says_and_hangs(b"one\n"), never_stops], ids=["silent", "endless"])
+def test_log_that_never_ends_is_read_for_a_limited_time(
+    server: EngineServer, monkeypatch: pytest.MonkeyPatch, printer: Any
+) -> None:
+    monkeypatch.setattr(logs, "READ_SECONDS", 1)
+    server.prints = printer
+    began = time.monotonic()
+    with pytest.raises(LogReadError, match=r"^its log cannot be read: the engine did not send all of it within 1 seco"):
+        tail_of(connect(server.url), "c", 9)
+    assert time.monotonic() - began < 5
+
+
+def test_log_of_endless_size_is_not_read_to_its_end(server: EngineServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 100_000)
+    server.prints = never_stops
+    with pytest.raises(LogReadError, match=r"^its log cannot be read: it has more than 200000 bytes$"):
+        tail_of(connect(server.url), "c", 9)
+
+
+def test_file_that_is_sent_slowly_is_read_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "READ_SECONDS", 0)
+    with pytest.raises(
+        LogReadError, match=r"^/var/log/.* cannot be read: the engine did not send all of it within 0 s"
+    ):
+        tail_of_file(wrote(archived(b"one\n")), "c", PATH, 2)

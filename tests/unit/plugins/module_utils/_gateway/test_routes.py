@@ -17,11 +17,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     Endpoint,
     Route,
     RoutedApp,
+    Vacated,
     app_hostname,
     build_app_links,
     build_haproxy_maps,
     merge_routes,
     parse_routes,
+    parse_vacated,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
@@ -85,6 +87,12 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
         parse_routes([{**ASKED, **changes}])
     assert str(refusal.value).startswith(sentence)
     assert "\n" not in str(refusal.value)
+
+
+def test_vacated_sessions_are_parsed() -> None:
+    assert parse_vacated([{"id": IDS[1], "address": "2001:DB8::1"}]) == [Vacated(IDS[1], "2001:db8::1")]
+    with pytest.raises(ValidationError, match=r"^vacated\[0\]\.address: 'here' must be an IPv4 or IPv6 address\.$"):
+        parse_vacated([{"id": IDS[1], "address": "here"}])
 
 
 def test_duplicate_names_are_rejected() -> None:

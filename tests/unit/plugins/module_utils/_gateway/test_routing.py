@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from functools import partial
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import routing
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import store as storing
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Vacated, parse_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import (
     RoutesRequest,
     RoutesResult,
@@ -43,7 +45,9 @@ def admin(folder: Path) -> Iterator[AdminSocket]:
 
 
 def routed(folder: Path, *routes: dict[str, Any], check_mode: bool = False, **wish: Any) -> RoutesResult:
-    request = RoutesRequest(parse_routes(list(routes)), wish.get("ended", ()), wish.get("purge", False))
+    request = RoutesRequest(
+        parse_routes(list(routes)), wish.get("ended", ()), wish.get("purge", False), wish.get("vacated", ())
+    )
     return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), request, check_mode=check_mode)
 
 
@@ -85,6 +89,13 @@ def test_an_ended_session_loses_only_its_own_routes(folder: Path, table: Table, 
     assert str(links[0]["ssh"]["port"]) not in table.text
     routed(folder, purge=True)
     assert [text for name, text in files(folder).items() if name.startswith(("routes/", "maps/"))] == [""] * 3
+
+
+def test_another_run_that_does_not_end_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "LOCK_SECONDS", 0.05)
+    with storing.GatewayStore(str(folder)).lock(), pytest.raises(GatewayError) as raised:
+        routed(folder, ROUTE)
+    assert str(raised.value).endswith(f" has held the lock {folder}/lock for more than 0.05 seconds; end it first.")
 
 
 def test_a_dry_run_returns_the_same_changes_and_writes_none(folder: Path, table: Table, admin: AdminSocket) -> None:
@@ -144,3 +155,40 @@ def test_a_damaged_file_is_named(folder: Path, content: str) -> None:
     (folder / "gateway.json").write_text(content)
     with pytest.raises(GatewayError, match=r"gateway\.json is damaged: remove it, and run"):
         routed(folder)
+
+
+@pytest.mark.usefixtures("table", "admin")
+def test_removed_routes_are_confirmed_except_in_check_mode(folder: Path) -> None:
+    routed(folder, ROUTE, OTHER)
+    wish: dict[str, Any] = {"ended": [ONE], "vacated": [Vacated(TWO, "192.0.2.12")]}
+    assert routed(folder, check_mode=True, **wish).unrouted == [ONE, TWO]
+    assert routed(folder, **wish).unrouted == [ONE, TWO]
+    assert [name for name in files(folder) if name.startswith("routes/")] == []
+    assert routed(folder).unrouted == []
+
+
+@pytest.mark.usefixtures("table", "admin")
+def test_an_agent_cannot_remove_the_route_to_another_one(folder: Path) -> None:
+    routed(folder, ROUTE)
+    assert routed(folder, vacated=[Vacated(ONE, "192.0.2.66")]).changes == []
+    assert routed(folder, vacated=[Vacated(ONE, "192.0.2.11")]).changes
+
+
+@pytest.mark.usefixtures("table", "admin")
+def test_a_run_that_read_its_agents_before_the_end_adds_no_route(folder: Path) -> None:
+    routed(folder, ended=[ONE])
+    late = routed(folder, ROUTE, OTHER)
+    assert [link["id"] for link in late.links] == [TWO]
+    assert late.warnings == [f"routes: session train-llm ({ONE}) has ended, so it gets no route."]
+    assert [name for name in files(folder) if name.startswith("routes/")] == [f"routes/{TWO}.json"]
+    assert [link["id"] for link in routed(folder, ROUTE, purge=True).links] == [ONE]
+    assert routed(folder, ROUTE).warnings == []
+
+
+@pytest.mark.usefixtures("table", "admin")
+def test_an_ended_session_is_forgotten_after_a_day(folder: Path) -> None:
+    routed(folder, ended=[ONE, "not an id"])
+    assert [path.name for path in (folder / "ended").iterdir()] == [ONE]
+    os.utime(folder / "ended" / ONE, (1, 1))
+    routed(folder, ended=[TWO])
+    assert [path.name for path in (folder / "ended").iterdir()] == [TWO]

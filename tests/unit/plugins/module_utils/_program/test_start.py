@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
@@ -24,12 +27,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import MountSettings
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 
 MADE = plan({"agent1": 1, "agent2": 1})
 BATCH = plan({"agent1": 1}, command="python train.py")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+LIMITS = ContainerLimits(pids=100, pids_per_core=10, log_bytes=1 << 20, log_files=2)
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
 RUNNING = {"main1": {"status": "running", "image_digest": "sha256:1"}}
 THEIRS = {"sub1": {"user": "USER-2", "host": "HOST-2"}}
@@ -65,7 +70,9 @@ def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionP
 
 def options_for(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
     options = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
-    return {**options, "registry": {"registry_check": ["docker.io"]}, "sessions": [*sessions]}
+    options["limits"] = {"pids_limit": 100, "pids_per_core": 10, "log_max_size": "1m", "log_max_files": 2}
+    options["registry"] = {"registry_check": ["docker.io"]}
+    return {**options, "sessions": [*sessions]}
 
 
 class Agent:
@@ -75,20 +82,26 @@ class Agent:
         self.calls: list[tuple[str, Any, bool]] = []
         self.errors: dict[tuple[str, str], Exception] = {}
         patch.setattr(start, "connect", lambda address: f"client of {address}")
-        for name in ("claim", "apply_claimed", "check_and_commit", "start_command"):
+        self.is_ready = True
+        for name in ("claim", "apply_claimed", "await_claimed", "check_and_commit", "start_command"):
             patch.setattr(start, name, getattr(self, name))
 
     def claim(
         self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
     ) -> ClaimResult:
-        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS))
+        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS, docker_host=NOWHERE))
         self._take("claim", request.plan.id, request, check_mode)
         changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
         return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
 
-    def apply_claimed(self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool) -> list[Change]:
+    def apply_claimed(
+        self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool
+    ) -> tuple[list[Change], bool]:
         self._take("apply", request.plan.id, request, check_mode)
-        return [Change("container main1", None, "running")]
+        return [Change("container main1", None, "running")], self.is_ready
+
+    def await_claimed(self, _client: str, _store: Store, *arguments: Any) -> None:
+        self._take("ready", arguments[0], arguments, False)
 
     def check_and_commit(self, _client: str, _store: Store, *arguments: Any) -> dict[str, Any]:
         self._take("commit", arguments[0], arguments, False)
@@ -143,7 +156,9 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
     )
     images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
     access = ImageAccess({"docker.io": Credential("reader", "hunter3")}, ["docker.io"])
-    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images, access), False)
+    mounts = MountSettings(["/"], NOWHERE)
+    request = ApplyRequest(MADE, "agent1", "n", contents, "world", images, access, limits=LIMITS, mounts=mounts)
+    assert agent.calls[-1] == ("apply", request, False)
     assert "hunter3" not in f"{agent.calls}"
 
 
@@ -208,6 +223,53 @@ def test_failure_of_one_session_stops_no_other(agent: Agent, error: Exception) -
     agent.errors["claim", SESSION_ID] = error
     result = result_of("start", options_for(session_request(ALL), session_request(ALL, OTHER_ID)))
     assert {name: session["steps"] for name, session in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
+
+
+def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed, claims = threading.Event(), []
+
+    def apply(client: str, store: Store, request: ApplyRequest, *, check_mode: bool) -> tuple[list[Change], bool]:
+        claims.append(len([step for step, _dry in agent.steps_run if step == "claim"]))
+        if request.plan.id == SESSION_ID and not committed.wait(20):
+            raise ValueError("the other session was not committed meanwhile")
+        return agent.apply_claimed(client, store, request, check_mode=check_mode)
+
+    def commit(client: str, store: Store, *arguments: Any) -> dict[str, Any]:
+        if arguments[0] == OTHER_ID:
+            committed.set()
+        return agent.check_and_commit(client, store, *arguments)
+
+    monkeypatch.setattr(start, "apply_claimed", apply)
+    monkeypatch.setattr(start, "check_and_commit", commit)
+    result = result_of("start", options_for(session_request(ALL), session_request(ALL, OTHER_ID)))["sessions"]
+    assert {name: session["steps"] for name, session in result.items()} == {SESSION_ID: ALL, OTHER_ID: ALL}
+    # All have claimed by then, in their order.
+    assert claims == [2, 2]
+    assert [given.plan.id for step, given, _dry in agent.calls if step == "claim"] == [SESSION_ID, OTHER_ID]
+
+
+def test_session_that_takes_long_is_left_after_its_patience(agent: Agent) -> None:
+    agent.is_ready = False
+    request = {**session_request(ALL, of=BATCH), "patience": 15}
+    result = result_of("start", options_for(request))["sessions"][SESSION_ID]
+    assert (result["steps"], result["starting"]) == (["claim", "apply"], True)
+    assert [given.patience for step, given, _dry in agent.calls if step == "apply"] == [15]
+    later = result_of("start", options_for(session_request(["ready", "commit", "command"], of=BATCH)))
+    assert later["sessions"][SESSION_ID] == {"steps": ["ready", "commit", "command"], "containers": RUNNING}
+    assert ("ready", (SESSION_ID, "n"), False) in agent.calls
+
+
+def test_what_a_container_printed_is_apart_from_the_failure(agent: Agent) -> None:
+    error = ClusterError("container main1 ended while it started")
+    error.printed = ("main1: password=hunter2",)
+    agent.errors["apply", SESSION_ID] = error
+    result = result_of("start", options_for(session_request(ALL)))["sessions"][SESSION_ID]
+    assert (result["failed"], result["printed"]) == (
+        "container main1 ended while it started.",
+        ["main1: password=hunter2"],
+    )
 
 
 def test_unexpected_error_has_a_traceback(agent: Agent) -> None:

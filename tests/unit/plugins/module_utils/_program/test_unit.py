@@ -255,3 +255,15 @@ def test_corrupt_firewall_state_still_isolates_sessions(
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert output.err.startswith(f"<3>{store.firewall_file} is damaged (")
     assert output.err.endswith("): remove it, and provision this host again.\n")
+
+
+def test_journal_has_one_safe_line_for_each_event(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = [Change("file hosts", "10.0.0.1 a\n<0>\x1b[2Jb\n", "c")]
+    monkeypatch.setattr(unit, "restore", lambda *_asked, **_how: (changes, ["x: \x1b]0;owned\x07\n<0>y"]))
+    assert run(store) == 1
+    assert capsys.readouterr() == (
+        "<5>file hosts: 10.0.0.1 a <0>\\x1b[2Jb -> c\n",
+        "<3>x: \\x1b]0;owned\\x07 <0>y\n",
+    )

@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
@@ -29,6 +30,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
     ImageMismatchError,
     InfinibandMissingError,
     apply_claimed,
+    await_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
@@ -68,7 +70,7 @@ def apply(
 ) -> list[Change]:
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
-    return apply_claimed(client, store, request, check_mode=check_mode)
+    return apply_claimed(client, store, request, check_mode=check_mode)[0]
 
 
 def subjects(changes: list[Change], store: Store) -> list[str]:
@@ -360,7 +362,7 @@ def test_containers_match_the_plan(store: Store) -> None:
     assert main.kit == store.kit()
     assert main.binds == (
         f"{folder}:/run/backendai:ro",
-        f"{folder}/hosts:/etc/hosts",
+        f"{folder}/hosts:/etc/hosts:ro",
         "/mnt/a:/a:rw",
         "/mnt/b:/b:ro",
     )
@@ -380,6 +382,34 @@ def test_containers_match_the_plan(store: Store) -> None:
         "ai.backend.image-digest": "sha256:1",
     }
     assert sub.labels["ai.backend.devices"] == "{}"
+
+
+def test_limits_depend_on_the_cores_of_a_container(store: Store) -> None:
+    session = held(MADE, pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([1, 2, 3])})
+    images = {IMAGE: Image("sha256:1", {})}
+    limits = ContainerLimits(pids=1000, pids_per_core=10)
+    desired = desired_slice(store, session, CONTENTS, images, "backendai-default", HOST, limits)
+    assert [container.pids for container in desired.containers] == [1010, 1030]
+    desired = desired_slice(store, session, CONTENTS, images, "backendai-default", HOST)
+    assert [container.pids for container in desired.containers] == [4608, 5632]
+
+
+@pytest.mark.parametrize(
+    ("driver", "log_bytes", "limited"),
+    [("json-file", 20 << 20, True), ("local", 1 << 20, True), ("journald", 20 << 20, False), ("json-file", 0, False)],
+)
+def test_logs_in_files_are_limited(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch, driver: str, log_bytes: int, limited: bool
+) -> None:
+    monkeypatch.setattr(slicing, "read_host", lambda _client: dataclasses.replace(HOST, log_driver=driver))
+    store.save(held(MADE))
+    client: Any = engine
+    limits = ContainerLimits(log_bytes=log_bytes, pids=0)
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", limits=limits)
+    apply_claimed(client, store, request, check_mode=False)
+    log = {"Type": driver, "Config": {"max-size": str(log_bytes), "max-file": "5"}} if limited else None
+    hosts = [created["host_config"] for created in engine.asked if "host_config" in created]
+    assert [(host["pids_limit"], host["log_config"]) for host in hosts] == [(None, log)] * 2
 
 
 def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> None:
@@ -508,7 +538,7 @@ def test_missing_image_is_no_mismatch_in_check_mode(store: Store) -> None:
     reported = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported)
-    assert apply_claimed(client, store, request, check_mode=True)
+    assert apply_claimed(client, store, request, check_mode=True)[0]
 
 
 def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -670,8 +700,10 @@ SIZE_2 = {
 def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def waited(_client: object, names: list[str], until: float) -> None:
+    def waited(_client: object, names: list[str], until: float, patience: float | None) -> bool:
+        assert patience is None
         calls.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
+        return True
 
     calls: list[tuple[list[str], bool, bool]] = []
     monkeypatch.setattr(slicing, "await_ready", waited)
@@ -684,10 +716,40 @@ def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     assert stored.expires_at > time.time() + 50
 
 
+def test_slow_start_is_left_and_awaited_later(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(_client: object, names: list[str], until: float, patience: float | None = None) -> bool:
+        calls.append((sorted(names), patience))
+        assert until > time.monotonic() + 20
+        return patience is None
+
+    calls: list[tuple[list[str], float | None]] = []
+    monkeypatch.setattr(slicing, "await_ready", waited)
+    expires_at = time.time() + 31
+    store.save(held(MADE, expires_at=expires_at))
+    client: Any = engine
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", patience=15)
+    changes, ready = apply_claimed(client, store, request, check_mode=False)
+    assert (ready, len([change for change in changes if change.subject.startswith("container")])) == (False, 2)
+    stored = store.session(SESSION_ID)
+    assert stored is not None
+    assert stored.expires_at == expires_at
+    store.start_marker(SESSION_ID, "sub1").touch()
+    await_claimed(client, store, SESSION_ID, "nonce-1")
+    names = ["backendai-train-llm-main1", "backendai-train-llm-sub1"]
+    assert calls == [(names, 15), (names[:1], None)]
+    later = store.session(SESSION_ID)
+    assert later is not None
+    assert (later.expires_at or 0) > time.time() + 50
+    with pytest.raises(ClaimLostError):
+        await_claimed(client, store, SESSION_ID, "of another run")
+
+
 def test_session_removed_during_its_start_loses_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
+    monkeypatch.setattr(slicing, "await_ready", lambda *_asked: store.remove(SESSION_ID) or True)
     store.save(held(MADE, expires_at=time.time() + 600))
     with pytest.raises(ClaimLostError, match="its claim expired, or was removed"):
         apply(engine, store)

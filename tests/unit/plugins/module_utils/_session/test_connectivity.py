@@ -46,7 +46,8 @@ class World:
         self.timed = [(source.hostname, target.hostname) for source, target in listed]
         return dict.fromkeys(self.timed, 0.07)
 
-    def check_logins(self, _client: Any, container: str, peers: list[str]) -> LoginReport:
+    def check_logins(self, _client: Any, container: str, peers: list[str], seconds: int) -> LoginReport:
+        assert 0 < seconds <= connectivity.LOGINS_SECONDS
         self.asked[container] = peers
         return self.said
 
@@ -133,3 +134,10 @@ def test_exec_error_fails_names_and_logins(world: World, monkeypatch: pytest.Mon
     assert check_pairs(ENGINE, held(MADE), {"sub1": 102}, 3)[0] == pair(
         "sub1", "main1", name=False, ssh=False, ssh_error="container is paused"
     )
+
+
+def test_logins_after_the_time_limit_are_not_tried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connectivity, "LOGINS_SECONDS", 0)
+    reports = check_pairs(ENGINE, held(MADE), {"main1": 101}, 3)
+    assert world.asked == {}
+    assert {report["ssh_error"] for report in reports} == {"not tried: the logins of other containers took 0 seconds"}

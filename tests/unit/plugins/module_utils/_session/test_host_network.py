@@ -40,7 +40,7 @@ CONTENTS = RenderedFiles(
 def apply(engine: FakeDocker, store: Store) -> list[str]:
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
-    return [change.subject for change in apply_claimed(client, store, request, check_mode=False)]
+    return [change.subject for change in apply_claimed(client, store, request, check_mode=False)[0]]
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:

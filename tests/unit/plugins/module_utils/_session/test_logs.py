@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -36,15 +37,15 @@ def test_logs_of_containers_and_of_apps_in_main1_are_read(engine: Any) -> None:
         "sub1": ("exited", 3),
     }
     assert part["logs"] == {
-        "main1": {"log": [f"{TIME.decode()}two"], "apps": {"jupyter": ["served"]}, "error": None},
-        "sub1": {"log": [f"{TIME.decode()}out of memory"], "apps": {}, "error": None},
+        "main1": {"log": json.dumps([f"{TIME.decode()}two"]), "apps": {"jupyter": '["served"]'}, "error": None},
+        "sub1": {"log": json.dumps([f"{TIME.decode()}out of memory"]), "apps": {}, "error": None},
     }
 
 
 def test_only_the_logs_of_a_named_container_are_read(engine: Any) -> None:
     add(engine, "main1", Log=APIError("never asked"))
     add(engine, "sub1")
-    assert read_logs(engine, held(MADE), "sub1", 9)["logs"] == {"sub1": {"log": [], "apps": {}, "error": None}}
+    assert read_logs(engine, held(MADE), "sub1", 9)["logs"] == {"sub1": {"log": "[]", "apps": {}, "error": None}}
     assert read_logs(engine, held(MADE), "sub2", 9)["logs"] == {}
 
 
@@ -61,7 +62,7 @@ def test_unreadable_log_is_an_error_and_the_rest_is_read(engine: Any, driver: bo
     sentences = ["its log cannot be read: configured logging driver does not support reading"] if driver else []
     sentences.append("/var/log/backendai/tensorboard.log cannot be read: no space left")
     assert read_logs(engine, held(MADE), "", 9)["logs"]["main1"] == {
-        "log": [] if driver else [f"{TIME.decode()}one"],
-        "apps": {"jupyter": ["served"]},
+        "log": json.dumps([] if driver else [f"{TIME.decode()}one"]),
+        "apps": {"jupyter": '["served"]'},
         "error": "; ".join(sentences),
     }

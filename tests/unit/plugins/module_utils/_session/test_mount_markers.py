@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_markers
@@ -28,9 +28,10 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Run the commands for containers on this host; return the containers in order."""
     ran: list[str] = []
 
-    def run_here(_client: Any, container: str, line: str) -> str:
+    def run_here(_client: Any, container: str, command: list[str], seconds: int) -> str:
+        assert seconds < SECONDS["marker"], "the command ends before the request"
         ran.append(container)
-        words = [word for word in shlex.split(line) if word != mount_markers.BUSYBOX]
+        words = [word for word in command if word != mount_markers.BUSYBOX]
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
     monkeypatch.setattr(mount_markers, "run_as_work", run_here)
@@ -123,3 +124,13 @@ def test_container_without_output_reports_nothing(
     monkeypatch.setattr(mount_markers, "run_as_work", lambda *_command: "")
     assert find_markers(engine, session_plan, MARK) == {"main1": {}}
     assert create_marker(engine, session_plan, MARK) == []
+
+
+@pytest.mark.parametrize("line", ["yes", "", "no 64769:2 1234 and more", "\\x1b[2J"])
+def test_lines_of_a_disturbed_command_are_no_findings_of_equal_data(
+    engine: Any, session_plan: SessionPlan, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    runs(engine, main1="running")
+    monkeypatch.setattr(mount_markers, "run_as_work", lambda *_command: f"{line}\n")
+    ((seen,),) = (observed.values() for observed in find_markers(engine, session_plan, MARK).values())
+    assert (seen["marker"], sorted(seen)) == (line == "yes", ["folder", "marker", "names"])

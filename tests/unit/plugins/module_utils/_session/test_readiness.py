@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import NotReadyError, await_ready
 
 ME = os.getpid()
+PRINTED = ("backendai-a-main1: one", "backendai-a-main1: two")
 STARTED = Path(f"/proc/{ME}/stat").read_text().split()[21]
 
 
@@ -39,6 +40,14 @@ def wait(seconds: float = 0.0) -> None:
 def test_marker_of_this_start_is_sufficient(container: Path) -> None:
     container.write_text(f"{STARTED}\n")
     wait()
+
+
+def test_wait_ends_when_patience_is_over(container: Path) -> None:
+    client: Any = object()
+    names = ["backendai-a-main1"]
+    assert await_ready(client, names, time.monotonic() + 60, 0.01) is False
+    container.write_text(STARTED)
+    assert await_ready(client, names, time.monotonic() + 60, 0.01) is True
 
 
 def test_waiting_for_the_marker_calls_no_engine(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +94,10 @@ def test_ended_container_is_reported_before_slow_ones(monkeypatch: pytest.Monkey
 def test_marker_of_an_earlier_start_is_ignored(container: Path, mark: str) -> None:
     container.write_text(mark)
     with pytest.raises(
-        NotReadyError, match=r"^container backendai-a-main1 did not become ready .* ends with: one / two$"
-    ):
+        NotReadyError, match=r"^container backendai-a-main1 did not become ready in time; .*session_claim_ttl$"
+    ) as raised:
         wait()
+    assert raised.value.printed == PRINTED
 
 
 def test_marker_that_is_no_regular_file_is_ignored(container: Path, tmp_path: Path) -> None:
@@ -110,25 +120,39 @@ def test_missing_container_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         wait(seconds=60)
 
 
-def test_ended_container_is_reported_with_its_log_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_ended_container_printed_is_apart_from_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     with pytest.raises(NotReadyError) as raised:
         wait(seconds=60)
-    assert str(raised.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
+    assert str(raised.value) == "container backendai-a-main1 ended while it started"
+    assert raised.value.printed == PRINTED
 
 
-def test_unreadable_log_is_part_of_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_log_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(_client: object, _name: str, _lines: int) -> list[str]:
         raise LogReadError("its log cannot be read (driver none)")
 
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", unreadable)
-    with pytest.raises(NotReadyError, match=r"main1 ended while it started; its log ends with: its log cannot be read"):
+    with pytest.raises(NotReadyError, match=r"main1 ended while it started$") as raised:
         wait()
+    assert raised.value.printed == ("backendai-a-main1: its log cannot be read (driver none)",)
 
 
 def test_container_without_output_has_no_log_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: [])
-    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 ended while it started$"):
+    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 ended while it started$") as raised:
         wait()
+    assert raised.value.printed == ()
+
+
+def test_lines_of_a_container_are_safe_and_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
+    monkeypatch.setattr(readiness, "tail_of", lambda *_asked: ["\x1b[2J\x1b]0;owned\x07", "x" * 9999])
+    with pytest.raises(NotReadyError) as raised:
+        wait()
+    assert raised.value.printed == (
+        "backendai-a-main1: \\x1b[2J\\x1b]0;owned\\x07",
+        f"backendai-a-main1: {'x' * readiness.LINE_LENGTH}",
+    )

@@ -89,7 +89,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run_reap(
-    engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: bool
+    engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: Any
 ) -> ReapResult:
     return reap(engine, store, end, restart, **{"expired": True, "check_mode": False, **how})
 

@@ -12,6 +12,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
     build_gateway_update,
+    find_unrouted,
+    find_vacated,
     reachable_plans,
     sent_ids,
 )
@@ -51,12 +53,13 @@ def test_a_session_that_was_started_is_routed() -> None:
     assert build_gateway_update([session_plan], [], NOW) == {
         "routes": [build_gateway_route(session_plan)],
         "ended": [],
+        "vacated": [],
         "changed": True,
     }
 
 
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
-    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "changed": False}
+    assert build_gateway_update([], [], 0.0) == {"routes": [], "ended": [], "vacated": [], "changed": False}
 
 
 def test_a_session_that_publishes_nothing_is_not_routed() -> None:
@@ -115,6 +118,7 @@ def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news:
     assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
         "routes": [],
         "ended": [SESSION_ID],
+        "vacated": [],
         "changed": news,
     }
 
@@ -156,9 +160,14 @@ def test_only_committed_sessions_are_reachable(state: dict[str, Any], expected: 
 
 def test_what_several_agents_hold_is_one_session() -> None:
     agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
-    other = held_session(published(OTHER_ID, name="other"), "agent2")
+    other = held_session(dataclasses.replace(plan({"agent2": 1}, name="other"), id=OTHER_ID), "agent2")
     agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
     assert sorted(session_plan.id for session_plan in reachable_plans(readings(**agents))) == [OTHER_ID, SESSION_ID]
+
+
+def test_without_the_agent_of_main1_there_is_no_route() -> None:
+    agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
+    assert reachable_plans(readings(agent2=agents["agent2"])) == []
 
 
 def test_without_sessions_on_agents_there_are_no_routes() -> None:
@@ -173,3 +182,50 @@ def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
         [],
         [SESSION_ID],
     )
+
+
+# ---- ports of ended sessions
+
+
+def test_sessions_that_this_run_is_about_to_end_are_sent() -> None:
+    update = build_gateway_update([], [ended_entry()], NOW + 1, ending=[OTHER_ID])
+    assert (update["ended"], update["changed"]) == ([OTHER_ID], True)
+
+
+def test_reserved_ports_are_sent_with_the_address_of_their_agent() -> None:
+    cluster = readings(
+        agent1=agent_facts("agent1", reserved_ports={SESSION_ID: [30001]}),
+        agent2=agent_facts("agent2", reserved_ports={OTHER_ID: [30001]}, underlay=None),
+        agent3=agent_facts("agent3"),
+    )
+    vacated = find_vacated(cluster)
+    assert vacated == {"agent1": [{"id": SESSION_ID, "address": "192.0.2.1"}]}
+    update = build_gateway_update([], [], 0.0, vacated=vacated["agent1"])
+    assert (update["vacated"], update["changed"]) == (vacated["agent1"], True)
+
+
+UPDATE = {"ended": [SESSION_ID], "vacated": [{"id": OTHER_ID, "address": "192.0.2.1"}]}
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ({}, [OTHER_ID, SESSION_ID]),
+        ({"gateway1": {"__session_gateway": {"unrouted": [SESSION_ID]}}}, [SESSION_ID]),
+        ({"gateway1": {"__session_pending_gateway": {"unrouted": [SESSION_ID, OTHER_ID]}}}, [OTHER_ID, SESSION_ID]),
+        ({"gateway1": {"__session_gateway": {"unreachable": True}}}, []),
+        ({"gateway1": {"__session_gateway": {"failed": True, "msg": "no"}}}, []),
+        ({"gateway1": {}}, []),
+        (
+            {
+                "gateway1": {"__session_gateway": {"unrouted": [SESSION_ID, OTHER_ID]}},
+                "gateway2": {"__session_gateway": {"unrouted": [OTHER_ID]}},
+            },
+            [OTHER_ID],
+        ),
+    ],
+    ids=["no gateway", "one of two", "pending", "unreachable", "failed", "hidden by --limit", "two gateways"],
+)
+def test_only_what_all_gateways_confirmed_is_unrouted(results: dict[str, Any], expected: list[str]) -> None:
+    assert find_unrouted(UPDATE, list(results), results) == expected
+    assert find_unrouted({}, list(results), results) == []

@@ -183,3 +183,10 @@ def test_check_mode_claims_nothing(status: str) -> None:
 def test_the_summary_of_a_session_without_a_name_has_its_id() -> None:
     record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
     assert summarize_record(record, check_mode=False) == [f"Session {SESSION_ID} is TERMINATED."]
+
+
+def test_what_containers_printed_is_in_no_error_message() -> None:
+    replies = {"agent1": {**failed("main1 ended."), "printed": ["main1: password=hunter2"]}, "agent2": failed()}
+    outcome = combine_replies(MADE, replies, committed_before=False)
+    assert outcome.printed == ("agent1: main1: password=hunter2",)
+    assert "hunter2" not in f"{outcome.error}"

@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     ORDER,
     OVERLAY,
     PULL,
+    READY,
     REMOVE,
     UNREACHABLE,
     Start,
@@ -81,17 +82,19 @@ def runs(draw: some.DrawFn) -> Run:
     started = [draw(sessions(number)) for number in range(1, draw(some.integers(1, 2)) + 1)]
     faults = {**draw(FAULTS), **draw(REFUSALS)}
     turns, one_by_one, forks = draw(some.integers(1, 3)), draw(some.booleans()), draw(some.integers(1, 3))
-    return Run(started, faults, draw(LOST), turns, one_by_one, forks)
+    slow = draw(some.frozensets(some.tuples(some.sampled_from(["session-1", "session-2"]), some.sampled_from(AGENTS))))
+    return Run(started, faults, draw(LOST), turns, one_by_one, forks, slow=slow)
 
 
 def with_leftovers(run: Run, leftovers: Mapping[tuple[str, str], Any]) -> Run:
     variables: dict[str, dict[str, Any]] = {agent: {} for agent in AGENTS}
     for (agent, step), value in leftovers.items():
         variables[agent][result_variable(step)] = value
-    return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, variables)
+    return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, variables, slow=run.slow)
 
 
-EVERY = leftovers([*ORDER, REMOVE], [*OF_BEFORE, *WITHOUT_A_WORD])
+# The step ``ready`` is taken once in a run of Ansible, so it has no results of before.
+EVERY = leftovers([step for step in (*ORDER, REMOVE) if step != READY], [*OF_BEFORE, *WITHOUT_A_WORD])
 
 
 @given(runs(), EVERY)
@@ -144,9 +147,13 @@ def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> N
             assert {*combine_replies(plan(), outcomes, committed_before=False).containers} == {*session["agents"]}
 
 
-@given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
+@given(
+    runs(),
+    leftovers([*ORDER, REMOVE], OF_BEFORE),
+    leftovers([OVERLAY, APPLY, COMMIT, COMMAND, CLAIM, REMOVE], WITHOUT_A_WORD),
+)
 def test_results_of_an_earlier_start_are_ignored(run: Run, leftovers: Any, without_a_word: Any) -> None:
-    clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks).play()
+    clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
     other = with_leftovers(run, {**leftovers, **without_a_word}).play()
     assert (other.requests, other.completed, other.removed) == (clean.requests, clean.completed, clean.removed)
     for session in run.sessions:
@@ -159,6 +166,8 @@ def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run, leftove
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
         if len(session["agents"]) > 1 or takes_part(session, PULL) or takes_part(session, OVERLAY):
+            continue
+        if (session["id"], *session["agents"]) in run.slow:
             continue
         steps_taken = [steps for name, _agent, steps in run.requests if name == session["id"] and steps != [REMOVE]]
         assert steps_taken == [[step for step in (CLAIM, APPLY, COMMIT, COMMAND) if takes_part(session, step)]]
@@ -179,6 +188,33 @@ def test_commit_is_a_step_of_its_own_if_agents_take_turns() -> None:
     assert steps_taken == [[step] for step in (CLAIM, APPLY, COMMIT) for _agent in AGENTS[:2]]
 
 
+@pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
+def test_slow_session_is_completed_after_the_others(agents: Sequence[str]) -> None:
+    session, other = decided(agents=agents, command="train"), decided(2, agents, command="train")
+    run = Run([session, other], slow=frozenset({("session-1", agents[0])})).play()
+    steps_taken = {
+        name: [(agent, steps) for of, agent, steps in run.requests if of == name] for name in ("session-1", "session-2")
+    }
+    last = [number for number, (name, _agent, _steps) in enumerate(run.requests) if name == "session-2"][-1]
+    waits = [number for number, (_name, _agent, steps) in enumerate(run.requests) if READY in steps]
+    assert min(waits) > last
+    if len(agents) == 1:
+        assert steps_taken["session-1"][-1] == ("agent1", [READY, COMMIT, COMMAND])
+    else:
+        assert steps_taken["session-1"][4:] == [("agent1", [READY]), ("agent1", [COMMIT]), ("agent1", [COMMAND])]
+    assert [run.start(each).failed for each in (session, other)] == [False, False]
+
+
+@given(runs())
+def test_session_that_is_starting_is_neither_failed_nor_rolled_back(run: Run) -> None:
+    run._start()
+    for session in run.sessions:
+        start = run.start(session)
+        if start.starting:
+            assert not start.failed
+            assert not [name for name, _agent, steps in run.requests if (name, steps) == (session["id"], [REMOVE])]
+
+
 @given(runs(), EVERY)
 def test_committed_sessions_make_no_claim(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
@@ -188,9 +224,9 @@ def test_committed_sessions_make_no_claim(run: Run, leftovers: Any) -> None:
 
 @given(runs())
 def test_sessions_do_not_stop_each_other(run: Run) -> None:
-    both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks).play()
+    both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
     for session in run.sessions:
-        alone = Run([session], run.faults, {}, run.turns, run.one_by_one, run.forks).play()
+        alone = Run([session], run.faults, {}, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
         assert {fault for fault in both.completed if fault[0] == session["id"]} == alone.completed
 
 
@@ -202,9 +238,11 @@ def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[st
     session = decided(
         agents=agents, command="train", swarm_manager=agents[0] if step == OVERLAY else "", missing_images=pulls
     )
-    first = Run([session], {("session-1", step, agents[0]): error}).play()
+    slow = frozenset({("session-1", agents[0])} if step == READY else ())
+    first = Run([session], {("session-1", step, agents[0]): error}, slow=slow).play()
     assert first.start(session).failed
-    again = Run([{**session, "nonce": "again"}], variables=first.variables).play()
+    variables = {agent: {**first.variables[agent], result_variable(READY): {"skipped": True}} for agent in AGENTS}
+    again = Run([{**session, "nonce": "again"}], variables=variables).play()
     assert not again.start(again.sessions[0]).failed
     assert again.requests == Run([session]).play().requests
 
@@ -238,7 +276,8 @@ def test_the_outcome_contains_the_error_of_an_agent(
     session, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
     start = read_start(session, variables)
-    expected = {"refused": "", "containers": {}, "rollback_failed": reason == "it returned no result", "failed": reason}
+    nothing: dict[str, Any] = {"refused": "", "printed": [], "containers": {}}
+    expected = {**nothing, "rollback_failed": reason == "it returned no result", "failed": reason}
     assert (start.outcome_on("agent1"), start.failed) == (expected, True)
     # No other agent has an error, and none has refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
@@ -249,6 +288,7 @@ def test_outcome_has_the_containers_of_an_agent_that_succeeded() -> None:
     run = Run([decided(command="train", scope="all")]).play()
     assert run.start(run.sessions[0]).outcome_on("agent2") == {
         "refused": "",
+        "printed": [],
         "containers": {"agent2": {"status": "running", "image_digest": None}},
         "rollback_failed": False,
     }

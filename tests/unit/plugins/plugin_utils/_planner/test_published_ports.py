@@ -84,7 +84,32 @@ def test_ports_that_are_in_use_are_avoided() -> None:
 def test_an_exhausted_port_pool_is_reported_with_the_agent(taken: list[int]) -> None:
     with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", tcp_ports=taken), only(30000, 30001))
-    assert str(refused.value) == "session_published_port_pool: 30000-30001 has no 3 ports left on agent1"
+    assert (
+        str(refused.value)
+        == "session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 3 that are needed"
+    )
+
+
+def test_reserved_ports_are_named_when_none_is_left() -> None:
+    busy = agent_facts("agent1", tcp_ports=[30000, 30001], reserved_ports={SESSION_ID: [30001, 8888]})
+    with pytest.raises(PlanningError) as refused:
+        published(busy, only(30000, 30001))
+    assert str(refused.value) == (
+        "session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 3 that are needed;"
+        " ended sessions keep 1 until all"
+        " gateways have confirmed that their routes are gone: make every gateway of the inventory reachable, or"
+        " remove it there, and run schedule_sessions"
+    )
+
+
+def test_a_reserved_port_of_an_app_on_the_agents_network_is_named() -> None:
+    busy = agent_facts("agent1", tcp_ports=[8888], reserved_ports={SESSION_ID: [8888]})
+    with pytest.raises(PlanningError) as refused:
+        published(busy, own_ssh_port=30000)
+    assert str(refused.value).startswith(
+        "session_apps: an ended session keeps the port 8888 of jupyter on agent1 until all gateways have confirmed that"
+        " its route is gone: "
+    )
 
 
 @pytest.mark.parametrize("own_ssh_port", [None, 30000])
@@ -199,6 +224,7 @@ def test_sessions_that_are_planned_together_publish_at_different_ports() -> None
     second = started("second", cluster_state.with_plan(first))
     assert sorted(port.host_port for port in (*first.published, *second.published)) == [30000, 30001]
     with pytest.raises(
-        PlanningError, match=r"^session_published_port_pool: 30000-30001 has no 1 ports left on agent1$"
+        PlanningError,
+        match=r"^session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 1 that are needed$",
     ):
         started("third", cluster_state.with_plan(first).with_plan(second))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def logged(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
     return {
         "plan": of.to_dict(),
         "containers": dict.fromkeys(hostnames, state),
-        "logs": {name: {"log": [f"I am {name}"], "apps": {}, "error": None} for name in hostnames},
+        "logs": {name: {"log": json.dumps([f"I am {name}"]), "apps": {}, "error": None} for name in hostnames},
         **changes,
     }
 
@@ -139,7 +140,7 @@ def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
 
 def test_people_see_a_heading_for_each_log() -> None:
     parts = all_parts()
-    parts["agent1"]["logs"]["main1"]["apps"] = {"jupyter": ["served"], "tensorboard": []}
+    parts["agent1"]["logs"]["main1"]["apps"] = {"jupyter": '["served"]', "tensorboard": "[]"}
     parts["agent1"]["logs"]["main1"]["error"] = "/var/log/backendai/x.log is not a regular file"
     parts["agent2"]["containers"] = {"sub1": {"status": "exited", "exit_code": 137}}
     del parts["agent2"]["logs"]["sub2"]
@@ -158,7 +159,22 @@ def test_people_see_a_heading_for_each_log() -> None:
 
 def test_a_terminal_obeys_nothing_of_what_users_print() -> None:
     parts = all_parts()
-    parts["agent1"]["logs"]["main1"]["log"] = ["\x1b[2Ja\tb\r", "10%\r20%", "caf\u00e9 \u009b31m\x7f\x00"]
+    parts["agent1"]["logs"]["main1"]["log"] = json.dumps(
+        ["\x1b[2Ja\tb\r", "10%\r20%", "caf\u00e9 \u009b31m\x7f\x00", "\x1b]0;x\x07\u202etxt"]
+    )
     report = logs_report(parts, AgentReports({}), "main1")
-    assert list(render_logs(report))[1:] == ["\\x1b[2Ja\tb", "10%\\r20%", "caf\u00e9 \\x9b31m\\x7f\\x00"]
+    assert list(render_logs(report))[1:] == [
+        "\\x1b[2Ja\tb",
+        "10%\\r20%",
+        "caf\u00e9 \\x9b31m\\x7f\\x00",
+        "\\x1b]0;x\\x07\\u202etxt",
+    ]
     assert report["kernels"][0]["log"][0] == "\x1b[2Ja\tb\r"
+
+
+@pytest.mark.parametrize("log", ["", "{}", "[", None])
+def test_damaged_log_of_an_agent_is_named(log: str | None) -> None:
+    parts = all_parts()
+    parts["agent1"]["logs"]["main1"]["log"] = log
+    report = logs_report(parts, AgentReports({}), "main1")
+    assert report["kernels"][0]["log"] == ["(what its agent sent is damaged)"]

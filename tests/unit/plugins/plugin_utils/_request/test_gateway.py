@@ -58,6 +58,10 @@ def test_given_options_are_used(changes: dict[str, Any], expected: Gateway) -> N
         ({"ssh_ports": ""}, "gateway_ssh_ports: '' must be a line of text."),
         ({"ssh_ports": "20000-30000"}, "gateway_ssh_ports: '20000-30000' must not have more than 10000 ports."),
         ({"max_connections": 99}, "gateway_max_connections: 99 must be a whole number from 100 to 1000000."),
+        ({"source_connections": 0}, "gateway_source_connections: 0 must be a whole number from 1 to 250000."),
+        ({"source_rate": "fast"}, "gateway_source_rate: 'fast' must be a whole number from 1 to 100000."),
+        ({"source_ssh_connections": -1}, "gateway_source_ssh_connections: -1 must be a whole number from 1 to 250000."),
+        ({"source_ssh_rate": None}, "gateway_source_ssh_rate is required."),
         (
             {"state_path": "var/x"},
             "gateway_state_path: 'var/x' must be an absolute path of letters, digits and . _ @ + -.",

@@ -1,0 +1,123 @@
+"""A Docker engine's API on a real socket: an exec or a log prints what a test says, and may never end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+
+Printer = Callable[[Callable[[bytes], None], threading.Event], None]
+"""Prints with its first argument, in frames of the engine, until it ends or the event says that the test has ended."""
+
+
+def says(text: bytes) -> Printer:
+    """Return a printer of one text."""
+    return lambda send, _over: send(text)
+
+
+def says_and_hangs(text: bytes) -> Printer:
+    """Return a printer that prints a text and never ends."""
+
+    def print_then_wait(send: Callable[[bytes], None], over: threading.Event) -> None:
+        send(text)
+        over.wait()
+
+    return print_then_wait
+
+
+def never_stops(send: Callable[[bytes], None], over: threading.Event) -> None:
+    """Print without end."""
+    while not over.is_set():
+        send(b"y\n" * 4096)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """A client of an engine."""
+
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/version"):
+            self._reply({"ApiVersion": "1.41"})
+        elif "/logs" in self.path:
+            self._stream("200 OK", "Content-Type: application/vnd.docker.raw-stream\r\n")
+        else:
+            self._reply({"Id": "c", "Config": {"Tty": False}})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.endswith("/start"):
+            self._stream("101 UPGRADED", "Connection: Upgrade\r\nUpgrade: tcp\r\n")
+        else:
+            self.server.engine.commands.append(body["Cmd"])
+            self._reply({"Id": "e"})
+
+    def _reply(self, data: object) -> None:
+        text = json.dumps(data).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _stream(self, status: str, headers: str) -> None:
+        self.close_connection = True
+        self.wfile.write(f"HTTP/1.1 {status}\r\n{headers}\r\n".encode())
+        with contextlib.suppress(OSError):
+            self.server.engine.prints(self._send, self.server.engine.over)
+            return
+        self.server.engine.disconnected.set()
+
+    def _send(self, text: bytes) -> None:
+        # As an engine that is busy: the headers have been read by then.
+        self.server.engine.over.wait(0.02)
+        self.connection.sendall(b"\1\0\0\0" + len(text).to_bytes(4, "big") + text)
+
+    def address_string(self) -> str:
+        return "test"
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 16
+
+    def __init__(self, path: str, engine: EngineServer) -> None:
+        super().__init__(path, _Handler)
+        self.engine = engine
+
+    def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
+        connection, _address = super().get_request()
+        return connection, ("test", 0)
+
+
+class EngineServer:
+    """An engine with one container ``c``. ``prints`` is the output of an exec or a log; ``commands`` are the execs."""
+
+    def __init__(self, path: Path) -> None:
+        self.url = f"unix://{path}"
+        self.prints: Printer = says(b"")
+        self.commands: list[list[str]] = []
+        self.disconnected = threading.Event()
+        self.over = threading.Event()
+        self._server = _Server(str(path), self)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[EngineServer]:
+        """Serve in another thread."""
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.over.set()
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join(5)

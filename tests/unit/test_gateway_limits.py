@@ -1,0 +1,249 @@
+"""Limits of the gateway for each source: the real HAProxy, with addresses of loopback as sources."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.unit.running_gateway import ADDRESS, Connection, RunningGateway, answer_http, answer_ssh
+
+USERS, ATTACKER = "127.0.0.3", "127.0.0.2"
+HELD_OPEN = 200
+# The longest time of a connection that sends no request: of a TLS handshake, with HAProxy before 2.9.
+SILENT_SECONDS = 30
+# HTTP/2: the connection preface, with empty settings.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+Result = TypeVar("Result")
+Start = Callable[..., RunningGateway]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts a gateway with these options, without their prefix."""
+    with contextlib.ExitStack() as stack:
+
+        def start_gateway(**options: int) -> RunningGateway:
+            gateway = RunningGateway(tmp_path, **options)
+            stack.enter_context(gateway.running())
+            return gateway
+
+        yield start_gateway
+
+
+def run(gateway: RunningGateway, test: Callable[[RunningGateway], Awaitable[Result]]) -> Result:
+    """Return the result of a test with the app and the sshd of the gateway's session."""
+
+    async def with_session() -> Result:
+        app = await asyncio.start_server(answer_http, ADDRESS, gateway.app_port, backlog=1000)
+        sshd = await asyncio.start_server(answer_ssh, ADDRESS, gateway.sshd_port, backlog=1000)
+        async with app, sshd:
+            return await test(gateway)
+
+    return asyncio.run(with_session())
+
+
+@contextlib.asynccontextmanager
+async def opened(connections: Iterable[Awaitable[Connection]]) -> AsyncIterator[list[Connection]]:
+    """Open connections, and close them at the end of the context."""
+    done = await asyncio.gather(*connections)
+    try:
+        yield done
+    finally:
+        for _reader, writer in done:
+            writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def sending(connections: Iterable[Connection], text: bytes) -> AsyncIterator[None]:
+    """Send a part of a request over connections, and then another byte every two seconds."""
+
+    async def keep_sending() -> None:
+        part = text
+        while True:
+            for _reader, writer in connections:
+                writer.write(part)
+            part = b"x"
+            await asyncio.sleep(2)
+
+    task = asyncio.create_task(keep_sending())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def stays_open(connecting: Awaitable[Connection]) -> bool:
+    """Open a connection, and return whether it is open after half a second."""
+    try:
+        reader, writer = await connecting
+        await asyncio.wait_for(reader.read(), 0.5)
+    except TimeoutError:
+        writer.transport.abort()
+        return True
+    except ConnectionError:
+        pass
+    return False
+
+
+async def read_banner(connecting: Awaitable[Connection]) -> bytes:
+    """Open a connection, and return the first line; empty if it is closed."""
+    with contextlib.suppress(ConnectionError):
+        reader, _writer = await connecting
+        return await asyncio.wait_for(reader.readline(), 5)
+    return b""
+
+
+async def until_closed(connection: Connection) -> float:
+    """Return after how many seconds a connection is closed."""
+    began = time.monotonic()
+    with contextlib.suppress(ConnectionError):
+        await asyncio.wait_for(connection[0].read(), 60)
+    return time.monotonic() - began
+
+
+async def count_answers(gateway: RunningGateway, requests: int, at_once: int) -> Counter[int | str]:
+    """Send requests, each over a connection of its own; return the number of each status or error."""
+    remaining = iter(range(requests))
+
+    async def send() -> list[int | str]:
+        found: list[int | str] = []
+        for _request in remaining:
+            try:
+                found.append((await gateway.request(USERS))[0])
+            except (OSError, ValueError) as error:
+                found.append(repr(error))
+        return found
+
+    sent = await asyncio.gather(*(send() for _user in range(at_once)))
+    return Counter(status for found in sent for status in found)
+
+
+def test_no_request_of_fifty_users_behind_one_address_is_lost(start: Start, pytestconfig: pytest.Config) -> None:
+    requests = int(pytestconfig.getoption("gateway_requests"))
+
+    async def ask(gateway: RunningGateway) -> Counter[int | str]:
+        plain = (gateway.connect(ATTACKER, tls=False) for _connection in range(HELD_OPEN))
+        encrypted = (gateway.connect(ATTACKER) for _connection in range(HELD_OPEN))
+        async with (
+            opened(plain),
+            opened(encrypted) as slow,
+            sending(slow, b"GET /s/train-llm/web/ HTTP/1.1\r\nX-Slow: "),
+        ):
+            return await count_answers(gateway, requests, at_once=50)
+
+    assert run(start(), ask) == {200: requests}
+
+
+def test_silent_and_slow_connections_end_after_seconds_and_slow_apps_are_waited_for(start: Start) -> None:
+    async def ask(gateway: RunningGateway) -> tuple[list[float], int]:
+        answer = asyncio.create_task(gateway.request(USERS, str(SILENT_SECONDS + 2)))
+        ways = [
+            gateway.connect(ATTACKER, tls=False),
+            gateway.connect(ATTACKER, tls=False),
+            gateway.connect(ATTACKER),
+            gateway.connect(ATTACKER),
+            gateway.connect(ATTACKER, alpn="h2"),
+            gateway.connect(ATTACKER, alpn="h2"),
+        ]
+        async with opened(ways) as connections:
+            _silent, half_hello, _silent_http, half_request, _silent_http2, http2 = connections
+            http2[1].write(PREFACE)
+            hello = bytes.fromhex("160301020001000001fc0303")
+            async with sending([half_hello], hello), sending([half_request], b"GET / HTTP/1.1\r\nX-Slow: "):
+                return await asyncio.gather(*map(until_closed, connections)), (await answer)[0]
+
+    seconds, status = run(start(), ask)
+    assert max(seconds) < SILENT_SECONDS + 2
+    # After the handshake.
+    assert max(seconds[2:]) < 12
+    # An app may take longer than that for its answer.
+    assert status == 200
+
+
+def test_one_source_cannot_take_all_connections(start: Start) -> None:
+    async def ask(gateway: RunningGateway) -> tuple[int, Counter[int | str]]:
+        # More than the gateway has.
+        attempts = [stays_open(gateway.connect(ATTACKER, tls=False)) for _connection in range(150)]
+        held, counted = await asyncio.gather(asyncio.gather(*attempts), count_answers(gateway, 50, at_once=10))
+        return sum(held), counted
+
+    # A quarter, and a quarter of that which is answered.
+    assert run(start(max_connections=100, source_connections=100), ask) == (31, {200: 50})
+
+
+def test_connections_beyond_the_limit_are_answered_with_429_and_then_closed(start: Start) -> None:
+    async def ask(gateway: RunningGateway) -> None:
+        async with opened(gateway.connect(USERS) for _connection in range(10)) as connections:
+            status, answer = await gateway.request(USERS)
+            assert status == 429
+            assert b"There are too many connections or requests from your address, 127.0.0.3." in answer
+            assert (await gateway.request(ATTACKER))[0] == 200
+            reader, writer = connections[0]
+            writer.write(gateway.request_text())
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+            async with opened(gateway.connect(USERS) for _connection in range(3)):
+                with pytest.raises((OSError, ValueError)):
+                    await gateway.request(USERS)
+        await asyncio.sleep(0.2)
+        assert (await gateway.request(USERS))[0] == 200
+
+    run(start(source_connections=10), ask)
+
+
+def test_new_connections_beyond_the_rate_are_answered_with_429_and_then_closed(start: Start) -> None:
+    async def ask(gateway: RunningGateway) -> list[int | str]:
+        counted = [await count_answers(gateway, 1, at_once=1) for _request in range(13)]
+        assert (await gateway.request(ATTACKER))[0] == 200
+        return [status for one in counted for status in one]
+
+    *answered, closed = run(start(source_rate=1), ask)
+    assert answered == [200] * 10 + [429] * 2
+    assert isinstance(closed, str)
+
+
+def test_requests_of_one_http2_connection_count_one_by_one(start: Start) -> None:
+    async def ask(gateway: RunningGateway) -> Counter[bytes]:
+        async with opened([gateway.connect(USERS, alpn="h2")]) as [(reader, writer)]:
+            writer.write(PREFACE)
+            for stream in range(1, 40, 2):
+                fields = gateway.request_fields("1")
+                text = b"".join(b"\0" + _hpack_text(name) + _hpack_text(value) for name, value in fields)
+                writer.write(struct.pack(">I", len(text))[1:] + bytes([1, 5]) + struct.pack(">I", stream) + text)
+            statuses: list[bytes] = []
+            while len(statuses) < 20:
+                frame = await asyncio.wait_for(reader.readexactly(9), 20)
+                content = await reader.readexactly(int.from_bytes(frame[:3], "big"))
+                # The first field of an answer is the status; 200 is one byte.
+                statuses += [b"200" if content[0] == 0x88 else content[2:5]] if frame[3] == 1 else []
+            return Counter(statuses)
+
+    assert run(start(source_connections=8), ask) == {b"200": 8, b"429": 12}
+
+
+def _hpack_text(text: bytes) -> bytes:
+    """Return a text as in a field of HTTP/2: its length, and the text as it is."""
+    rest = len(text) - 127
+    return (bytes([len(text)]) if rest < 0 else bytes([127, rest % 128 | 128, rest // 128])) + text
+
+
+@pytest.mark.parametrize("limits", [{"source_ssh_connections": 10}, {"source_ssh_rate": 1}])
+def test_ssh_connections_beyond_the_limits_are_closed(start: Start, limits: dict[str, int]) -> None:
+    async def ask(gateway: RunningGateway) -> None:
+        def connect(source: str) -> Awaitable[Connection]:
+            return gateway.connect(source, tls=False, port=gateway.ssh_port)
+
+        async with opened(connect(ATTACKER) for _connection in range(10)) as connections:
+            banners = await asyncio.gather(*(reader.readline() for reader, _writer in connections))
+            assert banners == [b"SSH-2.0-test\r\n"] * 10
+            assert await read_banner(connect(ATTACKER)) == b""
+            assert await read_banner(connect(USERS)) == b"SSH-2.0-test\r\n"
+
+    run(start(**limits), ask)
