@@ -22,13 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._model.files import dump_state, load_state, locked, write_atomically
+from .._model.files import dump_state, load_state, write_atomically
 
 ALLOWED_SECONDS = 600
 """How long a registry's permission is valid without asking again."""
-
-LOCK_SECONDS = 10
-"""The deadline of the lock for the key."""
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -86,10 +83,14 @@ class RegistryRecords:
         """Return the key of this agent; it is created on first use."""
         path = self._folder / "key"
         self._make_folder(self._folder)
-        with locked(self._folder, LOCK_SECONDS):
-            if not path.exists():
-                write_atomically(path, secrets.token_bytes(32))
-            return path.read_bytes()
+        if not path.exists():
+            own = self._folder / f"key.{secrets.token_hex(8)}"
+            write_atomically(own, secrets.token_bytes(32))
+            # Of several processes, the first one decides.
+            with contextlib.suppress(FileExistsError):
+                os.link(own, path)
+            own.unlink()
+        return path.read_bytes()
 
     def _make_folder(self, folder: Path) -> None:
         for path in (self._folder, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import time
 from pathlib import Path
@@ -130,6 +131,13 @@ def test_expired_permissions_are_removed(records: RegistryRecords, tmp_path: Pat
     records.allow(OTHER, READER)
     assert not path.exists()
     assert records.is_allowed(OTHER, READER)
+
+
+def test_processes_that_create_the_key_at_once_use_the_same(records: RegistryRecords, tmp_path: Path) -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _number: records.allow(REPOSITORY, READER), range(8)))
+    assert len(list((tmp_path / "registries" / "allowed").iterdir())) == 1
+    assert [path.name for path in (tmp_path / "registries").iterdir() if path.is_file()] == ["key"]
 
 
 def test_agents_have_different_keys(records: RegistryRecords, tmp_path: Path) -> None:
