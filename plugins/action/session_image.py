@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import time
@@ -15,12 +14,18 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ..module_utils._model.images import Credential, image_mismatch, images_from_dict, pull_reference, registry_of
-from ..module_utils._model.validation import ValidationErrors
-from ..module_utils._module import CONNECTION_OPTIONS
+from ..module_utils._model.errors import as_sentence
+from ..module_utils._model.images import (
+    Credential,
+    ForeignReferenceError,
+    image_mismatch,
+    images_from_dict,
+    pull_reference,
+)
+from ..module_utils._module import CONNECTION_OPTIONS, REGISTRY_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, failed_replies, read_start
-from ..plugin_utils._request.registries import parse_registries
 from ..plugin_utils.host_action import HostAction
+from ..plugin_utils.registry_logins import logins_for, read_registries
 
 # Seconds between polls; the last one repeats. Short at first, so that small images cost little time.
 PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)
@@ -31,7 +36,7 @@ POLL_SECONDS = 60
 RECORD = "this control node's record"
 """What has the images that a session was started with, next to the agents that have them now."""
 
-NO_IMAGE = {"name": "", "reference": "", "username": "", "password": ""}
+NO_IMAGE: Mapping[str, Any] = {"name": "", "reference": "", "logins": {}}
 
 
 class ActionModule(HostAction):
@@ -47,14 +52,14 @@ class ActionModule(HostAction):
         if not starts and not sessions:
             return {**result, "skipped": True}
         result |= {"changed": False, "diff": [], "sessions": sessions, "repeat": False}
-        credentials = _credentials(args.get("registries") or {})
+        credentials = read_registries(variables, self._templar)
         until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batch_count(variables)
         for start in starts:
             reply = {"nonce": start.decided["nonce"], "images": {}}
             try:
                 self._pull_images(start, credentials, until, variables, result, reply)
-            except AnsibleActionFail as error:
-                reply["failed"] = str(error)
+            except (AnsibleActionFail, ForeignReferenceError) as error:
+                reply["failed"] = as_sentence(str(error))
             except AnsibleConnectionFailure as error:
                 sessions |= failed_replies(starts, UNREACHABLE)
                 return {**result, "unreachable": True, "msg": str(error)}
@@ -79,12 +84,17 @@ class ActionModule(HostAction):
         names = start.decided["missing_images"].get(variables["inventory_hostname"]) or []
         options = {
             **self.variables(CONNECTION_OPTIONS, "agent_", variables),
+            "registry": self.variables(REGISTRY_OPTIONS, "agent_", variables),
             "session_id": start.id,
             "nonce": start.decided["nonce"],
             "seconds": int(self._task.args["claim_ttl"]),
         }
         # Without an image, the poll only renews the claim.
-        for image in [_image(name, pull_reference(name, images), credentials) for name in names] or [NO_IMAGE]:
+        wanted: list[Mapping[str, Any]] = [
+            {"name": name, "reference": pull_reference(name, images), "logins": logins_for([name], credentials)}
+            for name in names
+        ]
+        for image in wanted or [NO_IMAGE]:
             status = self._poll({**options, **image}, until, variables)
             result["changed"] |= status["changed"]
             result["repeat"] |= status["changed"] and not self._task.check_mode
@@ -120,20 +130,6 @@ def _previous_replies(starts: Sequence[Start], agent: str) -> dict[str, dict[str
         for start in starts
         if agent in start.results.get(PULL, {})
     }
-
-
-def _credentials(registries: Any) -> dict[str, Credential]:
-    problems = ValidationErrors()
-    credentials = parse_registries(problems, registries)
-    if problems:
-        raise AnsibleActionFail(str(problems))
-    return credentials
-
-
-def _image(name: str, reference: str, credentials: Mapping[str, Credential]) -> dict[str, str]:
-    """Return the options of a pull, with the credentials of the image's own registry only."""
-    credential = credentials.get(registry_of(reference))
-    return {**NO_IMAGE, "name": name, "reference": reference, **(dataclasses.asdict(credential) if credential else {})}
 
 
 def _batch_count(variables: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 
 from ..module_utils._model.environment import parse_environment, session_environment
 from ..module_utils._model.plan import SessionPlan
-from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, LIMIT_OPTIONS, REGISTRY_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
@@ -29,6 +29,7 @@ from ..plugin_utils._request.spec import SessionSpec, spec_from_dict
 from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
 from ..plugin_utils.host_program import COLLECTION
+from ..plugin_utils.registry_logins import logins_for, read_registries
 
 # The variables of the control node with results that have requests in ``specs``. They are not passed as options,
 # because requests may contain secrets. The queue may have a newer request than the run, so its plan comes last.
@@ -87,6 +88,8 @@ class ActionModule(HostAction):
         return {
             **self.variables(CONNECTION_OPTIONS, "agent_", variables),
             "settings": self.variables(CAPACITY_OPTIONS, "agent_", variables),
+            "registry": self.variables(REGISTRY_OPTIONS, "agent_", variables),
+            "limits": self.variables(LIMIT_OPTIONS, "agent_", variables),
             "default_network": network,
         }
 
@@ -111,6 +114,8 @@ class ActionModule(HostAction):
         if APPLY in steps:
             request |= {"public_keys": start.public_keys, "images": start.images}
             request["contents"] = self._contents(start, agent, variables)
+            images = [kernel["image"] for kernel in decided["plan"]["kernels"] if kernel["agent"] == agent]
+            request["logins"] = logins_for(images, read_registries(variables, self._templar))
         return request
 
     def _contents(self, start: Start, agent: str, variables: dict[str, Any]) -> dict[str, Any]:

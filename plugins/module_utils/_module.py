@@ -39,7 +39,21 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "underlay_address": {"type": "str", "default": ""},
     "allow_host_network": {"type": "bool", "default": False},
     "allow_infiniband": {"type": "bool", "default": False},
+    "mount_roots": {"type": "list", "elements": "str", "default": ["/"]},
     "underlay_encryption": {"type": "str", "choices": ["", "wireguard"], "default": ""},
+}
+
+REGISTRY_OPTIONS: dict[str, dict[str, Any]] = {
+    "registry_check": {"type": "list", "elements": "str", "default": []},
+    "allow_registry_login": {"type": "bool", "default": False},
+}
+
+# The limits of new containers, whichever session they belong to.
+LIMIT_OPTIONS: dict[str, dict[str, Any]] = {
+    "pids_limit": {"type": "int", "default": 4096},
+    "pids_per_core": {"type": "int", "default": 512},
+    "log_max_size": {"type": "str", "default": "20m"},
+    "log_max_files": {"type": "int", "default": 5},
 }
 
 

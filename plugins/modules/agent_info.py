@@ -87,13 +87,18 @@ options:
     description: Whether containers may have the InfiniBand of the agent. No firewall is in its way.
     type: bool
     default: false
+  mount_roots:
+    description: The folders in which sessions may mount folders, by their real paths.
+    type: list
+    elements: str
+    default: [/]
   images:
     description: The images to look up on the agent.
     type: list
     elements: str
     default: []
   paths:
-    description: The folders to look up on the agent.
+    description: The folders to look up on the agent, which takes ten seconds at most.
     type: list
     elements: str
     default: []
@@ -149,7 +154,10 @@ agent:
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
     images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}
-    missing_paths: {type: list, elements: str, description: Those of the O(paths) that are not folders.}
+    unusable_paths:
+      description: Those of the O(paths) that the agent does not mount, with the problem of each.
+      type: dict
+      sample: {/mnt/data: {problem: is not a folder, explanation: the source must exist there}}
     sessions:
       description:
         - "The sessions of the agent: RV(ignore:plan), RV(ignore:request), RV(ignore:committed), RV(ignore:expired),

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_network
-short_description: Create the default network of an agent's containers, and close networks to them
+short_description: Create the default network of an agent's containers, and limit what they reach there
 description:
   - "Internal: called by the roles of this collection."
   - Creates a Docker bridge network for outgoing connections, without traffic between containers. Sessions have networks
     of their own.
   - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
     changed.
-  - Stores which networks and services containers must not reach; the next reconciliation applies it.
+  - Stores which networks and services containers must not reach, and how many connections each may have; the next
+    reconciliation applies it.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
@@ -47,6 +48,10 @@ options:
     type: list
     elements: dict
     default: []
+  connection_limit:
+    description: How many connections a container may have at a time; V(0) or V(-1) for no limit.
+    type: int
+    default: 32768
 """
 
 EXAMPLES = r"""
@@ -62,6 +67,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
 from ..module_utils._docker.default_network import DefaultNetwork, create_default_network, plan_default_network
+from ..module_utils._firewall.connections import (
+    parse_connection_limit,
+    plan_connection_limit,
+    save_connection_limit,
+)
 from ..module_utils._firewall.egress import parse_egress, plan_egress, save_egress
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
@@ -78,6 +88,7 @@ def main() -> None:
             "closed_networks": {"type": "list", "elements": "str", "default": []},
             "closed_services": {"type": "list", "elements": "dict", "default": []},
             "allow": {"type": "list", "elements": "dict", "default": []},
+            "connection_limit": {"type": "int", "default": 32768},
         },
         supports_check_mode=True,
     )
@@ -85,6 +96,7 @@ def main() -> None:
     def run() -> dict[str, Any]:
         params = module.params
         egress = parse_egress(params)
+        limit = parse_connection_limit(params["connection_limit"])
         client = connect(params["docker_host"])
         network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
         changes = plan_default_network(client, network)
@@ -96,7 +108,11 @@ def main() -> None:
             # Raises for an unreadable session: its rules would stay, and with them the old policy.
             store.sessions()
             save_egress(store, egress)
-        return {"changed": bool(changes or egress_changes), "diff": as_diff([*changes, *egress_changes])}
+        limit_changes = plan_connection_limit(store, limit)
+        if limit_changes and not module.check_mode:
+            save_connection_limit(store, limit)
+        changes = [*changes, *egress_changes, *limit_changes]
+        return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)
 

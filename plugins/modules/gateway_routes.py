@@ -181,7 +181,7 @@ links:
       ssh: {host: gateway.example.org, port: 31417}
       apps: [{name: jupyter, protocol: http, url: "https://gateway.example.org/s/train-llm/jupyter/"}]
 unrouted:
-  description: The ids of the sessions of O(ended) and O(vacated), which have no route any longer. Empty in check mode.
+  description: The ids of the sessions of O(ended) and O(vacated), which have no route any longer.
   returned: success
   type: list
   elements: str

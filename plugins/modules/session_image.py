@@ -21,12 +21,6 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details: Nothing is pulled, and no claim is needed.
-options:
-  registries:
-    description:
-      - The C(username) and C(password) for each registry that requires them, by its host and port. The agent receives
-        only those that it needs.
-    type: dict
 """
 
 EXAMPLES = r"""

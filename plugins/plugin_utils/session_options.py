@@ -16,6 +16,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
 from ..module_utils._model.validation import ValidationErrors
+from ._request.spec import SessionSpec, as_values
 from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
@@ -60,6 +61,23 @@ def parse_options(
         value = raw if short in leave_out else _parse_value(problems, name, option, raw)
         values[short] = default if value is None else value
     return values
+
+
+def check_stored_choices(spec: SessionSpec) -> None:
+    """Raise :class:`ValidationError` unless the options of a stored request have values that may be chosen."""
+    problems = ValidationErrors()
+    for short, value in as_values(spec).items():
+        option = specification().get(f"{PREFIX}{short}", {})
+        _check_choice(problems, f"{PREFIX}{short}", option, value)
+        for index, entry in enumerate(value if option.get("elements") == "dict" else ()):
+            for name, member in option["options"].items():
+                _check_choice(problems, f"{PREFIX}{short}[{index}].{name}", member, entry.get(name))
+    problems.raise_if_any()
+
+
+def _check_choice(problems: ValidationErrors, where: str, option: Mapping[str, Any], value: Any) -> None:
+    if "choices" in option and value not in option["choices"]:
+        problems.add_invalid(where, value, f"must be one of {', '.join(option['choices'])}")
 
 
 def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.internals import AGENT_STATE, SESSIONS, TASK_PULL
+from tests.integration.internals import AGENT_STATE, REGISTRIES, SESSIONS, TASK_PULL
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     AGENTS,
@@ -43,6 +44,7 @@ NAME = "127.0.0.1:5000/pulled:1"
 FOLDER = "/tmp/registry"
 PASSWORD = "correct-horse-battery"
 FILLER = 6 << 20
+DOCKER_LOGIN = "/root/.docker/config.json"
 REQUEST = {**TWO, "image": NAME}
 Serve = Callable[..., None]
 
@@ -128,7 +130,17 @@ def serve() -> Iterator[Serve]:
 
     yield start_registry
     in_parallel(*[partial(stop_registry, agent) for agent in list(running)])
-    run_on_all(REMOVE_IMAGES)
+    run_on_all(f"{REMOVE_IMAGES}; rm -rf {REGISTRIES}")
+
+
+@pytest.fixture
+def docker_login() -> Iterator[None]:
+    """Let root have a login to the registry on agent1."""
+    auth = base64.b64encode(f"reader:{PASSWORD}".encode()).decode()
+    run_on("agent1", f"mkdir -p {DOCKER_LOGIN.rpartition('/')[0]} && test ! -e {DOCKER_LOGIN}")
+    write_file_on("agent1", DOCKER_LOGIN, json.dumps({"auths": {"127.0.0.1:5000": {"auth": auth}}}).encode())
+    yield
+    run_on("agent1", f"rm {DOCKER_LOGIN}")
 
 
 def registry_login(password: str = PASSWORD) -> dict[str, dict[str, str]]:
@@ -185,6 +197,49 @@ def test_wrong_registry_password_is_an_error_and_leaves_nothing(
     reason = r" cannot be pulled \(.*(unauthorized|no basic auth credentials).*\)\."
     assert re.fullmatch(re.escape(message) + reason, run.record["error"]), run.record["error"]
     assert "wrong-horse" not in run.output
+
+
+def test_pulled_image_is_only_for_users_whom_the_registry_lets_read_it(
+    serve: Serve, agent1_sessions: Sessions, first_archive: Path
+) -> None:
+    serve("agent1", first_archive)
+    request = {"image": NAME, "designated_agents": ["agent1"], "resources": {"mem": "64m"}}
+    assert agent1_sessions.create(**request, registries=registry_login()).code == 0
+
+    other = {**request, "name": f"{agent1_sessions.name}-b"}
+    private = f"session_image: '{NAME}' is private, and its registry 127.0.0.1:5000 does not let"
+    without = f"{private} this session read it without a password: add 127.0.0.1:5000 to session_registries."
+    wrong = f"{private} the user 'reader' read it: correct session_registries.127.0.0.1:5000."
+    for registries, sentence in (({}, without), (registry_login("wrong-horse"), wrong)):
+        refused = agent1_sessions.create("-vvv", **other, registries=registries)
+        assert refused.code != 0
+        assert refused.record["error"] == f"the session '{other['name']}' was not created: agent1: {sentence}"
+        assert "wrong-horse" not in refused.output
+    (image_id,) = set(run_on("agent1", f"docker images --no-trunc --quiet {NAME}").split())
+    by_id = agent1_sessions.create(**{**other, "image": image_id}, registries=registry_login())
+    assert f"session_image: '{image_id}' is the id of a private image: specify" in by_id.record["error"]
+
+    allowed = agent1_sessions.create("-vvv", **other, registries=registry_login())
+    assert (allowed.code, allowed.record["status"]) == (0, "RUNNING"), allowed.output
+    # Sessions that run are not asked for a password.
+    assert agent1_sessions.create(**other).code == 0
+    assert PASSWORD not in allowed.output
+    assert run_on("agent1", f"grep -rc -e {PASSWORD} -e wrong-horse {AGENT_STATE} | grep -v ':0$'", check=False) == ""
+    assert run_on("agent1", f"find {REGISTRIES} -type f ! -perm 600 -o -type d ! -perm 700") == ""
+
+
+@pytest.mark.usefixtures("docker_login")
+def test_docker_login_of_an_agent_is_used_only_if_it_allows_that(
+    serve: Serve, agent1_sessions: Sessions, first_archive: Path
+) -> None:
+    serve("agent1", first_archive)
+    request = {"image": NAME, "designated_agents": ["agent1"], "resources": {"mem": "64m"}}
+    allow = ("-e", '{"agent_allow_registry_login": true}')
+    assert "cannot be pulled" in agent1_sessions.create(**request).record["error"]
+    assert agent1_sessions.create(*allow, **request).record["status"] == "RUNNING"
+    other = {**request, "name": f"{agent1_sessions.name}-b"}
+    assert "is private" in agent1_sessions.create(**other).record["error"]
+    assert agent1_sessions.create(*allow, **other).record["status"] == "RUNNING"
 
 
 def test_pending_session_is_pulled_with_the_password_of_the_starting_run(

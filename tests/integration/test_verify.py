@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.internals import DEFAULT_BRIDGE, TABLE, TUNNEL_PREFIX
+from tests.integration.internals import DEFAULT_BRIDGE, SESSIONS, TABLE, TUNNEL_PREFIX
 from tests.integration.laboratory import AGENTS, Kernel, Run, run_in, run_on, run_on_all
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR, SMALL
@@ -98,7 +98,7 @@ def test_unreachable_agent_is_a_finding(four: StartedSession, unreachable_agent2
         assert (checks == NOTHING) is (pair["from"] in unreachable)
 
 
-def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
+def break_everything(four: list[Kernel], session_id: str) -> dict[str, list[str]]:
     """Inject one fault of each kind, none of which hides another; return the expected messages by agent."""
     by_agent = {agent: [container for container in four if container["agent"] == agent] for agent in AGENTS}
     first = max(AGENTS, key=lambda agent: len(by_agent[agent]))
@@ -121,7 +121,7 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     run_on(first, f"bridge fdb replace {wrong_entry['mac']} dev {link} dst 192.0.2.9 self permanent")
     run_on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400")
     run_on(second, f"ip link del {link}")
-    run_in(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
+    run_on(second, f"echo 192.0.2.9 main1 >> {SESSIONS}/{session_id}/{by_agent[second][0]['hostname']}/hosts")
     run_on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table {TABLE}")
     return {
         first: [
@@ -146,7 +146,7 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
 
 def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
     with reconcile_paused(*AGENTS):
-        faults = break_everything(four.kernels)
+        faults = break_everything(four.kernels, four.run.record["id"])
         broken = verify(four)
         assert broken.code != 0
         drift = [

@@ -10,9 +10,10 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
+from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers
+from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, mount_sources
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork, patched_network
@@ -37,6 +38,8 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture(autouse=True)
 def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetwork]:
     """Return the fake network of the agent, so that tests never change the network of this machine."""
+    # No path of this machine is looked at; what is mounted is what was asked for.
+    monkeypatch.setattr(mount_sources, "look", lambda places: {at: Folder(at.path, 1, 1) for at in places})
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")

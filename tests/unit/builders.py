@@ -42,6 +42,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options 
 GIB = 1 << 30
 USER = "alice"
 NOW = 1_800_000_000.0
+DIGEST = f"sha256:{'a' * 64}"
 IMAGE = "lab/python:1"
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 POOLS = NetworkPools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
@@ -112,7 +113,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         networks=(),
         vnis=(),
         images={IMAGE: ImageIdentity(**image_data())},
-        missing_paths=(),
+        unusable_paths={},
         sessions=(),
     )
     return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary
@@ -126,7 +127,7 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
 def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
     """Return an image as in ``agent_info``: a loaded one, or one from the repository of ``registry``."""
     image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
-    return {**image, "digest": "sha256:a", "reference": f"{registry}@sha256:a"} if registry else image
+    return {**image, "digest": DIGEST, "reference": f"{registry}@{DIGEST}"} if registry else image
 
 
 def plan(

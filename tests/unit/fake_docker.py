@@ -26,6 +26,7 @@ class FakeDocker:
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
         self.cdi_folders: list[str] = []
+        self.log_driver = "json-file"
 
         self.nodes_there: list[dict[str, Any]] = []
 
@@ -33,7 +34,7 @@ class FakeDocker:
         return self.nodes_there
 
     def info(self) -> dict[str, Any]:
-        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders}
+        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
 
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24"}
@@ -48,6 +49,7 @@ class FakeDocker:
     ) -> Iterator[dict[str, Any]]:
         assert stream, "the end of a pull is its last line"
         assert decode, "lines are read as mappings"
+        assert auth_config is not None, "the SDK would use the login of this host"
         reference = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
         self.calls.append(f"pull {reference}{f' as {auth_config}' if auth_config else ''}")
         pulled = dict(self.registry.get(reference, {"error": f"manifest for {reference} not found\n"}))
@@ -84,6 +86,10 @@ class FakeDocker:
     def start(self, container: str) -> None:
         self.calls.append(f"start {container}")
         self._container(container)["State"] = "running"
+
+    def kill(self, container: str) -> None:
+        self.calls.append(f"kill {container}")
+        self._container(container).update(State="exited", Pid=0)
 
     def remove_container(self, container: str, *, force: bool, v: bool) -> None:
         assert force, "a running container is removed by force only"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import connections, sync
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.connections import (
+    ConnectionLimit,
+    render_connections,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError, Table
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute, vxlan
@@ -29,7 +34,8 @@ class FakeNetwork:
 
     ``unplugged`` is, by hostname, the interface that a container lacks. ``refuses`` is the error of nft for any text,
     ``pins`` is the newest update of rules
-    for ports alone, ``engine_rules`` whether the engine's own rules exist.
+    for ports alone, ``connections`` the text of the table that limits connections, ``engine_rules`` whether the
+    engine's own rules exist.
     """
 
     def __init__(self) -> None:
@@ -38,6 +44,7 @@ class FakeNetwork:
         self.refuses = ""
         self.engine_rules = True
         self.pins = ""
+        self.connections = render_connections(ConnectionLimit().connections)
         self.plugged: list[ContainerNetwork] = []
         self.unplugged: dict[str, str] = {}
 
@@ -70,6 +77,19 @@ class FakeNetwork:
         return InterfacePlan([], self.unplugged)
 
 
+class FakeTable:
+    """The table that limits connections, in a :class:`FakeNetwork`."""
+
+    def __init__(self, kernel: FakeNetwork) -> None:
+        self._kernel = kernel
+
+    def plan(self, ruleset: str) -> list[Change]:
+        return [] if self._kernel.connections == ruleset else [Change("firewall connections", None, "there")]
+
+    def apply(self, ruleset: str) -> None:
+        self._kernel.connections = ruleset
+
+
 @contextmanager
 def patched_network() -> Iterator[FakeNetwork]:
     """Replace the network adapters by a fake; existing links never need a change."""
@@ -98,6 +118,9 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))
         patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))
         patch.setattr(Table, "apply", lambda _table, ruleset: kernel.apply_table(ruleset))
+        patch.setattr(connections, "interfaces", lambda: ["backendai0", "eth0"])
+        patch.setattr(connections, "TRACKED", Path("/nowhere"))
+        patch.setattr(connections, "CONNECTIONS_TABLE", FakeTable(kernel))
         patch.setattr(sync, "external_interfaces", lambda: ["eth0"])
         patch.setattr(sync, "name_servers", list)
         yield kernel

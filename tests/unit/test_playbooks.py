@@ -44,5 +44,5 @@ def test_gateways_get_all_parts_of_an_update() -> None:
 def test_references_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
     assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
-    assert {"session_registries"} <= {*VARIABLE.findall(text)}
+    assert {"session_id", "session_token_ttl"} <= {*VARIABLE.findall(text)}
     assert {"tasks/plan.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}

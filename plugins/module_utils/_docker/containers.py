@@ -27,13 +27,29 @@ from .sdk import docker
 PARALLEL = 8
 _REQUESTS = threading.BoundedSemaphore(PARALLEL)
 
-# Capabilities in addition to the engine's defaults: lock memory for RDMA, and bind memory to NUMA nodes.
+# Capabilities in addition to the engine's defaults: lock memory for RDMA, and pass the engine's filter of system calls
+# with mbind and set_mempolicy, which bind memory to NUMA nodes. The entrypoint drops SYS_NICE.
 CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
 
 # With it, root could send any frame over InfiniBand: through raw packet queue pairs, which pass no firewall.
 FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
 
 ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
+
+# The suffix of the bind mount of a container's hosts file. Not even its root can write there, and so fill the disk.
+HOSTS_TARGET = ":/etc/hosts:ro"
+
+# The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
+FILE_LOG_DRIVERS = ("json-file", "local")
+
+
+@dataclasses.dataclass(frozen=True)
+class LogConfig:
+    """The logging configuration of a container: at most ``files`` files of ``max_bytes`` by this ``driver``."""
+
+    driver: str
+    max_bytes: int
+    files: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +66,9 @@ class Container:
     ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
     runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
     limits of its processes, -1 for none, and ``cdi_gpus`` all GPUs on the agent that have a CDI name. ``published`` are
-    (port of the container, address of the agent, port of the agent).
+    (port of the container, address of the agent, port of the agent). ``sources`` are the real paths of folders in
+    ``binds``. ``pids`` is the limit of processes and threads, ``log`` is its logging configuration; with ``None`` the
+    engine's own settings apply.
     """
 
     name: str
@@ -78,6 +96,9 @@ class Container:
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
     infiniband: tuple[str, ...] | None = None
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
+    pids: int | None = None
+    log: LogConfig | None = None
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -86,11 +107,14 @@ class Container:
         assignment or InfiniBand device nodes of the agent.
         """
         properties = dataclasses.asdict(self)
-        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband"):
+        older = ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband")
+        for name in (*older, "sources", "pids", "log"):
             del properties[name]
         if self.infiniband is not None:
             # Keeps the digest of containers that were created by older versions, which passed the folder.
             properties["devices"] = (*self.devices, INFINIBAND)
+        # Keeps the digest of containers that were created by older versions, with a file that they could write.
+        properties["binds"] = tuple(bind.replace(HOSTS_TARGET, HOSTS_TARGET.removesuffix(":ro")) for bind in self.binds)
         if not self.published:
             # Keeps the digest of containers that were created by older versions.
             del properties["published"]
@@ -106,15 +130,24 @@ class ContainerStep:
     existing: str | None
     create: bool
 
+    def with_sources(self, sources: dict[str, str]) -> ContainerStep:
+        """Return this step with the real paths of mounted folders."""
+        return dataclasses.replace(self, desired=dataclasses.replace(self.desired, sources=sources))
+
 
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
     """Return the containers of one session, or of all, as listed by the engine, including stopped ones."""
     return list(client.containers(all=True, filters=labels.label_filter(session_id)))
 
 
-def cdi_folders(client: docker.APIClient) -> list[str]:
-    """Return the engine's CDI specification directories; empty if it has no CDI or CDI is disabled."""
-    return list(client.info().get("CDISpecDirs") or ())
+def log_driver(info: Mapping[str, Any]) -> str:
+    """Return the engine's default log driver, from its system information."""
+    return str(info["LoggingDriver"])
+
+
+def cdi_folders(info: Mapping[str, Any]) -> list[str]:
+    """Return the engine's CDI specification directories, from its system information; empty without CDI."""
+    return list(info.get("CDISpecDirs") or ())
 
 
 def inspect(client: docker.APIClient, container: str) -> dict[str, Any]:
@@ -215,6 +248,16 @@ def start_stopped(
     ]
 
 
+def kill(client: docker.APIClient, container: str) -> None:
+    """Kill a container's processes; it stays as it is, stopped."""
+    try:
+        client.kill(container)
+    except docker.errors.APIError:
+        # It has ended by itself.
+        if pid_of(client, container):
+            raise
+
+
 def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, in parallel and return the changes."""
     _in_parallel(lambda container: _remove(client, container["Id"]), existing)
@@ -268,7 +311,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
             network_mode=first,
-            binds=[f"{container.kit}:/opt/backendai:ro", *container.binds],
+            binds=[f"{container.kit}:/opt/backendai:ro", *_real_binds(container)],
             init=True,
             cpuset_cpus=",".join(map(str, container.cpus)),
             devices=_device_mappings(container),
@@ -280,6 +323,8 @@ def _create(client: docker.APIClient, container: Container) -> str:
             # The limit of memory and swap together: equal to the memory limit, so no swap.
             memswap_limit=container.memory,
             shm_size=container.shm_size,
+            pids_limit=container.pids,
+            log_config=_log_config(container.log),
             restart_policy={"Name": "no"},
             port_bindings={port: (address, host_port) for port, address, host_port in container.published},
         ),
@@ -287,6 +332,12 @@ def _create(client: docker.APIClient, container: Container) -> str:
     for network, address in others:
         client.connect_container_to_network(container_id, network, ipv4_address=address)
     return str(container_id)
+
+
+def _real_binds(container: Container) -> list[str]:
+    """Return the binds with real paths: the engine follows no link that a user may have replaced."""
+    parts = [bind.partition(":") for bind in container.binds]
+    return [f"{container.sources.get(source, source)}:{rest}" for source, _colon, rest in parts]
 
 
 def _labels(container: Container) -> dict[str, str]:
@@ -321,6 +372,13 @@ def _device_mappings(container: Container) -> list[Any]:
 
 def _ulimits(container: Container) -> list[Any]:
     return [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in container.ulimits.items()]
+
+
+def _log_config(log: LogConfig | None) -> docker.types.LogConfig | None:
+    """Return the logging configuration in the format of the engine's API; ``None`` for the engine's default."""
+    if log is None:
+        return None
+    return docker.types.LogConfig(type=log.driver, config={"max-size": str(log.max_bytes), "max-file": str(log.files)})
 
 
 def _gpu_request(container: Container) -> list[Any] | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
-from .._model.images import Credential, ImageIdentity, repository_of
+from .._model.images import ImageIdentity, repository_of
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -39,7 +39,8 @@ class Image:
     """An image on an engine.
 
     ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image. ``argv``
-    is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`.
+    is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`. ``tags`` and ``digests`` are
+    all names of the image, with a tag or with the digest of their registry.
     """
 
     digest: str
@@ -47,6 +48,8 @@ class Image:
     id: str = ""
     argv: tuple[str, ...] = ()
     reference: str = ""
+    tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
 
     @property
     def identity(self) -> ImageIdentity:
@@ -101,6 +104,8 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
         id=str(inspected["Id"]),
         argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
         reference=reference,
+        tags=tuple(inspected.get("RepoTags") or ()),
+        digests=tuple(digests),
     )
 
 
@@ -108,17 +113,17 @@ def pull_image(
     client: docker.APIClient,
     name: str,
     reference: str,
-    credential: Credential | None,
+    login: Mapping[str, Any],
     on_line: Callable[[Mapping[str, Any]], None],
 ) -> None:
     """Pull ``reference`` from its registry and tag it ``name``.
 
-    ``on_line`` is called with each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
+    An empty ``login`` is nobody's, not even the ``docker login`` of this host. ``on_line`` is called with each line of
+    the engine's output. Raises :class:`ImagePullError` if the pull fails.
     """
     repository, tag = docker.utils.parse_repository_tag(reference)
-    login = dataclasses.asdict(credential) if credential else None
     try:
-        lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
+        lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=dict(login))
         problem = _first_error(lines, on_line)
         if not problem and reference != name:
             client.tag(reference, *docker.utils.parse_repository_tag(name))

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import docker
+    import docker.auth
+    import docker.credentials
     import docker.errors
     import docker.types
     import docker.utils

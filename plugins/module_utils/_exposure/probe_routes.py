@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .._model.addressing import is_ipv6
 from .._model.change import Change
-from .._model.files import locked
+from .._model.files import LOCK_SECONDS, describe_held_lock, locked
 from .._network.iproute import LinkOperation, NetworkError, apply_operations, show
 
 # Marks our routes (the field ``proto``), so that routes of a killed run can be removed.
@@ -56,7 +56,9 @@ def temporary_routes(own: Sequence[str], behind: Sequence[str]) -> Iterator[Next
     Addresses behind a host of the same segment are routed through that host. Each added route is for one address and
     is removed at the end; those of a killed run are removed first. Raises :class:`NetworkError`.
     """
-    with locked(LOCK, create=True):
+    with locked(LOCK, LOCK_SECONDS, create=True) as handle:
+        if handle is None:
+            raise NetworkError(describe_held_lock(LOCK, LOCK_SECONDS))
         _remove_routes()
         try:
             on_link = _find_on_link(own)

@@ -17,6 +17,7 @@ from .._network.name_servers import name_servers
 from .._network.pins import plan_stale_neighbours, read_pins
 from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
+from .connections import sync_connections
 from .egress import active_egress
 from .policy import Firewall
 from .ruleset import PIN_SETS, build_isolation_policy, has_pin_sets, list_peers, render, render_pins
@@ -62,8 +63,9 @@ def sync_ruleset(
             apply_operations(stale)
         if state.trial and state.trial.expired and not keep and not check_mode:
             state.save(state.confirmed, None)
+        connections = sync_connections(store, check_mode=check_mode)
         # What remains of containers that have ended is no drift.
-        return [change for change in changes if change.after or change.subject not in PIN_SETS]
+        return connections + [change for change in changes if change.after or change.subject not in PIN_SETS]
 
 
 def _read_state(store: Store, *, check_mode: bool) -> FirewallState:

@@ -123,7 +123,9 @@ class Table:
             elif text == "}":
                 part = str(self)
             elif text.startswith("elements = {"):
-                parts[part] += sorted(text[len("elements = {") : -1].strip().split(", "))
+                # Those of dynamic sets are added by packets.
+                if "flags dynamic" not in parts[part]:
+                    parts[part] += sorted(text[len("elements = {") : -1].strip().split(", "))
             elif text:
                 parts[part].append(text)
         return parts

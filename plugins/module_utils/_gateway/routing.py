@@ -72,7 +72,7 @@ class RoutesResult:
     """The changes, the links of the requested sessions, and warnings for the operator.
 
     ``unrouted`` are the ids of the sessions of which nothing leads to the agent any longer, nor will: those of the
-    request's ``ended`` and ``vacated``. It is empty in check mode.
+    request's ``ended`` and ``vacated``.
     """
 
     changes: list[Change]
@@ -112,7 +112,7 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
     links = [build_app_links(routes[route.id], gateway) for route in (*requested, *reported) if route.id in routes]
-    unrouted = [] if check_mode else sorted({*request.ended, *(session.id for session in request.vacated)})
+    unrouted = sorted({*request.ended, *(session.id for session in request.vacated)})
     warnings = [
         f"routes: session {route.name} ({route.id}) has ended, so it gets no route."
         for route in (*request.routes, *request.reported)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .._host.files import DesiredFile
-from .._model.files import dump_state, load_state, locked
+from .._model.files import LOCK_SECONDS, describe_held_lock, dump_state, load_state, locked
 from .._model.plain_data import from_plain, to_plain
 from .._model.session import is_session_id
 from .model import Gateway, GatewayError
@@ -56,9 +56,11 @@ class GatewayStore:
         """Hold the lock of the gateway, against concurrent changes. Raises :class:`GatewayError`."""
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked(self._root / "lock", create=True))
+                handle = stack.enter_context(locked(self._root / "lock", LOCK_SECONDS, create=True))
             except OSError as error:
                 raise self._not_ready_error(error) from error
+            if handle is None:
+                raise GatewayError(describe_held_lock(self._root / "lock", LOCK_SECONDS))
             yield
 
     def gateway(self) -> Gateway:

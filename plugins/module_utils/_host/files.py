@@ -15,6 +15,9 @@ from pathlib import Path
 from .._model.change import Change
 from .._model.files import write_atomically
 
+# Larger files are not read, unless as much is desired: a container of an earlier release can write its hosts file.
+READ_BYTES = 1 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class DesiredFile:
@@ -27,11 +30,15 @@ class DesiredFile:
 
 
 def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
-    """Return the files that differ from the desired ones in content or mode, with their changes."""
+    """Return the files that differ from the desired ones in content or mode, with their changes.
+
+    Bytes that are not UTF-8 are escaped, and only the size of a file is shown that is larger than :data:`READ_BYTES`
+    and than desired.
+    """
     drifted = []
     for file in files:
         try:
-            before, mode = file.path.read_text(), stat.S_IMODE(file.path.stat().st_mode)
+            before, mode = _read_limited(file), stat.S_IMODE(file.path.stat().st_mode)
         except FileNotFoundError:
             before, mode = None, file.mode
         if before != file.content:
@@ -39,6 +46,15 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
         elif before is not None and mode != file.mode:
             drifted.append((file, Change(f"file {file.path}", f"mode {mode:04o}", f"mode {file.mode:04o}")))
     return drifted
+
+
+def _read_limited(file: DesiredFile) -> str:
+    """Return the content of an existing file, or only its size if that is too large."""
+    with open(file.path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > max(READ_BYTES, len((file.content or "").encode())):
+            return f"({size} bytes)"
+        return stream.read(size).decode(errors="backslashreplace")
 
 
 def write_files(files: Iterable[DesiredFile], *, atomically: bool = False) -> None:

@@ -14,14 +14,14 @@ import socket
 import struct
 from pathlib import Path
 
-NOFILE, MEMLOCK = "nofile", "memlock"
-# The number of open files and of bytes locked in memory per process; -1 is no limit.
-DESIRED = {NOFILE: 1 << 20, MEMLOCK: -1}
+NOFILE, MEMLOCK, CORE = "nofile", "memlock", "core"
+# The number of open files, of bytes locked in memory, and of bytes of a core dump per process; -1 is no limit.
+DESIRED = {NOFILE: 1 << 20, MEMLOCK: -1, CORE: 0}
 
 # The sockets of containerd: an instance started by dockerd takes precedence over that of the host.
 SOCKETS = ("run/docker/containerd/containerd.sock", "run/containerd/containerd.sock")
 
-_LINES = {NOFILE: "Max open files", MEMLOCK: "Max locked memory"}
+_LINES = {NOFILE: "Max open files", MEMLOCK: "Max locked memory", CORE: "Max core file size"}
 _CAP_SYS_RESOURCE = 1 << 24
 # The uid map of the initial user namespace: CAP_SYS_RESOURCE raises limits only there.
 _WHOLE_HOST = ["0", "0", "4294967295"]

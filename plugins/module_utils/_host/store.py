@@ -14,22 +14,26 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from .._model.devices import PinnedResources
 from .._model.errors import ClusterError
-from .._model.files import dump_state, load_state, locked, write_atomically
+from .._model.files import LOCK_SECONDS, describe_held_lock, dump_state, load_state, locked, write_atomically
 from .._model.held_session import PublicKeys
 from .._model.plain_data import from_plain, to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
 from .port_reservations import PortReservations
+
+DIGEST_BYTES = 1 << 24
+"""How much of a file is read to detect changes: a container of an earlier release can write its hosts file."""
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that systemd units run, installed by provisioning."""
@@ -37,6 +41,10 @@ PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 
 class NotProvisionedError(ClusterError):
     """The agent is not provisioned: a folder or program is missing; the message is one sentence for the operator."""
+
+
+class LockTimeoutError(ClusterError):
+    """A lock of this agent was not released in time; the message is one sentence for the operator."""
 
 
 class CorruptStateError(ClusterError):
@@ -84,6 +92,13 @@ class LocalSession:
         return dict(total)
 
 
+@dataclasses.dataclass(frozen=True)
+class _MountSources:
+    """The content of ``mounts.json``."""
+
+    sources: dict[str, str]
+
+
 class Store:
     """The state in the folder ``state_path`` of an agent; :meth:`lock` makes a sequence of steps atomic."""
 
@@ -96,12 +111,34 @@ class Store:
         return self._locked(self._root / "lock")
 
     @contextlib.contextmanager
-    def session_lock(self, session_id: str) -> Iterator[None]:
-        """Hold the lock of one session against concurrent runs; nothing is locked if the session does not exist."""
+    def session_lock(self, session_id: str, timeout: float | None = None) -> Iterator[None]:
+        """Hold the lock of one session against concurrent runs; nothing is locked if the session does not exist.
+
+        It is waited for ``timeout`` seconds, by default as long as for all locks. Raises :class:`LockTimeoutError`, as
+        all locks do.
+        """
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):
-                stack.enter_context(locked(self.folder(session_id)))
+                _enter(stack, self.folder(session_id), LOCK_SECONDS if timeout is None else timeout)
             yield
+
+    @contextlib.contextmanager
+    def both_locks(self, session_id: str) -> Iterator[None]:
+        """Hold the agent's lock and that of a session, which is waited for without the agent's."""
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            with self.session_lock(session_id):
+                pass
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(self.lock())
+                try:
+                    stack.enter_context(self.session_lock(session_id, 0.0))
+                except LockTimeoutError:
+                    if time.monotonic() < until:
+                        continue
+                    raise LockTimeoutError(describe_held_lock(self.folder(session_id), LOCK_SECONDS)) from None
+                yield
+                return
 
     def isolation_lock(self) -> AbstractContextManager[None]:
         """Hold the lock of the isolation rules, which depend on all sessions; its holder must not take another lock."""
@@ -111,7 +148,7 @@ class Store:
     def _locked(self, path: Path) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked(path))
+                _enter(stack, path, LOCK_SECONDS)
             except OSError as error:
                 problem = f"{self._root} is not ready ({error.strerror})"
                 raise NotProvisionedError(f"{problem}: run backendai.cluster.provision_agents on this host.") from error
@@ -133,9 +170,24 @@ class Store:
         return self._root / "egress.json"
 
     @property
+    def limits_file(self) -> Path:
+        """The file of the limits that the agent's rules enforce; it exists only on agents."""
+        return self._root / "limits.json"
+
+    @property
     def wireguard_folder(self) -> Path:
         """The folder of the agent's WireGuard key pair; it exists only if the underlay is encrypted."""
         return self._root / "wireguard"
+
+    @property
+    def registries_folder(self) -> Path:
+        """The folder of what the agent knows about registries; it exists only if an image was private."""
+        return self._root / "registries"
+
+    @property
+    def root(self) -> Path:
+        """The folder ``state_path``."""
+        return self._root
 
     def program(self) -> str | None:
         """Return the digest of the program that restores sessions; ``None`` if it is not installed."""
@@ -220,6 +272,23 @@ class Store:
             return []
         return [folder / name for name, digest in checksums.items() if _digest(folder / name) != digest]
 
+    def save_mount_sources(self, session_id: str, sources: Mapping[str, str]) -> None:
+        """Save the real paths of the folders that a session mounts, by source."""
+        write_atomically(self.folder(session_id) / "mounts.json", dump_state({"sources": dict(sources)}))
+
+    def mount_sources(self, session_id: str) -> dict[str, str]:
+        """Return the real paths of the folders that a session mounts, by source; empty for a session without any.
+
+        Raises :class:`CorruptStateError`.
+        """
+        path = self.folder(session_id) / "mounts.json"
+        try:
+            return from_plain(_MountSources, load_state(path.read_text()), "the folders").sources
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise CorruptStateError(f"{path} is damaged ({error}): terminate its session.") from error
+
     def commit(self, session: LocalSession) -> None:
         """Commit a session: remove the expiry of its claim."""
         self.save(dataclasses.replace(session, expires_at=None))
@@ -255,9 +324,20 @@ class Store:
         }
 
 
+def _enter(stack: contextlib.ExitStack, path: Path, timeout: float) -> None:
+    """Hold a lock until the stack is left. Raises :class:`LockTimeoutError` and :class:`OSError`."""
+    if stack.enter_context(locked(path, timeout)) is None:
+        raise LockTimeoutError(describe_held_lock(path, timeout))
+
+
 def _digest(path: Path) -> str | None:
-    """Return a digest of a file's content; ``None`` if the file does not exist."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    """Return a digest of a file's size and the beginning of its content; ``None`` if the file does not exist."""
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        content, size = file.read(DIGEST_BYTES), os.fstat(file.fileno()).st_size
+    digest = hashlib.sha256(content).hexdigest()
+    return digest if size <= DIGEST_BYTES else f"{size} {digest}"
 
 
 def deadline(seconds: int) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 from .devices import Device
 from .held_session import HeldSession
 from .images import ImageIdentity
+from .mounts import Unusable
 from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .plan import SessionPlan
@@ -78,8 +79,8 @@ class AgentFacts:
     the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``has_infiniband`` is whether the agent
     has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
 
-    ``images`` are the requested images by name, ``None`` if absent; ``missing_paths`` are the requested folders that do
-    not exist. ``sessions`` are all sessions on the agent.
+    ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
+    cannot be mounted. ``sessions`` are all sessions on the agent.
     """
 
     name: str
@@ -108,7 +109,7 @@ class AgentFacts:
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
     images: dict[str, ImageIdentity | None]
-    missing_paths: tuple[str, ...]
+    unusable_paths: dict[str, Unusable]
     sessions: tuple[HeldSession, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)

@@ -19,6 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+LOCKS = Path("/proc/locks")
+
+# How long to wait for a lock, in seconds: longer than any holder may take that does not hang.
+LOCK_SECONDS = 100.0
+
 POLL_SECONDS = 0.005
 
 
@@ -53,11 +58,11 @@ def write_atomically(
 
 
 @contextlib.contextmanager
-def locked(path: Path, timeout: float | None = None, *, create: bool = False) -> Iterator[int | None]:
+def locked(path: Path, timeout: float, *, create: bool = False) -> Iterator[int | None]:
     """Hold the lock (flock) of a file or folder and yield its descriptor; the kernel releases it if the process dies.
 
-    Waits for other holders, without ``timeout`` indefinitely; after ``timeout`` seconds it yields ``None``. With
-    ``create`` a missing file is created. Raises :class:`OSError` if it cannot be opened.
+    Waits for other holders; after ``timeout`` seconds it yields ``None``. With ``create`` a missing file is created.
+    Raises :class:`OSError` if it cannot be opened.
     """
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | (os.O_CREAT if create else 0)
     descriptor = os.open(path, flags, 0o600)
@@ -67,21 +72,42 @@ def locked(path: Path, timeout: float | None = None, *, create: bool = False) ->
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, timeout: float | None) -> bool:
-    deadline = time.monotonic() + (timeout or 0)
-    while not _lock(descriptor, blocking=timeout is None):
+def _acquire(descriptor: int, timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while not _lock(descriptor):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)
     return True
 
 
-def _lock(descriptor: int, *, blocking: bool) -> bool:
+def _lock(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if blocking else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def describe_held_lock(path: Path, timeout: float) -> str:
+    """Return one sentence about a lock that was not released within ``timeout`` seconds, with its holder if known."""
+    holder = _lock_holder(path) or "another process"
+    return f"{holder} has held the lock {path} for more than {timeout:g} seconds; end it first."
+
+
+def _lock_holder(path: Path) -> str:
+    """Return the process of this host that locked a file, such as ``process 17 (python3)``; empty if it is unknown.
+
+    The name is that of the program: its command line may contain secrets.
+    """
+    try:
+        inode = os.stat(path).st_ino
+        # Without the device, whose number is another one on file systems such as btrfs.
+        entries = (line.split() for line in LOCKS.read_text().splitlines())
+        pids = [entry[4] for entry in entries if entry[1] == "FLOCK" and entry[5].rpartition(":")[2] == str(inode)]
+        return f"process {pids[0]} ({Path(f'/proc/{pids[0]}/comm').read_text().strip()})" if pids else ""
+    except (OSError, IndexError):
+        return ""
 
 
 # The newest format. A file has the oldest version whose releases understand its content.

@@ -7,7 +7,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
+
+from .errors import ClusterError
+
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+"""The digest of a manifest."""
+
+
+class ForeignReferenceError(ClusterError):
+    """An agent named something else than a digest in the repository of an image. The message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +45,26 @@ def images_from_dict(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dic
 
 
 def pull_reference(name: str, images_by_agent: ImagesByAgent) -> str:
-    """Return the reference that an agent without the image pulls: that of the other agents, if they have one."""
+    """Return the reference that an agent without the image pulls: the digest of the other agents, if they have one.
+
+    It is always of the repository of ``name``: an agent chooses neither where another one pulls from, nor what it tags.
+    Raises :class:`ForeignReferenceError` if an agent named another repository, or no digest.
+    """
     if "@" in name:
         return name
-    references = sorted({images[name].reference for images in images_by_agent.values() if name in images} - {""})
-    return references[0] if references else name
+    digests = []
+    for agent, images in images_by_agent.items():
+        reference = images[name].reference if name in images else ""
+        if not reference:
+            continue
+        digest = reference.partition("@")[2]
+        if repository_of(reference) != repository_of(name) or not DIGEST.fullmatch(digest):
+            raise ForeignReferenceError(
+                f"session_image: {agent} has {reference[:200]!r} as {name!r}, which is no sha256 digest in the"
+                f" repository {repository_of(name)}: check {agent}, or specify the image by its digest"
+            )
+        digests.append(digest)
+    return f"{_untagged(name)}@{min(digests)}" if digests else name
 
 
 def image_mismatch(images_by_agent: ImagesByAgent) -> str:
@@ -89,11 +114,15 @@ def repository_of(image: str) -> str:
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first != first.lower()):
         first, rest = DOCKER_HUB, name
-    first = normalize_host(first)
-    # A colon after the last slash begins a tag; that of a port is always followed by a slash.
-    path, slash, last = rest.rpartition("/")
-    path = f"{path}{slash}{last.partition(':')[0]}"
+    first, path = normalize_host(first), _untagged(rest)
     return f"{first}/library/{path}" if first == DOCKER_HUB and "/" not in path else f"{first}/{path}"
+
+
+def _untagged(name: str) -> str:
+    """Return the name of an image without its tag."""
+    # A colon after the last slash begins a tag; that of a port is always followed by a slash.
+    path, slash, last = name.rpartition("/")
+    return f"{path}{slash}{last.partition(':')[0]}"
 
 
 def normalize_host(host: str) -> str:

@@ -23,7 +23,8 @@ def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
         query = FactsQuery(images=options["images"], paths=options["paths"])
-        facts = collect_facts(client, store, AgentSettings(**options["settings"]), query)
+        settings = AgentSettings(**options["settings"], docker_host=options["docker_host"])
+        facts = collect_facts(client, store, settings, query)
         return {"agent": facts.to_dict(), "error": None}
     except EXPECTED as error:
         return {"agent": None, "error": reason(error)}

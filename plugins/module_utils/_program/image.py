@@ -13,8 +13,8 @@ from .._docker.client import connect
 from .._docker.images import find_image
 from .._host.store import Store
 from .._model.change import Change, as_diff
-from .._model.images import Credential
 from .._session.claim import renew_claim
+from .._session.image_access import ImageAccess
 from .._session.pull import Pull, PullStatus, ensure_pull
 
 
@@ -22,9 +22,9 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Renew the claim of a session; if an image is named, start its pull or return the status of that.
 
     ``session_id`` and ``nonce`` identify the claim, which is renewed for ``seconds``. ``name`` is the image,
-    ``reference`` what is pulled for it, and ``username`` and ``password`` are those of its registry. A background
-    process pulls. Returns ``images`` (by name, once pulled), those ``under_way``, ``progress`` for display, and
-    whether the pull was ``started``.
+    ``reference`` what is pulled for it, ``logins`` has the ``username`` and ``password`` for its registry, if any, and
+    ``registry`` the agent's settings. A background process pulls. Returns ``images`` (by name, once pulled), those
+    ``under_way``, ``progress`` for display, and whether the pull was ``started``.
     """
     client, store, name = connect(options["docker_host"]), Store(options["state_path"]), options["name"]
     session = None if check_mode else renew_claim(store, options["session_id"], options["nonce"], options["seconds"])
@@ -34,8 +34,8 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         image = find_image(client, name)
         status = PullStatus(image.identity if image else None)
     else:
-        login = Credential(options["username"], options["password"]) if options["username"] else None
-        status = ensure_pull(client, options["docker_host"], store, session, Pull(name, options["reference"], login))
+        access = ImageAccess.from_options(options["logins"], options["registry"])
+        status = ensure_pull(client, options["docker_host"], store, session, Pull(name, options["reference"], access))
     changes = [] if status.image else [Change(f"image {name}", None, "pulled")]
     return {
         "changed": bool(changes),

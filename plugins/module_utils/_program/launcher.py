@@ -35,6 +35,7 @@ SOURCE, PROGRAM, RELEASE, CURRENT = "source.pyz", "program.pyz", "release", "cur
 MAIN = "ansible_collections.backendai.cluster.plugins.module_utils._program.main"
 UNUSED_SECONDS = 30 * 86400  # no control node can know which programs the others still use
 LEFTOVER_SECONDS = 3600
+LOCK_SECONDS = 60
 
 
 def main() -> None:
@@ -144,7 +145,7 @@ def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
     os.makedirs(home, 0o755, exist_ok=True)
     lock = os.open(home, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        acquire(lock, home)
         if not is_intact(folder):
             install_program(folder, archive, release)
             remove_unused(home)
@@ -156,6 +157,18 @@ def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
             os.replace(staged, os.path.join(home, CURRENT))
     finally:
         os.close(lock)
+
+
+def acquire(lock: int, home: str) -> None:
+    """Lock an open folder. Raises :class:`OSError` if another task holds the lock for too long."""
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise OSError(f"another process has held the lock of {home} for {LOCK_SECONDS} seconds") from None
+        time.sleep(0.01)
 
 
 def install_program(folder: str, archive: bytes, release: str) -> None:

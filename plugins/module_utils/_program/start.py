@@ -20,6 +20,7 @@ from .._host.store import Store
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, sentence
 from .._model.images import images_from_dict
+from .._model.limits import ContainerLimits, parse_limits
 from .._model.plan import SessionPlan
 from .._session.apply import ApplyRequest, apply_claimed, await_claimed
 from .._session.check import CheckFailedError, check_and_commit
@@ -27,6 +28,7 @@ from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 from .._session.command import start_command
 from .._session.contents import RenderedFiles
 from .._session.facts import AgentSettings
+from .._session.image_access import ImageAccess
 
 if TYPE_CHECKING:
     import docker
@@ -67,9 +69,10 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
     Sessions claim in their order. Then they start side by side: no bootstrap script delays the commit of another.
     """
+    limits = parse_limits(options["limits"])
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     parts = [Part(request, check_mode) for request in options["sessions"]]
-    agent, names = Agent(client, store, options), list(STEPS)
+    agent, names = Agent(client, store, options, limits), list(STEPS)
     for part in parts:
         _take_steps(agent, part, names[:1])
     _side_by_side(lambda part: _take_steps(agent, part, names[1:]), parts)
@@ -80,11 +83,17 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The agent that the program runs on: its engine, its stored state, and the options of the request."""
+    """The agent that the program runs on: its engine, its stored state, the options of the request, and its limits."""
 
     client: docker.APIClient
     store: Store
     options: Mapping[str, Any]
+    limits: ContainerLimits
+
+    @property
+    def settings(self) -> AgentSettings:
+        """The settings of the agent in the inventory."""
+        return AgentSettings(**self.options["settings"], docker_host=self.options["docker_host"])
 
     def claim(self, part: Part) -> None:
         """Claim resources; a plan that no longer fits is refused."""
@@ -95,7 +104,7 @@ class Agent:
             result = claim(
                 self.client,
                 self.store,
-                AgentSettings(**self.options["settings"]),
+                self.settings,
                 claim_request,
                 check_mode=part.check_mode,
             )
@@ -113,7 +122,16 @@ class Agent:
         plan = SessionPlan.from_dict(request["plan"])
         network, images = self.options["default_network"], images_from_dict(request["images"])
         apply_request = ApplyRequest(
-            plan, request["agent"], request["nonce"], contents, network, images, request.get("patience")
+            plan,
+            request["agent"],
+            request["nonce"],
+            contents,
+            network,
+            images,
+            ImageAccess.from_options(request["logins"], self.options["registry"]),
+            limits=self.limits,
+            mounts=self.settings.mounts,
+            patience=request.get("patience"),
         )
         changes, ready = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
         part.changes += changes

@@ -19,14 +19,17 @@ from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._model.images import ImagesByAgent, image_mismatch
+from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
 from .claim import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
 from .facts import read_host
+from .image_access import ImageAccess, require_image_access
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
+from .mount_sources import MountSettings, check_after_start, check_before_start
 from .readiness import await_ready
 
 CHECK_SECONDS = 60
@@ -55,8 +58,9 @@ class KeysMissingError(ClusterError):
 class ApplyRequest:
     """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session reported. ``patience`` is how many seconds to wait for the
-    containers at most; ``None`` for as long as the claim lasts.
+    ``images`` are those that the agents of the session reported, ``access`` has the logins of the requester, ``mounts``
+    the agent's settings for mounts, ``limits`` are those of new containers. ``patience`` is how many seconds to wait
+    for the containers at most; ``None`` for as long as the claim lasts.
     """
 
     plan: SessionPlan
@@ -65,7 +69,10 @@ class ApplyRequest:
     contents: RenderedFiles
     default_network: str
     images: ImagesByAgent = dataclasses.field(default_factory=dict)
+    access: ImageAccess = dataclasses.field(default_factory=ImageAccess)
     patience: float | None = None
+    mounts: MountSettings = dataclasses.field(default_factory=MountSettings)
+    limits: ContainerLimits = DEFAULT_LIMITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +89,8 @@ def apply_claimed(
     """Apply the slice that this run has claimed; return the changes, and whether all containers are ready.
 
     With ``check_mode`` the claim may be missing. What this agent has stored is no source of the plan: if it differs, it
-    is replaced. Raises :class:`ClaimLostError`, and :class:`KeysMissingError`.
+    is replaced. Raises :class:`ClaimLostError`, :class:`KeysMissingError`, and :class:`ImageAccessError` if the
+    requester may not use an image.
     """
     plan = request.plan
     lacking = [kernel for kernel in plan.kernels if kernel.hostname not in request.contents.keys]
@@ -92,6 +100,9 @@ def apply_claimed(
             " create it again"
         )
     changes = _adopt_plan(store, request, check_mode=check_mode)
+    if not check_mode:
+        # Without the lock, because a registry may be slow.
+        _require_images(client, store, request, require_claim(store, plan.id, request.nonce))
     with store.session_lock(plan.id):
         if check_mode:
             session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
@@ -99,9 +110,7 @@ def apply_claimed(
         else:
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, check_mode=check_mode)
-        applied = apply_slice(
-            client, store, session, request.contents, images, request.default_network, check_mode=check_mode
-        )
+        applied = apply_slice(client, store, session, request, images, check_mode=check_mode)
     # Without the lock: a slow start must not block the removal of the session.
     ready = await_ready(client, applied.started, _start_deadline(session), request.patience)
     if applied.started and ready:
@@ -140,9 +149,8 @@ def apply_slice(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    contents: RenderedFiles,
+    request: ApplyRequest,
     images: Mapping[str, Image],
-    default_network: str,
     *,
     check_mode: bool,
 ) -> ApplyResult:
@@ -151,7 +159,7 @@ def apply_slice(
     With ``check_mode`` only the changes are computed. Raises what the adapters raise.
     """
     host = read_host(client)
-    desired = desired_slice(store, session, contents, images, default_network, host)
+    desired = desired_slice(store, session, request.contents, images, request.default_network, host, request.limits)
     files = plan_files(desired.files)
     if not check_mode:
         write_files(file for file, _change in files)
@@ -176,7 +184,10 @@ def apply_slice(
             " there: load the driver of its InfiniBand card"
         )
     if not check_mode:
-        containers.apply_containers(client, steps)
+        folders = check_before_start(client, store, session, request.mounts) if steps else {}
+        sources = {source: folder.path for source, folder in folders.items()}
+        containers.apply_containers(client, [step.with_sources(sources) for step in steps])
+        check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)
@@ -188,6 +199,13 @@ def _start_deadline(session: LocalSession) -> float:
     """Return the end of the start timeout by the monotonic clock: the claim's remaining time."""
     remaining = session.expires_at - time.time() if session.expires_at is not None else REPAIR_SECONDS
     return time.monotonic() + max(remaining, MIN_START_SECONDS)
+
+
+def _require_images(client: docker.APIClient, store: Store, request: ApplyRequest, session: LocalSession) -> None:
+    """Raise :class:`ImageAccessError` if the requester may not use an image of a session that is not committed."""
+    if not session.committed:
+        names = dict.fromkeys(kernel.image for kernel in session.kernels)
+        require_image_access(client, store, request.access, names)
 
 
 def _find_images(

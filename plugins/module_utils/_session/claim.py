@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import ipaddress
 import time
@@ -18,6 +19,7 @@ from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host import machine
+from .._host.path_look import Folder
 from .._host.ssh_keys import ensure_keys
 from .._host.store import LocalSession, Store, deadline
 from .._model.capacity import fits
@@ -31,8 +33,9 @@ from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
+from .mount_sources import MountRefusedError, judge_mounts
 from .pinning import pin_containers
-from .remove import remove_slice
+from .remove import is_expired, remove_claimed, remove_if
 
 
 class ClaimRefusedError(ClusterError):
@@ -78,24 +81,28 @@ def claim(
 ) -> ClaimResult:
     """Check that the plan still fits, store the claim and create the containers' keys.
 
-    Stale sessions are removed first. A committed session is not changed. The unfinished claim of another run is taken
-    over: it keeps its keys, cores and devices and gets this run's nonce. If it has expired or has another plan, it is
-    removed and claimed again. Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with
-    ``check_mode`` nothing is written.
+    Stale and expired sessions are removed first, and the folders of mounts are looked at, without the lock: both may
+    take long. A committed session is not changed. The unfinished claim of another run is taken over: it keeps its keys,
+    cores and devices and gets this run's nonce. If it has expired or has another plan, it is removed and claimed again.
+    Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with ``check_mode`` nothing is written.
     """
     hostnames = [kernel.hostname for kernel in request.kernels]
+    changes = _remove_others(client, store, request.stale_sessions, check_mode=check_mode)
+    if not check_mode:
+        _remove_leftovers(client, store, request.plan)
+    session = store.session(request.plan.id)
+    folders = _judge_mounts(client, store, settings, request) if not (session and session.committed) else None
     with store.lock():
-        changes = [
-            change
-            for session_id in request.stale_sessions
-            for change in _remove_stale(client, store, session_id, check_mode=check_mode)
-        ]
         session = store.session(request.plan.id)
         if session and session.committed:
             if request.never_completed and not check_mode:
                 store.save(dataclasses.replace(session, nonce=request.nonce))
             return ClaimResult(changes, session.keys)
-        if session and session.plan == request.plan and not session.expired(time.time()):
+        taken_over = session is not None and _is_valid(session, request.plan)
+        if folders is None or (session and not taken_over and not check_mode):
+            # It changed between the two looks at it.
+            raise ClaimRefusedError(_describe_taken(request))
+        if session and taken_over:
             pinned = session.pinned
         else:
             pinned = _allocate(client, store, settings, request, check_mode=check_mode)
@@ -112,6 +119,8 @@ def claim(
         store.ports.reserve(request.plan.id, [port.host_port for port in published])
         # Stored before anything is created, so that everything belongs to a claim; then again with its keys.
         store.save(session)
+        if folders:
+            store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in folders.items()})
         keys = _ensure_keys(store, request.plan.id, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
         # Rules and peers are derived from all claims, so they are updated with each one.
@@ -127,27 +136,66 @@ def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dic
         return dict(zip(hostnames, pool.map(ensure_keys, folders)))
 
 
-def _remove_stale(client: docker.APIClient, store: Store, session_id: str, *, check_mode: bool) -> list[Change]:
-    # The lock waits for a run that still works on the session although its claim has expired.
-    with store.session_lock(session_id):
-        return remove_slice(client, store, session_id, check_mode=check_mode)
+def _remove_others(client: docker.APIClient, store: Store, stale: Sequence[str], *, check_mode: bool) -> list[Change]:
+    """Remove stale sessions, and with them expired claims.
+
+    A session that cannot be removed, because its processes hang, must not keep this one from starting: the next run
+    tries again, and reports it.
+    """
+    now = time.time()
+    expired = [] if check_mode else [session.plan.id for session in store.sessions() if session.expired(now)]
+    changes: list[Change] = []
+    for session_id in stale:
+        with contextlib.suppress(ClusterError, OSError):
+            changes += remove_claimed(client, store, session_id, None, check_mode=check_mode)
+    for session_id in expired:
+        with contextlib.suppress(ClusterError, OSError):
+            remove_if(client, store, session_id, is_expired, check_mode=False)
+    return changes
+
+
+def _remove_leftovers(client: docker.APIClient, store: Store, plan: SessionPlan) -> None:
+    """Remove what an earlier claim of this session left, unless this run takes it over.
+
+    It would conflict with the claim; its folder may have been lost.
+    """
+
+    def is_left(session: LocalSession | None) -> bool:
+        return not (session and (session.committed or _is_valid(session, plan)))
+
+    if is_left(store.session(plan.id)):
+        remove_if(client, store, plan.id, is_left, check_mode=False)
+
+
+def _is_valid(session: LocalSession, plan: SessionPlan) -> bool:
+    """Return whether a claim of a plan is still valid, so that another run may take it over."""
+    return session.plan == plan and not session.expired(time.time())
+
+
+def _judge_mounts(
+    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest
+) -> dict[str, Folder]:
+    try:
+        # An agent that only manages the session's network mounts nothing.
+        mounts = request.plan.mounts if request.kernels else ()
+        return judge_mounts(client, store, settings.mounts, mounts, request.agent)
+    except MountRefusedError as error:
+        raise ClaimRefusedError(str(error)) from None
+
+
+def _describe_taken(request: ClaimRequest) -> str:
+    return f"session_name: {request.plan.name!r} was taken on {request.agent} by another run"
 
 
 def _allocate(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
 ) -> dict[str, PinnedResources]:
     """Return cores and devices for the containers that the plan puts here, after all other checks."""
-    now = time.time()
-    sessions = store.sessions()
-    for session in (session for session in sessions if session.expired(now) and not check_mode):
-        _remove_stale(client, store, session.plan.id, check_mode=check_mode)
-    if not check_mode:
-        # Leftovers of this session would conflict with the claim; its folder may have been lost.
-        _remove_stale(client, store, request.plan.id, check_mode=check_mode)
-    excluded = [*request.stale_sessions, request.plan.id]
-    active = active_sessions(sessions, now, excluded)
-    paths = [mount.source for mount in request.plan.mounts]
-    facts = collect_facts(client, store, settings, FactsQuery(paths=paths, excluded=excluded), request.agent)
+    # What is there although it has been removed, could not be, and uses resources.
+    excluded = [*request.stale_sessions, request.plan.id] if check_mode else [request.plan.id]
+    query = FactsQuery(excluded=excluded, counts_expired=not check_mode)
+    active = active_sessions(store.sessions(), query.expired_before(time.time()), excluded)
+    facts = collect_facts(client, store, settings, query, request.agent)
     names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
     if names:
         raise ContainerNameConflictError(
@@ -166,7 +214,7 @@ def _allocate(
 def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[LocalSession]) -> str | None:
     plan, agent = request.plan, request.agent
     if any(session.plan.name == plan.name for session in active):
-        return f"session_name: {plan.name!r} was taken on {agent} by another run"
+        return _describe_taken(request)
     if not fits(facts, [kernel.resources for kernel in request.kernels]):
         return f"{agent} no longer has room for {_describe_kernels(request.kernels)}"
     underlay = plan.underlays.get(agent)
@@ -174,8 +222,6 @@ def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[Loca
         return f"{agent} no longer has the underlay address {underlay.address} on {underlay.interface}"
     if plan.infiniband and not facts.infiniband:
         return _describe_missing_infiniband(facts)
-    if facts.missing_paths:
-        return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {agent}"
     port = min(facts.tcp_ports.intersection(plan.tcp_ports(agent)), default=None)
     conflict = f"the port {port} was taken on {agent} by another run" if port is not None else None
     return conflict or (_network_conflict(plan.network, plan.host_ports(agent), facts) if plan.network else None)

@@ -20,6 +20,7 @@ from .._host.store import LocalSession, Store
 from .._model.devices import PinnedResources, device_nodes
 from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text
 from .._model.held_session import PublicKeys
+from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import SSH_PORT
 from .._network.container import DEFAULT_INTERFACE
@@ -95,6 +96,7 @@ def desired_slice(
     images: Mapping[str, Image],
     default_network: str,
     host: HostCapabilities,
+    limits: ContainerLimits = DEFAULT_LIMITS,
 ) -> DesiredState:
     """Return the desired state of a session on this agent; reads nothing from the host but the path of the kit."""
     files: list[DesiredFile] = []
@@ -107,8 +109,17 @@ def desired_slice(
         container = _container(session, kernel, environment, image, str(folder), store.kit(), default_network)
         infiniband = host.infiniband if session.plan.infiniband else None
         container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus, infiniband=infiniband)
+        pids, log = limits.pids_of(len(container.cpus)), log_config(host.log_driver, limits)
+        container = dataclasses.replace(container, pids=pids, log=log)
         desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, kernel, contents)))
     return DesiredState(files, networks.desired_network(session.plan), desired)
+
+
+def log_config(driver: str, limits: ContainerLimits) -> containers.LogConfig | None:
+    """Return the logging configuration of a container where ``driver`` is the engine's default; ``None`` for that."""
+    if driver not in containers.FILE_LOG_DRIVERS or not limits.log_bytes:
+        return None
+    return containers.LogConfig(driver, limits.log_bytes, limits.log_files)
 
 
 def _files(
@@ -177,7 +188,7 @@ def _container(
         explicit_environment=environment,
         image_environment=image.environment,
         kit=kit,
-        binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
+        binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts{containers.HOSTS_TARGET}", *mounts),
         cpus=tuple(pinned.cpus),
         devices=tuple(pinned.device_ids),
         memory=kernel.resources["mem"],

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker import labels
-from .._docker.containers import cdi_folders, exit_status, find_containers
+from .._docker.containers import cdi_folders, exit_status, find_containers, log_driver
 from .._docker.images import find_image
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
@@ -34,6 +34,7 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .mount_sources import MountSettings, find_sources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,17 +42,19 @@ class HostCapabilities:
     """What the host provides to every container.
 
     ``ulimits`` are the process limits, -1 for unlimited, ``cdi_gpus`` the GPUs that CDI names, and ``infiniband`` the
-    paths of the InfiniBand device nodes, for sessions with InfiniBand.
+    paths of the InfiniBand device nodes, for sessions with InfiniBand. ``log_driver`` is the engine's default.
     """
 
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
     infiniband: tuple[str, ...] = ()
+    log_driver: str = ""
 
 
 def read_host(client: docker.APIClient) -> HostCapabilities:
     """Read the capabilities of this host."""
-    return HostCapabilities(read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()))
+    info = client.info()
+    return HostCapabilities(read_limits(), named_gpus(cdi_folders(info)), tuple(infiniband_nodes()), log_driver(info))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,18 +71,31 @@ class AgentSettings:
     allow_host_network: bool
     underlay_encryption: str = ""
     allow_infiniband: bool = False
+    mount_roots: Sequence[str] = ("/",)
+    docker_host: str = MountSettings.docker_host
+
+    @property
+    def mounts(self) -> MountSettings:
+        """The settings for mounts. Raises :class:`ValueError`."""
+        return MountSettings(self.mount_roots, self.docker_host)
 
 
 @dataclasses.dataclass(frozen=True)
 class FactsQuery:
     """The images and folders that a session needs.
 
-    ``excluded`` are the ids of sessions that are about to be removed: they are not counted.
+    ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
+    expired claim, because the next claim removes them, unless ``counts_expired``.
     """
 
     images: Sequence[str] = ()
     paths: Sequence[str] = ()
     excluded: Sequence[str] = ()
+    counts_expired: bool = False
+
+    def expired_before(self, now: float) -> float:
+        """Return the time before which a claim must have expired for its session not to be counted."""
+        return 0.0 if self.counts_expired else now
 
 
 def collect_facts(
@@ -87,16 +103,16 @@ def collect_facts(
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
-    Sessions with an expired claim are not counted: the next claim removes them. Raises :class:`ValueError` for
-    invalid settings, and what the adapters raise.
+    Raises :class:`ValueError` for invalid settings, and what the adapters raise.
     """
     now = time.time()
     containers = find_containers(client)
     sessions = store.sessions()
-    active = active_sessions(sessions, now, query.excluded)
+    active = active_sessions(sessions, query.expired_before(now), query.excluded)
     orphans = _orphans(containers, sessions)
     held = {session.plan.id for session in sessions}
-    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
+    mounts = settings.mounts
+    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client.info()))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
@@ -140,7 +156,7 @@ def collect_facts(
         networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
-        missing_paths=tuple(path for path in query.paths if not os.path.isdir(path)),
+        unusable_paths=find_sources(client, store, mounts, query.paths)[1],
         sessions=tuple(_held_session(client, session, containers, now) for session in sessions),
     )
 

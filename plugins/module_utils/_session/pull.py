@@ -15,17 +15,20 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from .._docker.client import connect
 from .._docker.images import ImagePullError, Progress, PullLayers, find_image, pull_image
+from .._docker.registry import RegistryError
 from .._docker.sdk import docker
 from .._host.processes import daemonize
+from .._host.registry_records import RegistryRecords
 from .._host.store import LocalSession, Store
 from .._model.files import locked, write_atomically
-from .._model.images import Credential, ImageIdentity
+from .._model.images import ImageIdentity, registry_of, repository_of
+from .image_access import ImageAccess
 
 # Interval at which the background process checks the claim and writes the progress, in seconds.
 POLL_SECONDS = 0.5
@@ -39,11 +42,11 @@ _STALLED = f"no progress for {STALL_SECONDS} seconds"
 
 @dataclasses.dataclass(frozen=True)
 class Pull:
-    """An image to pull: its ``name``, the ``reference`` that is pulled for it, and the registry credential."""
+    """An image to pull: its ``name``, the ``reference`` that is pulled for it, and the logins that may be used."""
 
     name: str
     reference: str
-    credential: Credential | None = None
+    access: ImageAccess = dataclasses.field(default_factory=ImageAccess)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,8 @@ def ensure_pull(
             state.clear()
             raise ImagePullError(failure)
         state.write(Progress())
-        daemonize(lambda: _pull_worker(docker_host, state, pull), lock)
+        records = RegistryRecords(store.registries_folder)
+        daemonize(lambda: _pull_worker(docker_host, state, records, pull), lock)
     return PullStatus(None, started=True)
 
 
@@ -129,7 +133,7 @@ class _PullState:
         return state
 
 
-def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
+def _pull_worker(docker_host: str, state: _PullState, records: RegistryRecords, pull: Pull) -> None:
     """Pull and write the progress; return when the pull has ended, or the session is no longer claimed.
 
     The engine aborts a pull when the connection that requested it closes, which it does when this process ends.
@@ -144,7 +148,7 @@ def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
 
     def fetch() -> None:
         try:
-            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, on_event)
+            _fetch(connect(docker_host), records, pull, on_event)
             results.append("")
         except ImagePullError as error:
             results.append(str(error))
@@ -161,3 +165,38 @@ def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
         if not state.write(layers.progress(), error) or stalled:
             return
     state.write(layers.progress(), results[0])
+
+
+def _fetch(
+    client: docker.APIClient, records: RegistryRecords, pull: Pull, on_event: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Pull an image; what is pulled with a password is private from then on. Raises :class:`ImagePullError`."""
+    registry, repository = registry_of(pull.name), repository_of(pull.name)
+    try:
+        login = pull.access.login(registry)
+    except RegistryError as error:
+        raise ImagePullError.from_error(pull.name, pull.reference, f"the registry {registry} {error}") from None
+    if not login:
+        pull_image(client, pull.name, pull.reference, {}, on_event)
+    else:
+        _fetch_private(client, records, pull, repository, login, on_event)
+
+
+def _fetch_private(
+    client: docker.APIClient,
+    records: RegistryRecords,
+    pull: Pull,
+    repository: str,
+    login: Mapping[str, Any],
+    on_event: Callable[[Mapping[str, Any]], None],
+) -> None:
+    mark = records.begin_private(repository)
+    try:
+        pull_image(client, pull.name, pull.reference, login, on_event)
+    except ImagePullError:
+        # The image can be there nevertheless, without its tag.
+        if not any(find_image(client, name) for name in (pull.name, pull.reference)):
+            mark.discard()
+        raise
+    mark.keep()
+    records.allow(repository, login)

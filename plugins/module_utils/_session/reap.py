@@ -23,7 +23,8 @@ from .._network import iproute
 from .command import containers_by_hostname
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
-from .remove import remove_claimed, remove_slice
+from .mount_sources import check_after_start, check_before_start
+from .remove import is_expired, remove_claimed, remove_if
 
 _Action = Callable[["docker.APIClient", Store, str, bool], "tuple[list[Change], str]"]
 
@@ -99,12 +100,7 @@ def remove_expired(
     client: docker.APIClient, store: Store, session_id: str, check_mode: bool
 ) -> tuple[list[Change], str]:
     """Remove a slice with an expired claim; return what was removed, and an empty failure sentence."""
-    with store.lock(), store.session_lock(session_id):
-        session = store.session(session_id)
-        # Another run may have committed or renewed it while this one waited for the locks.
-        if session is None or not session.expired(time.time()):
-            return [], ""
-        return remove_slice(client, store, session_id, check_mode=check_mode), ""
+    return remove_if(client, store, session_id, is_expired, check_mode=check_mode), ""
 
 
 def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
@@ -140,8 +136,11 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         if check_mode:
             return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
+        folders = check_before_start(client, store, session) if stopped else {}
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             failures = list(pool.map(lambda container: _start(client, container), stopped))
+        started = [container["Labels"][labels.HOSTNAME] for container in stopped]
+        check_after_start(client, session, folders, started)
         apply_interfaces(client, store, session, plan_interfaces(client, session))
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])

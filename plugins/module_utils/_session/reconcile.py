@@ -27,9 +27,11 @@ from .._network.container import InterfacePlan
 from .._network.iproute import NetworkError
 from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
+from .command import containers_by_hostname
 from .interfaces import apply_interfaces, plan_interfaces
 from .leftovers import find_leftovers, remove_leftovers, seen_twice
 from .links import plan_links
+from .mount_sources import check_after_start, check_before_start
 from .reap import remove_expired
 
 RESTORE_SECONDS = 30
@@ -53,13 +55,24 @@ def restore_links(session: LocalSession, state: iproute.LinkState) -> list[Chang
 def restore_containers(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Start the containers of a session; their addresses, MACs, names and keys do not change.
 
+    Raises :class:`MountRefusedError` if a folder that they mount does not answer, or is another one.
+
     The command of a batch session runs once: containers that have run it are left to the next reap.
     """
     started_hostnames = store.started_commands(session)
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
     plan = session.plan
     waits = plan.infiniband or (plan.network and plan.network.swarm_manager)
-    return start_stopped(client, plan.id, hostnames, RESTORE_SECONDS if waits else 0)
+    stopped = [
+        name for name, container in containers_by_hostname(client, plan.id).items() if container["State"] != "running"
+    ]
+    starting = [name for name in hostnames if name in stopped]
+    if not starting:
+        return []
+    folders = check_before_start(client, store, session)
+    changes = start_stopped(client, plan.id, starting, RESTORE_SECONDS if waits else 0)
+    check_after_start(client, session, folders, starting)
+    return changes
 
 
 def restore_interfaces(

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
@@ -30,13 +33,46 @@ def remove_claimed(
     ``unrouted`` is as for :func:`remove_slice`. A slice that this run has committed is removed too, if another agent
     failed: a session is never left incomplete. One that an earlier run committed has that run's nonce, and is kept.
     """
-    with store.lock(), store.session_lock(session_id):
-        session = store.session(session_id)
-        if nonce is not None and (session is None or session.nonce != nonce):
-            return []
-        # A run that rolls back has not sent a route yet.
-        unrouted = unrouted or nonce is not None
-        return remove_slice(client, store, session_id, unrouted=unrouted, check_mode=check_mode)
+
+    def is_ours(session: LocalSession | None) -> bool:
+        return nonce is None or (session is not None and session.nonce == nonce)
+
+    # A run that rolls back has not sent a route yet.
+    unrouted = unrouted or nonce is not None
+    return remove_if(client, store, session_id, is_ours, unrouted=unrouted, check_mode=check_mode)
+
+
+def is_expired(session: LocalSession | None) -> bool:
+    """Return whether the claim of a stored session has expired; another run may have renewed or committed it."""
+    return session is not None and session.expired(time.time())
+
+
+def remove_if(
+    client: docker.APIClient,
+    store: Store,
+    session_id: str,
+    wanted: Callable[[LocalSession | None], bool],
+    *,
+    unrouted: bool = False,
+    check_mode: bool,
+) -> list[Change]:
+    """Remove a slice whose stored session, ``None`` if there is none, is ``wanted``; return what was removed.
+
+    ``unrouted`` is as for :func:`remove_slice`.
+
+    Containers are removed without the agent's lock: the engine waits for their processes to end, and one that hangs,
+    on a file system that does not answer, must not keep other sessions from starting and ending.
+    """
+    changes: list[Change] = []
+    if not check_mode:
+        with store.session_lock(session_id):
+            if not wanted(store.session(session_id)):
+                return []
+            changes = containers.remove_containers(client, containers.find_containers(client, session_id))
+    with store.both_locks(session_id):
+        if not wanted(store.session(session_id)):
+            return changes
+        return changes + remove_slice(client, store, session_id, unrouted=unrouted, check_mode=check_mode)
 
 
 def remove_slice(

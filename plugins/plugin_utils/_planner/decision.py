@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.mounts import describe_unusable
 from ...module_utils._model.network import SWARM
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
@@ -282,14 +283,15 @@ def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that have the folders of the session's mounts; raise an error if none has."""
     sources = [mount.source for mount in spec.mounts]
-    lacking = {agent.name: [path for path in sources if path in agent.missing_paths] for agent in agents}
+    lacking = {
+        agent.name: {path: agent.unusable_paths[path] for path in sources if path in agent.unusable_paths}
+        for agent in agents
+    }
     having = [agent for agent in agents if not lacking[agent.name]]
     if agents and not having:
-        name, missing = min(lacking.items())
+        name = min(lacking)
         others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
-        raise PlanningError(
-            f"session_mounts: {', '.join(missing)} is not a folder on {name}{others}, and the source must exist there"
-        )
+        raise PlanningError(describe_unusable(lacking[name], f"{name}{others}"))
     return having
 
 

@@ -179,7 +179,8 @@ def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: 
     free = addressing.free_ports(first, last, agent.tcp_ports, session_id)
     ports = list(itertools.islice(free, count))
     if len(ports) < count:
-        problem = f"session_published_port_pool: {first}-{last} has no {count} ports left on {agent.name}"
+        problem = f"session_published_port_pool: {first}-{last} has fewer free ports on {agent.name} than the {count}"
+        problem += " that are needed"
         reserved = len([port for port in _reserved(agent) if first <= port <= last])
         if reserved:
             problem += f"; ended sessions keep {reserved} until all gateways have confirmed that their routes are gone"

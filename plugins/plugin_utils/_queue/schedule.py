@@ -16,7 +16,8 @@ from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, decide, is_feasible
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
-from .._request.spec import spec_from_dict
+from .._request.spec import SessionSpec, check_stored, spec_from_dict
+from ..session_options import check_stored_choices
 from .entry import QueueEntry, blocked_by, count_skips, dominant_shares, sort_pending
 
 
@@ -87,7 +88,7 @@ def _decide_entry(
     entry: QueueEntry, cluster: ClusterState, pools: NetworkPools, now: float
 ) -> Decision | Unschedulable:
     try:
-        decision = decide(spec_from_dict(entry.spec or {}), cluster, pools, entry.id, entry.user, now)
+        decision = decide(_checked_spec(entry), cluster, pools, entry.id, entry.user, now)
     except (ValidationError, PlanningError) as error:
         return Unschedulable(as_phrase(error), {})
     if isinstance(decision, Decision) and decision.plan.id != entry.id:
@@ -99,4 +100,18 @@ def _is_infeasible(entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy)
     """Return whether a session could not start even if all others ended: no session has to wait behind it."""
     if entry.spec is None or entry.skipped < rules.max_skips:
         return False
-    return not is_feasible(spec_from_dict(entry.spec), cluster, entry.id)
+    try:
+        return not is_feasible(_checked_spec(entry), cluster, entry.id)
+    except ValidationError:
+        return True
+
+
+def _checked_spec(entry: QueueEntry) -> SessionSpec:
+    """Return the request of an entry, validated again: whoever writes to the queue is not the one that starts it.
+
+    Raises :class:`ValidationError`.
+    """
+    spec = spec_from_dict(entry.spec or {})
+    check_stored_choices(spec)
+    check_stored(spec)
+    return spec

@@ -17,7 +17,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 
 from ...module_utils._host.processes import boot_id, process_start_time
-from ...module_utils._model.files import locked, write_atomically
+from ...module_utils._model.files import describe_held_lock, locked, write_atomically
 from ...module_utils._model.session import is_session_id
 from .entry import CorruptEntryError, Owner, QueueEntry
 
@@ -62,8 +62,7 @@ class QueueStore:
                 handle = stack.enter_context(locked(self.path / ".lock", LOCK_TIMEOUT, create=True))
                 if handle is None:
                     raise AnsibleActionFail(
-                        f"session_queue_path: another run has held '{self.path}/.lock' for {LOCK_TIMEOUT:g} seconds;"
-                        " end that run first."
+                        f"session_queue_path: {describe_held_lock(self.path / '.lock', LOCK_TIMEOUT)}"
                     )
                 share_with_group(handle, self.path)
                 self._remove_leftovers()

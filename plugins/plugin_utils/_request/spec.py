@@ -128,6 +128,24 @@ def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
     return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts, "apps": apps})
 
 
+def as_values(spec: SessionSpec) -> dict[str, Any]:
+    """Return the request as the values of options, for :func:`parse_spec`."""
+    values = dataclasses.asdict(spec)
+    # A role has the session's slots unless its own amount is 0.
+    none = dict.fromkeys(spec.resources, 0)
+    roles = {role.pop("name"): {**role, "resources": {**none, **role["resources"]}} for role in values["roles"]}
+    return {**values, "roles": roles, "wait": False}
+
+
+def check_stored(spec: SessionSpec) -> None:
+    """Raise :class:`ValidationError` unless a stored request is one that could be made."""
+    problems = ValidationErrors()
+    again = parse_spec(problems, as_values(spec))
+    if again != spec and not problems:
+        problems.add("the stored request is not what its own options mean: cancel the session, and create it again")
+    problems.raise_if_any()
+
+
 def fingerprint(spec: SessionSpec, salt: str) -> dict[str, Any]:
     """Return the request as plain data that can be stored and compared.
 

@@ -1,4 +1,6 @@
-"""Print what a session could leave behind on an agent, as text that can be compared: `traces.py STATE_FOLDER`.
+"""Print what a session could leave behind on an agent, as text that can be compared: `traces.py STATE_FOLDER KEPT`.
+
+The folder ``KEPT`` is left out: what is there outlives sessions.
 
 It queries the engine's API directly, because the command line takes ten times as long.
 """
@@ -28,9 +30,11 @@ def ask_engine(path: str) -> Any:
     return json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def files(folder: Path) -> Iterator[str]:
-    """Yield all files in a folder, with modes, owners and sizes."""
+def files(folder: Path, kept: Path) -> Iterator[str]:
+    """Yield all files in a folder but those in ``kept``, with modes, owners and sizes."""
     for path in (folder, *folder.rglob("*")):
+        if kept in (path, *path.parents):
+            continue
         with contextlib.suppress(FileNotFoundError):  # a temporary file
             stated = path.lstat()
             # A directory does not shrink.
@@ -57,7 +61,7 @@ traces = {
     "addresses": addresses(),
     "namespaces": lines("ip", "netns", "list"),
     "tables": lines("nft", "list", "tables"),
-    "files": files(Path(sys.argv[1])),
+    "files": files(*map(Path, sys.argv[1:])),
 }
 for kind, names in traces.items():
     print(f"== {kind}", *sorted(names), sep="\n")

@@ -11,14 +11,15 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.action import session_image
 from ansible_collections.backendai.cluster.plugins.action.session_image import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS
-from tests.unit.builders import IMAGE, SESSION_ID, image_data, plan
+from tests.unit.builders import DIGEST, IMAGE, SESSION_ID, image_data, plan
 from tests.unit.plugins.action.conftest import Run
 
 MADE = plan({"agent1": 1, "agent2": 1}).to_dict()
 # A session that its agents have claimed: its public keys are known.
 START = {"id": SESSION_ID, "nonce": "n", "agents": ["agent1", "agent2"], "plan": MADE, "public_keys": {"main1": {}}}
 ASKED = {"session_id": SESSION_ID, "nonce": "n", "seconds": 600}
-PLAIN = {**ASKED, "username": "", "password": ""}
+SETTINGS = {"registry_check": [], "allow_registry_login": False}
+PLAIN = {**ASKED, "registry": SETTINGS, "logins": {}}
 OTHER = "registry:5000/other:1"
 STARTED = {
     "changed": True,
@@ -215,19 +216,33 @@ def test_failed_pull_fails_with_its_error(pull: Pull, answers: list[dict[str, An
 def test_image_of_another_agent_is_pulled_by_digest(pull: Pull, sent: list[dict[str, Any]]) -> None:
     result = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
     pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], images_by_agent=result)
-    assert [(entry["name"], entry["reference"]) for entry in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
+    assert [(entry["name"], entry["reference"]) for entry in sent] == [(IMAGE, f"lab/python@{DIGEST}"), (OTHER, OTHER)]
+
+
+def test_answer_of_one_agent_leads_no_other_agent_to_another_repository(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    images = {"agent1": {IMAGE: image_data(registry="evil.example.com/miner")}, "agent2": {}}
+    assert pull([], [IMAGE], images_by_agent=images)["failed"] == (
+        f"session_image: agent1 has 'evil.example.com/miner@{DIGEST}' as 'lab/python:1', which is no sha256 digest in"
+        " the repository docker.io/lab/python: check agent1, or specify the image by its digest."
+    )
+    assert sent == []
+
+
+def test_settings_of_the_agent_are_sent(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    pull([pulled()], [IMAGE], {"agent_registry_check": ["docker.io"], "agent_allow_registry_login": "yes"})
+    assert sent[0]["registry"] == {"registry_check": ["docker.io"], "allow_registry_login": True}
 
 
 def test_agent_gets_credentials_of_one_registry_only(pull: Pull, sent: list[dict[str, Any]]) -> None:
     registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
-    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], registries=registries)
+    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], {"session_registries": registries})
     plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
-    assert sent == [plain, {**ASKED, "name": OTHER, "reference": OTHER, **READER}]
+    assert sent == [plain, {**PLAIN, "name": OTHER, "reference": OTHER, "logins": {"registry:5000": READER}}]
 
 
 def test_invalid_registries_are_named_without_secrets(pull: Pull, sent: list[dict[str, Any]]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        pull([], [IMAGE], registries={"localhost": {"password": "hunter2"}})
+        pull([], [IMAGE], {"session_registries": {"localhost": {"password": "hunter2"}}})
     assert str(refused.value) == "session_registries.localhost.username must be one line of text."
     assert sent == []
 

@@ -24,6 +24,8 @@ ASKED = spec(cluster_size=3, cluster_mode="multi-node", env={"TOKEN": "hunter2"}
 MADE = plan({"agent1": 2, "agent2": 1})
 ALONE = plan({"agent1": 1}, command="train")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+READER = {"username": "reader", "password": "hunter3"}
+REGISTRIES = {"docker.io": READER, "registry:5000": {"username": "reader", "password": "hunter4"}, "other": READER}
 KEYS = {"main1": {"user": "USER", "host": "HOST"}}
 
 
@@ -112,6 +114,18 @@ def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     assert not {"request", "stale_sessions", "seconds"} & entry.keys()
     assert (entry["public_keys"], entry["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
     assert entry["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
+
+
+@pytest.mark.parametrize("of", [ALONE, MADE], ids=["one request", "its own step"])
+def test_only_apply_gets_the_logins_to_the_registries_of_its_images(host: Host, of: Any) -> None:
+    steps = ["claim"] if of is ALONE else ["claim", "apply"]
+    for step in steps:
+        for agent in of.agents:
+            host.take(step, start(of), agent=agent, about={"session_registries": REGISTRIES})
+    assert host.sessions[0]["logins"] == {"docker.io": READER}
+    requests = [entry for _phase, options, _seconds in host.asked for entry in options["sessions"]]
+    assert all(("logins" in entry) == ("apply" in entry["steps"]) for entry in requests)
+    assert "hunter4" not in f"{host.asked}"
 
 
 def test_agent_waits_for_a_limited_time_if_several_sessions_start(host: Host) -> None:
@@ -271,8 +285,17 @@ def test_agent_options_come_from_its_variables(host: Host) -> None:
     assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/var/lib/backendai")
     assert (options["settings"]["cpu_overcommit"], options["settings"]["resource_group"]) == (8, "default")
     assert options["default_network"] == "backendai-default"
-    host.take("claim", start(), about={"agent_default_network": "world"})
-    assert host.asked[1][1]["default_network"] == "world"
+    assert options["registry"] == {"registry_check": [], "allow_registry_login": False}
+    assert options["limits"] == {
+        "pids_limit": 4096,
+        "pids_per_core": 512,
+        "log_max_size": "20m",
+        "log_max_files": 5,
+    }
+    host.take("claim", start(), about={"agent_default_network": "world", "agent_pids_limit": "0"})
+    assert (host.asked[1][1]["default_network"], host.asked[1][1]["limits"]["pids_limit"]) == ("world", 0)
+    host.take("claim", start(), about={"agent_registry_check": ["*"]})
+    assert host.asked[2][1]["registry"] == {"registry_check": ["*"], "allow_registry_login": False}
 
 
 def test_invalid_variable_is_reported(host: Host) -> None:

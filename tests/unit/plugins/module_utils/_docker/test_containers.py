@@ -16,6 +16,7 @@ from docker.types import HostConfig
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
     Container,
+    LogConfig,
     plan_containers,
     remove_containers,
 )
@@ -44,6 +45,7 @@ MAIN = Container(
 SUB = dataclasses.replace(
     MAIN, name="backendai-train-llm-sub1", hostname="sub1", labels={**MAIN.labels, labels.HOSTNAME: "sub1"}
 )
+LOG = LogConfig("json-file", 20 << 20, 5)
 RDMA_CM, UVERBS = "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"
 WITH_INFINIBAND = dataclasses.replace(MAIN, devices=("/dev/fuse",), infiniband=(RDMA_CM, UVERBS))
 SUBJECT = "container backendai-train-llm-main1"
@@ -133,6 +135,8 @@ def test_container_digest_covers_properties_that_cannot_change_later(drift: dict
         {"argv": ("sleep", "1d")},
         {"ulimits": {"nofile": 1024}},
         {"cdi_gpus": frozenset({"GPU-aaaa"})},
+        {"pids": 4096},
+        {"log": LOG},
     ],
     ids=lambda drift: next(iter(drift)),
 )
@@ -162,6 +166,8 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
         "mem_limit": 1 << 30,
         "memswap_limit": 1 << 30,
         "shm_size": None,
+        "pids_limit": None,
+        "log_config": None,
         "restart_policy": {"Name": "no"},
         "port_bindings": {},
     }
@@ -174,11 +180,33 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
 
 
-def test_container_without_published_ports_keeps_its_older_digest() -> None:
-    older = dataclasses.asdict(MAIN)
-    for unknown in ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband"):
-        del older[unknown]
-    assert MAIN.digest() == labels.content_digest(older)
+# The binds of a container, in the release that had no limits and in this one.
+WRITABLE, READ_ONLY = ("/1/main1/hosts:/etc/hosts", "/mnt/a:/a:ro"), ("/1/main1/hosts:/etc/hosts:ro", "/mnt/a:/a:ro")
+
+
+def test_container_keeps_the_digest_of_older_versions() -> None:
+    older = dataclasses.asdict(dataclasses.replace(MAIN, binds=WRITABLE))
+    unknown = ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband")
+    for name in (*unknown, "sources", "pids", "log"):
+        del older[name]
+    assert dataclasses.replace(MAIN, binds=READ_ONLY).digest() == labels.content_digest(older)
+
+
+def test_container_of_an_older_version_is_not_replaced_because_it_lacks_limits(engine: Any) -> None:
+    apply(engine, dataclasses.replace(MAIN, binds=WRITABLE))
+    engine.calls.clear()
+    limited = dataclasses.replace(MAIN, binds=READ_ONLY, pids=4608, log=LOG, ulimits={"core": 0})
+    assert apply(engine, limited) == []
+    assert engine.calls == []
+
+
+def test_container_has_its_limits(engine: Any) -> None:
+    apply(engine, dataclasses.replace(MAIN, binds=READ_ONLY, pids=4608, log=LOG))
+    host = engine.asked[0]["host_config"]
+    config = HostConfig("1.41", pids_limit=host["pids_limit"], log_config=host["log_config"])
+    assert config["PidsLimit"] == 4608
+    assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
+    assert host["binds"][1:] == ["/1/main1/hosts:/etc/hosts:ro", "/mnt/a:/a:ro"]
 
 
 def test_container_with_infiniband_has_its_nodes_and_no_raw_sockets(engine: Any) -> None:
@@ -293,16 +321,18 @@ def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("info", [{}, {"CDISpecDirs": None}, {"CDISpecDirs": []}], ids=["20.10", "null", "off"])
-def test_engine_without_cdi_has_no_cdi_folders(
-    engine: Any, monkeypatch: pytest.MonkeyPatch, info: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(engine, "info", lambda: info)
-    assert containers.cdi_folders(engine) == []
+def test_engine_without_cdi_has_no_cdi_folders(info: dict[str, Any]) -> None:
+    assert containers.cdi_folders(info) == []
+
+
+def test_engine_has_a_default_log_driver(engine: Any) -> None:
+    engine.log_driver = "journald"
+    assert containers.log_driver(engine.info()) == "journald"
 
 
 def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
     engine.cdi_folders = ["/etc/cdi", "/var/run/cdi"]
-    assert containers.cdi_folders(engine) == ["/etc/cdi", "/var/run/cdi"]
+    assert containers.cdi_folders(engine.info()) == ["/etc/cdi", "/var/run/cdi"]
 
 
 @pytest.mark.parametrize(

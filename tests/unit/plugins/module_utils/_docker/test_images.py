@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     find_image,
     pull_image,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from tests.unit.builders import IMAGE
 from tests.unit.fake_docker import FakeDocker
 
@@ -31,12 +31,12 @@ def inspect(name: str = IMAGE, **inspected: Any) -> Image:
 
 
 def pull(
-    engine: FakeDocker, name: str = IMAGE, reference: str = "", credential: Credential | None = None
+    engine: FakeDocker, name: str = IMAGE, reference: str = "", login: Mapping[str, str] | None = None
 ) -> list[Mapping[str, Any]]:
     """Pull an image and return the lines of the engine's output."""
     client: Any = engine
     lines: list[Mapping[str, Any]] = []
-    pull_image(client, name, reference or name, credential, lines.append)
+    pull_image(client, name, reference or name, login or {}, lines.append)
     return lines
 
 
@@ -134,8 +134,14 @@ def test_image_pulled_by_digest_is_tagged_with_its_name(name: str, tagged: str) 
 def test_registry_credentials_are_sent() -> None:
     engine = FakeDocker({})
     engine.registry = {IMAGE: CONTENT}
-    pull(engine, credential=Credential("reader", "hunter2"))
+    pull(engine, login={"username": "reader", "password": "hunter2"})
     assert engine.calls == [f"pull {IMAGE} as {{'username': 'reader', 'password': 'hunter2'}}"]
+
+
+def test_all_names_of_an_image_are_read() -> None:
+    image = inspect(RepoTags=[IMAGE, "other:1"], RepoDigests=["lab/python@sha256:2"])
+    assert (image.tags, image.digests) == ((IMAGE, "other:1"), ("lab/python@sha256:2",))
+    assert (inspect(RepoTags=None).tags, inspect(RepoTags=None).digests) == ((), ())
 
 
 def test_all_lines_of_the_engine_are_passed_on() -> None:

@@ -65,6 +65,16 @@ def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Routes:
     return fake_routes
 
 
+@pytest.mark.usefixtures("routes")
+def test_another_probe_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_routes, "LOCK_SECONDS", 0.05)
+    hold = probe_routes.temporary_routes([], [])
+    with hold, pytest.raises(NetworkError) as raised, probe_routes.temporary_routes([], []):
+        pass
+    held = f" has held the lock {probe_routes.LOCK} for more than 0.05 seconds; end it first."
+    assert str(raised.value).endswith(held)
+
+
 def test_addresses_behind_a_host_get_a_temporary_route(routes: Routes) -> None:
     with probe_routes.temporary_routes(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as next_hops:
         assert next_hops.next_hops == (

@@ -80,6 +80,24 @@ def drift(monkeypatch: pytest.MonkeyPatch, *edits: tuple[str, str]) -> list[Chan
     return AGENTS_TABLE.plan("wanted")
 
 
+DYNAMIC = """\
+table inet backendai {
+\tset seen {
+\t\ttype ipv4_addr
+\t\tsize 65535
+\t\tflags dynamic
+\t\telements = { 172.18.0.2 ct count over 5, 172.18.0.3 ct count over 5 }
+\t}
+}
+"""
+
+
+def test_elements_that_packets_add_are_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = "\n".join(line for line in DYNAMIC.splitlines() if "elements" not in line)
+    host(monkeypatch, nft=result_of(DYNAMIC), unshare=result_of(empty))
+    assert AGENTS_TABLE.plan("wanted") == []
+
+
 def test_an_equal_table_has_no_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drift(monkeypatch) == []
 
@@ -117,7 +135,7 @@ def test_a_missing_table_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
         (("192.0.2.2,", "192.0.2.9,"), Change("firewall set agents", "192.0.2.9", "192.0.2.2")),
         ((", 192.0.2.2,\n\t\t\t     192.0.2.3", ""), Change("firewall set agents", None, "192.0.2.2; 192.0.2.3")),
         (("192.0.2.3 }", "192.0.2.3, 0.0.0.0 }"), Change("firewall set agents", "0.0.0.0", None)),
-        (("flags interval", "flags dynamic"), Change("firewall set agents", "flags dynamic", "flags interval")),
+        (("flags interval", "flags constant"), Change("firewall set agents", "flags constant", "flags interval")),
         (
             ('\t\toifname "bai-*" iifname . oifname != @session_bridges drop\n', ""),
             Change("firewall chain forward", None, 'oifname "bai-*" iifname . oifname != @session_bridges drop'),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import routing
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import store as storing
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
@@ -98,6 +99,13 @@ def test_an_ended_session_loses_only_its_own_routes(folder: Path, table: Table, 
     assert [text for name, text in files(folder).items() if name.startswith(("routes/", "maps/"))] == [""] * 3
 
 
+def test_another_run_that_does_not_end_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "LOCK_SECONDS", 0.05)
+    with storing.GatewayStore(str(folder)).lock(), pytest.raises(GatewayError) as raised:
+        routed(folder, ROUTE)
+    assert str(raised.value).endswith(f" has held the lock {folder}/lock for more than 0.05 seconds; end it first.")
+
+
 def test_a_dry_run_returns_the_same_changes_and_writes_none(folder: Path, table: Table, admin: AdminSocket) -> None:
     before = {name: text for name, text in files(folder).items() if name != "lock"}
     would = routed(folder, ROUTE, check_mode=True)
@@ -161,7 +169,7 @@ def test_a_damaged_file_is_named(folder: Path, content: str) -> None:
 def test_removed_routes_are_confirmed_except_in_check_mode(folder: Path) -> None:
     routed(folder, ROUTE, OTHER)
     wish: dict[str, Any] = {"ended": [ONE], "vacated": [Vacated(TWO, "192.0.2.12")]}
-    assert routed(folder, check_mode=True, **wish).unrouted == []
+    assert routed(folder, check_mode=True, **wish).unrouted == [ONE, TWO]
     assert routed(folder, **wish).unrouted == [ONE, TWO]
     assert [name for name in files(folder) if name.startswith("routes/")] == []
     assert routed(folder).unrouted == []

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import (
+    READ_BYTES,
+    DesiredFile,
+    plan_files,
+    write_files,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 
@@ -56,6 +61,38 @@ def test_secret_content_is_never_shown(tmp_path: Path, before: str | None) -> No
     assert changes(DesiredFile(path, "TOKEN=hunter2\n", secret=True)) == [
         Change(f"file {path}", shown, "(content hidden)")
     ]
+
+
+def test_file_of_any_size_is_planned_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.touch()
+    os.truncate(path, 4 << 30)
+    desired = DesiredFile(path, "new\n")
+    assert changes(desired) == [Change(f"file {path}", "\n  (4294967296 bytes)", "\n  new")]
+    write_files([desired])
+    assert (path.stat().st_size, changes(desired)) == (4, [])
+
+
+def test_large_file_with_desired_content_is_no_change(tmp_path: Path) -> None:
+    desired = DesiredFile(tmp_path / "bootstrap", "x" * (READ_BYTES + 1))
+    write_files([desired])
+    assert changes(desired) == []
+
+
+@pytest.mark.parametrize("content", ["a\r\nb\r\n", "é\n"], ids=["line ends of Windows", "UTF-8"])
+def test_unusual_content_is_no_change(tmp_path: Path, content: str) -> None:
+    desired = DesiredFile(tmp_path / "bootstrap", content)
+    write_files([desired])
+    assert changes(desired) == []
+
+
+def test_bytes_that_are_no_text_are_shown_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_bytes(b"a\n\xff\n")
+    desired = DesiredFile(path, "a\n")
+    assert changes(desired) == [Change(f"file {path}", "\n  \\xff", "(nothing)")]
+    write_files([desired])
+    assert path.read_bytes() == b"a\n"
 
 
 def test_file_with_desired_content_is_no_change(tmp_path: Path) -> None:

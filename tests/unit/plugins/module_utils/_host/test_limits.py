@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.limits imp
 
 ALL, WITHOUT = "000001ffffffffff", "000001fffeffffff"
 HOST, INNER = "         0          0 4294967295\n", "         0     100000      65536\n"
-DESIRED_LIMITS = {"nofile": 1048576, "memlock": -1}
+DESIRED_LIMITS = {"nofile": 1048576, "memlock": -1, "core": 0}
 OWN, SYSTEM = SOCKETS
 Listen = Callable[[str], None]
 
@@ -27,6 +27,7 @@ def limits(nofile: str, memlock: str) -> str:
     return (
         "Limit                     Soft Limit           Hard Limit           Units     \n"
         f"Max open files            1024                 {nofile:<20} files     \n"
+        "Max core file size        0                    unlimited            bytes     \n"
         f"Max locked memory         65536                {memlock:<20} bytes     \n"
         "Max pending signals       94000                94000                signals   \n"
     )
@@ -39,9 +40,9 @@ def status(bounding: str) -> str:
 @pytest.mark.parametrize(
     ("nofile", "memlock", "expected"),
     [
-        ("20000", "8388608", {"nofile": 20000, "memlock": 8388608}),
+        ("20000", "8388608", {"nofile": 20000, "memlock": 8388608, "core": 0}),
         ("1073741816", "unlimited", DESIRED_LIMITS),
-        ("unlimited", "0", {"nofile": 1048576, "memlock": 0}),
+        ("unlimited", "0", {"nofile": 1048576, "memlock": 0, "core": 0}),
     ],
 )
 def test_engine_that_cannot_raise_limits_passes_on_its_own(nofile: str, memlock: str, expected: dict[str, int]) -> None:
@@ -56,7 +57,11 @@ def test_engine_that_can_raise_limits_sets_the_desired_ones(nr_open: int, nofile
 
 
 def test_limits_are_not_raised_in_a_user_namespace() -> None:
-    assert effective_limits(limits("1024", "65536"), status(ALL), INNER, 1 << 30) == {"nofile": 1024, "memlock": 65536}
+    assert effective_limits(limits("1024", "65536"), status(ALL), INNER, 1 << 30) == {
+        "nofile": 1024,
+        "memlock": 65536,
+        "core": 0,
+    }
 
 
 @pytest.fixture
@@ -91,7 +96,7 @@ def process(memlock: str) -> None:
 def test_limits_are_those_of_the_process_on_the_containerd_socket(listen: Listen, path: str) -> None:
     listen(path)
     process("8388608")
-    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
+    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608, "core": 0}
 
 
 def test_stale_containerd_socket_is_ignored(listen: Listen) -> None:
@@ -100,7 +105,7 @@ def test_stale_containerd_socket_is_ignored(listen: Listen) -> None:
     Path(OWN).parent.mkdir(parents=True)
     with closing(socket.socket(socket.AF_UNIX)) as closed:
         closed.bind(OWN)
-    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
+    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608, "core": 0}
 
 
 def test_without_containerd_the_limits_of_the_engine_apply(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host import store as storing
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     CorruptStateError,
+    LockTimeoutError,
     NotProvisionedError,
     Store,
     deadline,
@@ -173,6 +175,7 @@ LOCKS: dict[str, Lock] = {
     "the agent's lock": Store.lock,
     "a session's lock": lambda store: store.session_lock(SESSION_ID),
     "the lock of the rules": Store.isolation_lock,
+    "both locks": lambda store: store.both_locks(SESSION_ID),
 }
 
 
@@ -199,6 +202,47 @@ def test_lock_is_exclusive_until_its_holder_exits(store: Store, tmp_path: Path, 
     waiter.start()
     assert not second.wait(0.2)
     holder.kill()
+    assert second.wait(10)
+    for process in (holder, waiter):
+        process.join(10)
+
+
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
+def test_lock_that_is_not_released_is_an_error_with_its_holder(
+    store: Store, tmp_path: Path, lock: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storing, "LOCK_SECONDS", 0.05)
+    store.folder(SESSION_ID).mkdir()
+    processes = multiprocessing.get_context("fork")
+    acquired, release = processes.Event(), processes.Event()
+    holder = processes.Process(target=_hold_lock, args=(str(tmp_path), lock, acquired, release))
+    holder.start()
+    assert acquired.wait(10)
+    name = Path(f"/proc/{holder.pid}/comm").read_text().strip()
+    with pytest.raises(LockTimeoutError) as raised, lock(store):
+        pass
+    release.set()
+    holder.join(10)
+    pattern = rf"process {holder.pid} \({name}\) has held the lock (\S+) for more than [0-9.]+ seconds; end it first\."
+    match = re.fullmatch(pattern, str(raised.value))
+    assert match is not None
+    assert match[1].startswith(str(tmp_path))
+
+
+def test_agent_lock_is_free_while_a_session_is_waited_for(store: Store) -> None:
+    store.folder(SESSION_ID).mkdir()
+    processes = multiprocessing.get_context("fork")
+    acquired, release, second = processes.Event(), processes.Event(), processes.Event()
+    session_lock, both = LOCKS["a session's lock"], LOCKS["both locks"]
+    holder = processes.Process(target=_hold_lock, args=(str(store.root), session_lock, acquired, release))
+    waiter = processes.Process(target=_acquire_lock, args=(str(store.root), both, second))
+    holder.start()
+    assert acquired.wait(10)
+    waiter.start()
+    for _attempt in range(20):
+        with store.lock():
+            assert not second.wait(0.01)
+    release.set()
     assert second.wait(10)
     for process in (holder, waiter):
         process.join(10)

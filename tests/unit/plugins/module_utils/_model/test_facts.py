@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, SessionUsage, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
@@ -56,7 +57,7 @@ def test_facts_become_typed_values() -> None:
     assert (facts.online_cpus, facts.online_cpu_count) == ((0, 1, 2, 3), 4)
     assert facts.underlay == Underlay("192.0.2.1", "eth0", 1500)
     assert facts.latest_session == session.created_at
-    assert (facts.networks, facts.vnis, facts.missing_paths) == (("10.0.0.0/8",), (7,), ())
+    assert (facts.networks, facts.vnis, facts.unusable_paths) == (("10.0.0.0/8",), (7,), {})
 
 
 def test_agent_without_sessions_has_latest_session_zero() -> None:
@@ -119,7 +120,7 @@ def everything() -> AgentFacts:
         networks=["10.0.0.1/8"],
         vnis=[7],
         images={IMAGE: image_data(), "absent:1": None},
-        missing_paths=["/data"],
+        unusable_paths={"/data": MISSING},
         sessions=[held_session(session, "agent1", request, stopped={"sub1": ("exited", 3)})],
     )
 

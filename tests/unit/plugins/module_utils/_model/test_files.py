@@ -77,7 +77,7 @@ def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.
 def test_lock_is_exclusive_until_released(tmp_path: Path, kind: str) -> None:
     path = tmp_path / kind
     path.mkdir() if kind == "folder" else path.touch()
-    with locked(path) as first, locked(path, timeout=0) as second:
+    with locked(path, 0) as first, locked(path, timeout=0) as second:
         assert (first is None, second) == (False, None)
     with locked(path, timeout=0) as again:
         assert again is not None
@@ -88,7 +88,7 @@ def test_lock_waits_for_another_holder(tmp_path: Path) -> None:
     acquired = threading.Event()
 
     def hold() -> None:
-        with locked(tmp_path):
+        with locked(tmp_path, 0):
             acquired.set()
             release.wait(10)
 
@@ -104,8 +104,8 @@ def test_lock_waits_for_another_holder(tmp_path: Path) -> None:
 
 
 def test_lock_file_is_created_for_its_owner_only(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), locked(tmp_path / "lock"):
+    with pytest.raises(FileNotFoundError), locked(tmp_path / "lock", 0):
         pass
-    with locked(tmp_path / "lock", create=True) as handle:
+    with locked(tmp_path / "lock", 0, create=True) as handle:
         assert handle is not None
     assert mode_of(tmp_path / "lock") == 0o600

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
+    ForeignReferenceError,
     ImageIdentity,
     image_mismatch,
     images_from_dict,
     pull_reference,
 )
-from tests.unit.builders import IMAGE, image_data
+from tests.unit.builders import DIGEST, IMAGE, image_data
 
 LOADED, OTHER = ImageIdentity("sha256:1", "sha256:1"), ImageIdentity("sha256:2", "sha256:2")
-PULLED = ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
-OTHER_STORE = ImageIdentity("sha256:a", "sha256:a", "lab/python@sha256:a")
+PULLED = ImageIdentity("sha256:1", DIGEST, f"lab/python@{DIGEST}")
+BY_LONG_NAME = ImageIdentity("sha256:1", DIGEST, f"docker.io/lab/python@{DIGEST}")
+OTHER_STORE = ImageIdentity(DIGEST, DIGEST, f"lab/python@{DIGEST}")
 
 
 def test_images_are_parsed_from_plain_data() -> None:
@@ -28,14 +30,39 @@ def test_images_are_parsed_from_plain_data() -> None:
         ({}, IMAGE),
         ({"agent1": {}, "agent2": {"other:1": PULLED}}, IMAGE),
         ({"agent1": {IMAGE: LOADED}}, IMAGE),
-        ({"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: PULLED}}, "lab/python@sha256:a"),
+        ({"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: PULLED}}, f"lab/python@{DIGEST}"),
+        ({"agent1": {IMAGE: BY_LONG_NAME}}, f"lab/python@{DIGEST}"),
     ],
-    ids=["no agents", "none has it", "it was loaded", "it was pulled"],
+    ids=["no agents", "none has it", "it was loaded", "it was pulled", "it was pulled by its long name"],
 )
 def test_pull_reference_is_that_of_another_agent(
     images_by_agent: dict[str, dict[str, ImageIdentity]], reference: str
 ) -> None:
     assert pull_reference(IMAGE, images_by_agent) == reference
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        f"lab/other@{DIGEST}",
+        f"evil.example.com/lab/python@{DIGEST}",
+        f"lab/python/extra@{DIGEST}",
+        "lab/python:2",
+        "lab/python@sha256:a",
+        f"lab/python@{DIGEST}\n",
+        f"lab/python@{DIGEST.upper()}",
+        f"lab/python@md5:{'a' * 32}",
+        f"lab/python@{DIGEST}@{DIGEST}",
+    ],
+)
+def test_agent_names_no_other_repository_for_another_agent(reference: str) -> None:
+    images_by_agent = {"agent1": {IMAGE: PULLED}, "agent2": {IMAGE: ImageIdentity("sha256:1", DIGEST, reference)}}
+    with pytest.raises(ForeignReferenceError) as refused:
+        pull_reference(IMAGE, images_by_agent)
+    assert str(refused.value) == (
+        f"session_image: agent2 has {reference!r} as 'lab/python:1', which is no sha256 digest in the repository"
+        " docker.io/lab/python: check agent2, or specify the image by its digest"
+    )
 
 
 def test_name_with_a_digest_is_pulled_unchanged() -> None:

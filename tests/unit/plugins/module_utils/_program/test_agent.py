@@ -44,7 +44,10 @@ def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(agent, "collect_facts", survey)
     assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "error": None}
-    settings, questions = AgentSettings(**{**SETTINGS, "resource_group": "gpu"}), FactsQuery([IMAGE], ["/mnt"])
+    settings, questions = (
+        AgentSettings(**{**SETTINGS, "resource_group": "gpu"}, docker_host=NOWHERE),
+        FactsQuery([IMAGE], ["/mnt"]),
+    )
     assert calls == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
 
 

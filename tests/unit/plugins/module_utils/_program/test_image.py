@@ -12,6 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._program import image
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.fake_docker import FakeDocker
@@ -26,7 +27,7 @@ NOTHING = {"before": "", "after": ""}
 def look(tmp_path: Path) -> dict[str, Any]:
     """Return the options of a request that only renews the claim."""
     claim = {"session_id": SESSION_ID, "nonce": "nonce-1", "seconds": 60}
-    nothing = {"name": "", "reference": "", "username": "", "password": ""}
+    nothing = {"name": "", "reference": "", "logins": {}, "registry": {}}
     return {"docker_host": NOWHERE, "state_path": str(tmp_path), **claim, **nothing}
 
 
@@ -61,7 +62,7 @@ def test_without_an_image_only_the_claim_is_renewed(calls: list[Any], look: dict
 
 
 def test_running_pull_is_returned(calls: list[Any], pull: dict[str, Any]) -> None:
-    assert result_of("pull", {**pull, "username": "reader", "password": "hunter2"}) == {
+    assert result_of("pull", {**pull, "logins": {"docker.io": {"username": "reader", "password": "hunter2"}}}) == {
         "changed": True,
         "diff": PULLED,
         "images": {},
@@ -69,13 +70,13 @@ def test_running_pull_is_returned(calls: list[Any], pull: dict[str, Any]) -> Non
         "started": True,
         "progress": "10.0 of 30.0 MB, 0 of 1 layers",
     }
-    pull_request = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    pull_request = Pull(IMAGE, "lab/python@sha256:a", ImageAccess({"docker.io": Credential("reader", "hunter2")}))
     assert calls == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, pull_request)]
 
 
 def test_without_a_password_no_credential_is_used(calls: list[Any], pull: dict[str, Any]) -> None:
-    result_of("pull", pull)
-    assert calls[1][2] == Pull(IMAGE, "lab/python@sha256:a", None)
+    result_of("pull", {**pull, "registry": {"registry_check": ["docker.io"], "allow_registry_login": True}})
+    assert calls[1][2] == Pull(IMAGE, "lab/python@sha256:a", ImageAccess({}, ["docker.io"], True))
 
 
 def test_present_image_is_returned(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,18 @@ def test_task_waits_for_another_one_that_installs(host: Host) -> None:
     assert reply_of(task)["installed"] is True
 
 
+def test_task_does_not_wait_forever_for_another_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "LOCK_SECONDS", 0.05)
+    host.home.mkdir(parents=True)
+    held, handle = (os.open(host.home, os.O_RDONLY) for _lock in range(2))
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(OSError, match=r"^another process has held the lock of \S+ for 0\.05 seconds$"):
+        launcher.acquire(handle, str(host.home))
+    os.close(held)
+    launcher.acquire(handle, str(host.home))
+    os.close(handle)
+
+
 def test_running_an_installed_program_takes_no_lock(host: Host) -> None:
     host.ask(ARCHIVE)
     handle = os.open(host.home, os.O_RDONLY)

@@ -12,7 +12,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
@@ -25,15 +26,19 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import MountSettings
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 
 MADE = plan({"agent1": 1, "agent2": 1})
 BATCH = plan({"agent1": 1}, command="python train.py")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+LIMITS = ContainerLimits(pids=100, pids_per_core=10, log_bytes=1 << 20, log_files=2)
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
 RUNNING = {"main1": {"status": "running", "image_digest": "sha256:1"}}
 THEIRS = {"sub1": {"user": "USER-2", "host": "HOST-2"}}
+LOGINS = {"docker.io": {"username": "reader", "password": "hunter3"}}
 CONTENTS = {
     "hosts": "127.0.0.1 localhost\n",
     "ssh_config": "Host *\n",
@@ -59,11 +64,14 @@ def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionP
         "public_keys": THEIRS,
         "images": {"agent2": {IMAGE: image_data()}},
         "contents": CONTENTS,
+        "logins": LOGINS,
     }
 
 
 def options_for(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
     options = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
+    options["limits"] = {"pids_limit": 100, "pids_per_core": 10, "log_max_size": "1m", "log_max_files": 2}
+    options["registry"] = {"registry_check": ["docker.io"]}
     return {**options, "sessions": [*sessions]}
 
 
@@ -81,7 +89,7 @@ class Agent:
     def claim(
         self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
     ) -> ClaimResult:
-        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS))
+        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS, docker_host=NOWHERE))
         self._take("claim", request.plan.id, request, check_mode)
         changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
         return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
@@ -147,7 +155,11 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
         bootstrap="export A=1",
     )
     images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
-    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images), False)
+    access = ImageAccess({"docker.io": Credential("reader", "hunter3")}, ["docker.io"])
+    mounts = MountSettings(["/"], NOWHERE)
+    request = ApplyRequest(MADE, "agent1", "n", contents, "world", images, access, limits=LIMITS, mounts=mounts)
+    assert agent.calls[-1] == ("apply", request, False)
+    assert "hunter3" not in f"{agent.calls}"
 
 
 def test_check_commits_and_returns_containers(agent: Agent) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
@@ -34,6 +36,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import (
+    ImageAccess,
+    ImageAccessError,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, bridged, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
@@ -361,7 +367,7 @@ def test_containers_match_the_plan(store: Store) -> None:
     assert main.kit == store.kit()
     assert main.binds == (
         f"{folder}:/run/backendai:ro",
-        f"{folder}/hosts:/etc/hosts",
+        f"{folder}/hosts:/etc/hosts:ro",
         "/mnt/a:/a:rw",
         "/mnt/b:/b:ro",
     )
@@ -381,6 +387,34 @@ def test_containers_match_the_plan(store: Store) -> None:
         "ai.backend.image-digest": "sha256:1",
     }
     assert sub.labels["ai.backend.devices"] == "{}"
+
+
+def test_limits_depend_on_the_cores_of_a_container(store: Store) -> None:
+    session = held(MADE, pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([1, 2, 3])})
+    images = {IMAGE: Image("sha256:1", {})}
+    limits = ContainerLimits(pids=1000, pids_per_core=10)
+    desired = desired_slice(store, session, CONTENTS, images, "backendai-default", HOST, limits)
+    assert [container.pids for container in desired.containers] == [1010, 1030]
+    desired = desired_slice(store, session, CONTENTS, images, "backendai-default", HOST)
+    assert [container.pids for container in desired.containers] == [4608, 5632]
+
+
+@pytest.mark.parametrize(
+    ("driver", "log_bytes", "limited"),
+    [("json-file", 20 << 20, True), ("local", 1 << 20, True), ("journald", 20 << 20, False), ("json-file", 0, False)],
+)
+def test_logs_in_files_are_limited(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch, driver: str, log_bytes: int, limited: bool
+) -> None:
+    monkeypatch.setattr(slicing, "read_host", lambda _client: dataclasses.replace(HOST, log_driver=driver))
+    store.save(held(MADE))
+    client: Any = engine
+    limits = ContainerLimits(log_bytes=log_bytes, pids=0)
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", limits=limits)
+    apply_claimed(client, store, request, check_mode=False)
+    log = {"Type": driver, "Config": {"max-size": str(log_bytes), "max-file": "5"}} if limited else None
+    hosts = [created["host_config"] for created in engine.asked if "host_config" in created]
+    assert [(host["pids_limit"], host["log_config"]) for host in hosts] == [(None, log)] * 2
 
 
 def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> None:
@@ -530,6 +564,56 @@ def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pyt
     store.save(held(mixed(), expires_at=9e12))
     apply(engine, store)
     assert looked_up == [IMAGE, "lab/busybox:1"]
+
+
+# ---- private images
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, store: Store) -> list[tuple[ImageAccess, list[str]]]:
+    """Return the questions whether the requester may use images; none may be used."""
+    questions: list[tuple[ImageAccess, list[str]]] = []
+
+    def refuse(_client: Any, _store: Store, access: ImageAccess, names: Iterable[str]) -> None:
+        assert not store.is_busy(SESSION_ID)
+        questions.append((access, list(names)))
+        raise ImageAccessError("no")
+
+    monkeypatch.setattr(slicing, "require_image_access", refuse)
+    return questions
+
+
+@pytest.mark.parametrize("session", [MADE, mixed()], ids=["one image", "two images"])
+def test_session_without_access_to_its_images_is_not_created(
+    engine: FakeDocker, store: Store, asked: list[tuple[ImageAccess, list[str]]], session: SessionPlan
+) -> None:
+    store.save(held(session, expires_at=9e12))
+    client: Any = engine
+    access = ImageAccess(registry_check=["docker.io"])
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", access=access)
+    with pytest.raises(ImageAccessError):
+        apply_claimed(client, store, request, check_mode=False)
+    assert asked == [(access, list(dict.fromkeys(kernel.image for kernel in session.kernels_on("agent1"))))]
+    assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
+
+
+def test_repair_and_check_mode_ask_no_registry(
+    engine: FakeDocker, store: Store, asked: list[tuple[ImageAccess, list[str]]]
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    assert apply(engine, store, check_mode=True)
+    store.save(held(MADE))
+    assert apply(engine, store)
+    assert asked == []
+
+
+def test_another_run_is_not_asked_for_images(
+    engine: FakeDocker, store: Store, asked: list[tuple[ImageAccess, list[str]]]
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    with pytest.raises(ClaimLostError):
+        apply(engine, store, "nonce-2")
+    assert asked == []
 
 
 def test_missing_image_is_named(store: Store) -> None:

@@ -178,10 +178,6 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
     [
         ({"allocated": {"cpu": 5}}, "agent1 no longer has room for 2 containers of cpu 2, mem 1g"),
         (
-            {"missing_paths": ["/mnt/a", "/mnt/b"]},
-            "session_mounts: /mnt/a, /mnt/b is not a folder on agent1",
-        ),
-        (
             {"vnis": [MADE.network.vni if MADE.network else 0]},
             f"the network identifier {MADE.network and MADE.network.vni} was taken on agent1 by another run",
         ),
@@ -195,7 +191,7 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
             "agent1 no longer has the underlay address 192.0.2.1 on eth0",
         ),
     ],
-    ids=["room", "mounts", "identifier", "subnet", "underlay", "encryption"],
+    ids=["room", "identifier", "subnet", "underlay", "encryption"],
 )
 def test_plan_that_no_longer_fits_is_refused(
     engine: Any, store: Store, facts: Facts, changed_facts: dict[str, Any], sentence: str
@@ -338,8 +334,9 @@ def test_invalid_id_removes_nothing(engine: Any, store: Store) -> None:
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
 
 
-def test_sessions_to_be_removed_are_excluded_from_the_facts(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_sessions_are_counted_unless_they_would_have_been_removed(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
 ) -> None:
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
     queries: list[FactsQuery] = []
@@ -349,8 +346,9 @@ def test_sessions_to_be_removed_are_excluded_from_the_facts(
         return agent_facts("agent1")
 
     monkeypatch.setattr(claiming, "collect_facts", survey)
-    claimed(engine, store, clear=[OTHER_ID])
-    assert queries == [FactsQuery(paths=[], excluded=[OTHER_ID, SESSION_ID])]
+    claimed(engine, store, clear=[OTHER_ID], check_mode=check_mode)
+    excluded = [OTHER_ID, SESSION_ID] if check_mode else [SESSION_ID]
+    assert queries == [FactsQuery(excluded=excluded, counts_expired=not check_mode)]
 
 
 @pytest.mark.usefixtures("facts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -108,6 +109,18 @@ def test_changed_and_missing_files_are_named(engine: Any, store: Store, slice_he
         Change(f"file {hosts}", "changed", "unchanged"),
         Change(f"file {environment}", None, "unchanged"),
     ]
+
+
+def test_a_file_of_any_size_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
+    hosts = store.kernel_folder(SESSION_ID, "main1") / "hosts"
+    hosts.parent.mkdir()
+    hosts.write_text("10.128.0.2 main1\n")
+    store.save_checksums(SESSION_ID, [hosts])
+    for size in (4 << 30, 5 << 30):
+        os.truncate(hosts, size)
+        assert find_drift(engine, store, slice_here) == [Change(f"file {hosts}", "changed", "unchanged")]
+        store.save_checksums(SESSION_ID, [hosts])
+        assert find_drift(engine, store, slice_here) == []
 
 
 def test_missing_network_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:

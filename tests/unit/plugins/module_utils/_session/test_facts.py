@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
@@ -21,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
     FactsQuery,
@@ -337,12 +339,24 @@ def test_sessions_include_their_containers(engine: Any, store: Store) -> None:
     ]
 
 
-def test_queried_images_and_folders_are_checked(engine: Any, store: Store, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    paths = [str(tmp_path), str(tmp_path / "file"), str(tmp_path / "absent")]
+def test_queried_images_and_folders_are_checked(
+    engine: Any, store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_sources, "look", path_look.look)
+    monkeypatch.setattr(path_look, "LOCKS", tmp_path_factory.mktemp("looks"))
+    shares = tmp_path_factory.mktemp("shares")
+    (shares / "file").touch()
+    (shares / "data").mkdir()
+    paths = [str(shares / name) for name in ("data", "file", "absent")]
     facts = read(engine, store, FactsQuery([IMAGE, "absent:1"], paths))
     assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
-    assert facts["missing_paths"] == paths[1:]
+    missing = {"problem": "is not a folder", "explanation": "the source must exist there"}
+    assert facts["unusable_paths"] == dict.fromkeys(paths[1:], missing)
+
+
+def test_mount_roots_are_absolute_paths(engine: Any, store: Store) -> None:
+    with pytest.raises(ValueError, match=r"^agent_mount_roots: 'data' must be an absolute path$"):
+        read(engine, store, mount_roots=["data"])
 
 
 def test_an_agent_without_a_kit_has_no_facts(engine: Any, tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities, read_host
 
 
-def test_host_capabilities_have_limits_gpus_and_infiniband_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_capabilities_have_limits_gpus_infiniband_nodes_and_the_log_driver(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine.cdi_folders = ["/etc/cdi"]
+    engine.log_driver = "journald"
     monkeypatch.setattr(host_resources, "read_limits", lambda: {"nofile": 20000})
     monkeypatch.setattr(host_resources, "named_gpus", frozenset)
     monkeypatch.setattr(host_resources, "infiniband_nodes", lambda: ["/dev/infiniband/uverbs0"])
     assert read_host(engine) == HostCapabilities(
-        {"nofile": 20000}, frozenset({"/etc/cdi"}), ("/dev/infiniband/uverbs0",)
+        {"nofile": 20000}, frozenset({"/etc/cdi"}), ("/dev/infiniband/uverbs0",), "journald"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -12,17 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImagePullError, Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.registry_records import RegistryRecords
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._session import pull as pulling
+from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus, ensure_pull
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 1})
 HERE = PullStatus(ImageIdentity("sha256:1", "sha256:1"))
+LOGIN = {"username": "reader", "password": "hunter2"}
+READER = ImageAccess({"docker.io": Credential(**LOGIN)})
 WANTED = Pull(IMAGE, IMAGE)
 CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 DOWNLOADING = {"id": "a", "status": "Downloading", "progressDetail": {"current": 10, "total": 30}}
@@ -97,7 +104,7 @@ def test_missing_image_is_pulled_in_the_background(engine: FakeDocker, store: St
 
 def test_digest_is_pulled_with_the_registry_password(engine: FakeDocker, store: Store, acts: Acts) -> None:
     engine.registry = {"lab/python@sha256:a": {**CONTENT, "RepoDigests": ["lab/python@sha256:a"]}}
-    pull = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    pull = Pull(IMAGE, "lab/python@sha256:a", READER)
     pull_status(engine, store, pull=pull)
     acts[0]()
     assert engine.calls == [
@@ -186,6 +193,110 @@ def test_state_is_readable_by_root_alone(engine: FakeDocker, store: Store) -> No
         "lock": 0o600,
         "": 0o700,
     }
+
+
+# ---- private images
+
+
+def records_of(store: Store) -> RegistryRecords:
+    return RegistryRecords(store.registries_folder)
+
+
+def test_image_pulled_with_a_password_is_private_and_allowed(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    pull_status(engine, store, pull=Pull(IMAGE, IMAGE, READER))
+    acts[0]()
+    records = records_of(store)
+    assert records.is_private("docker.io/lab/python")
+    assert records.is_allowed("docker.io/lab/python", LOGIN)
+    assert not records.is_allowed("docker.io/lab/python", {})
+
+
+def test_image_pulled_without_a_password_is_not_private(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    pull_status(engine, store)
+    acts[0]()
+    assert IMAGE in engine.images
+    assert not store.registries_folder.exists()
+
+
+def test_failed_pull_with_a_password_makes_nothing_private(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    engine.registry = {IMAGE: {"error": "unauthorized"}}
+    pull_status(engine, store, pull=Pull(IMAGE, IMAGE, READER))
+    acts[0]()
+    assert not records_of(store).any_private()
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "without its tag"])
+def test_image_of_an_incomplete_pull_is_private(
+    engine: FakeDocker, store: Store, acts: Acts, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    def fail(*_what: Any) -> None:
+        raise KeyboardInterrupt if killed else APIError("no space left on device")
+
+    engine.registry = {"lab/python@sha256:a": CONTENT}
+    monkeypatch.setattr(engine, "tag", fail)
+    monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
+    pull_status(engine, store, pull=Pull(IMAGE, "lab/python@sha256:a", READER))
+    with contextlib.suppress(IndexError):
+        acts[0]()
+    records = records_of(store)
+    assert records.is_private("docker.io/lab/python")
+    assert not records.is_allowed("docker.io/lab/python", LOGIN)
+
+
+def test_nothing_is_pulled_if_it_cannot_be_recorded(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    store.registries_folder.write_text("")
+    pull_status(engine, store, pull=Pull(IMAGE, IMAGE, READER))
+    acts[0]()
+    with pytest.raises(ImagePullError, match="cannot be pulled"):
+        pull_status(engine, store)
+    assert engine.calls == []
+
+
+@pytest.fixture
+def docker_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return root's file of logins on this agent."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": "cm9vdDpzZWNyZXQ="}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    return path
+
+
+@pytest.mark.usefixtures("docker_login")
+@pytest.mark.parametrize(
+    ("access", "login"),
+    [
+        (ImageAccess(), ""),
+        (
+            ImageAccess(allow_registry_login=True),
+            " as {'username': 'root', 'password': 'secret', 'email': None, 'serveraddress': 'https://index.docker.io/v1/'}",
+        ),
+        (
+            dataclasses.replace(READER, allow_registry_login=True),
+            " as {'username': 'reader', 'password': 'hunter2'}",
+        ),
+    ],
+    ids=["not allowed", "allowed", "with an own password"],
+)
+def test_docker_login_of_the_agent_is_used_only_if_allowed(
+    engine: FakeDocker, store: Store, acts: Acts, access: ImageAccess, login: str
+) -> None:
+    pull_status(engine, store, pull=Pull(IMAGE, IMAGE, access))
+    acts[0]()
+    assert engine.calls == [f"pull {IMAGE}{login}"]
+    assert records_of(store).is_private("docker.io/lab/python") is bool(login)
+
+
+def test_unreadable_docker_login_is_one_sentence(
+    engine: FakeDocker, store: Store, acts: Acts, docker_login: Path
+) -> None:
+    docker_login.write_text('{"auths": {"x": 1}}')
+    pull_status(engine, store, pull=Pull(IMAGE, IMAGE, ImageAccess(allow_registry_login=True)))
+    acts[0]()
+    with pytest.raises(ImagePullError) as refused:
+        pull_status(engine, store)
+    problem = "the registry docker.io cannot be asked, because the docker login of this host cannot be read"
+    assert str(refused.value) == FAILED.format(problem)
+    assert engine.calls == []
 
 
 # ---- the background process

@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
@@ -236,7 +237,10 @@ MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"sou
 def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agents: list[str]) -> None:
     cores = {"agent1": 2, "agent2": 4, "agent3": 6}
     cluster_state = readings(
-        **{name: agent_facts(name, cpu, missing_paths=missing.get(name, [])) for name, cpu in cores.items()}
+        **{
+            name: agent_facts(name, cpu, unusable_paths=dict.fromkeys(missing.get(name, []), MISSING))
+            for name, cpu in cores.items()
+        }
     )
     assert decided(spec(**MOUNTS), cluster_state).plan.agents == agents
 
@@ -250,10 +254,12 @@ def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agent
     ids=["one agent", "two agents"],
 )
 def test_mounts_that_exist_on_no_agent_are_refused(missing: dict[str, list[str]], sentence: str) -> None:
-    cluster_state = readings(**{name: agent_facts(name, missing_paths=paths) for name, paths in missing.items()})
+    cluster_state = readings(
+        **{name: agent_facts(name, unusable_paths=dict.fromkeys(paths, MISSING)) for name, paths in missing.items()}
+    )
     assert (
         refusal(spec(**MOUNTS), cluster_state, PlanningError)
-        == f"session_mounts: {sentence}, and the source must exist there"
+        == f"session_mounts: {sentence}: the source must exist there"
     )
     assert not is_feasible(spec(**MOUNTS), cluster_state)
 

@@ -84,7 +84,10 @@ def test_ports_that_are_in_use_are_avoided() -> None:
 def test_an_exhausted_port_pool_is_reported_with_the_agent(taken: list[int]) -> None:
     with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", tcp_ports=taken), only(30000, 30001))
-    assert str(refused.value) == "session_published_port_pool: 30000-30001 has no 3 ports left on agent1"
+    assert (
+        str(refused.value)
+        == "session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 3 that are needed"
+    )
 
 
 def test_reserved_ports_are_named_when_none_is_left() -> None:
@@ -92,7 +95,8 @@ def test_reserved_ports_are_named_when_none_is_left() -> None:
     with pytest.raises(PlanningError) as refused:
         published(busy, only(30000, 30001))
     assert str(refused.value) == (
-        "session_published_port_pool: 30000-30001 has no 3 ports left on agent1; ended sessions keep 1 until all"
+        "session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 3 that are needed;"
+        " ended sessions keep 1 until all"
         " gateways have confirmed that their routes are gone: make every gateway of the inventory reachable, or"
         " remove it there, and run schedule_sessions"
     )
@@ -220,6 +224,7 @@ def test_sessions_that_are_planned_together_publish_at_different_ports() -> None
     second = started("second", cluster_state.with_plan(first))
     assert sorted(port.host_port for port in (*first.published, *second.published)) == [30000, 30001]
     with pytest.raises(
-        PlanningError, match=r"^session_published_port_pool: 30000-30001 has no 1 ports left on agent1$"
+        PlanningError,
+        match=r"^session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 1 that are needed$",
     ):
         started("third", cluster_state.with_plan(first).with_plan(second))

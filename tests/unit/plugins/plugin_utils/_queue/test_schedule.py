@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
     usage,
     waits_behind,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import check_stored, spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import (
     GIB,
@@ -354,3 +354,48 @@ def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[Queue
         kept = early.resource_group == late.resource_group and early.priority >= late.priority
         if kept and early.id not in started and is_feasible(spec_from_dict(early.spec or {}), cluster(*cores)):
             assert late.id not in started
+
+
+CHANGED: dict[str, tuple[dict[str, Any], str]] = {
+    "a path": ({"mounts": [{"source": "/a/../etc", "target": "/b", "read_only": False}]}, "session_mounts[0].source"),
+    "bind options": ({"mounts": [{"source": "/a", "target": "/b:z", "read_only": False}]}, "session_mounts[0].target"),
+    "a reserved target": (
+        {"mounts": [{"source": "/a", "target": "/opt/backendai/bin", "read_only": False}]},
+        "session_mounts[0].target",
+    ),
+    "a size": ({"cluster_size": 10**9}, "session_cluster_size: 1000000000 must be a whole number from 1 to 1024"),
+    "a slot": ({"resources": {"cpu": -1, "mem": 1 << 26}}, "session_resources.cpu: -1 "),
+    "a user id": ({"uid": 0}, "session_uid: 0 must be a whole number from 1 to"),
+    "a variable": ({"env": {"LD PRELOAD": "x"}}, "session_env: 'LD PRELOAD' is not the name of"),
+    "a choice": ({"network_driver": "bridge"}, "session_network_driver: 'bridge' must be one of "),
+    "a protocol": (
+        {"apps": [{"name": "x", "port": 80, "protocol": "udp", "command": ""}]},
+        "session_apps[0].protocol: 'udp' must be one of http, tcp",
+    ),
+    "a spelling": (
+        {"mounts": [{"source": "/a/", "target": "/b", "read_only": False}]},
+        "the stored request is not what its own options mean: cancel the session, and create it again",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), CHANGED.values(), ids=CHANGED)
+def test_request_that_was_changed_in_the_queue_is_judged_as_if_it_were_made(
+    changes: dict[str, Any], reason: str
+) -> None:
+    good, other = waits(1, skipped=99), waits(2)
+    changed = dataclasses.replace(good, spec={**(good.spec or {}), **changes})
+    refused, started = (decision for _entry, decision in schedule([changed, other], cluster(8), POOLS, FIFO, NOW))
+    assert isinstance(refused, Unschedulable)
+    assert refused.reason.startswith(reason)
+    assert isinstance(started, Decision)
+
+
+def test_roles_are_judged_again_as_they_were_meant() -> None:
+    check_stored(
+        spec(
+            resources={"cpu": 2, "mem": "64m", "cuda.device": 1},
+            env={"A": "1"},
+            roles={"main": {"resources": {"cuda.device": 0}}, "worker": {"replicas": 2, "env": {"A": "2", "B": "3"}}},
+        )
+    )

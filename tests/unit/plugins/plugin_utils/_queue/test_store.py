@@ -287,10 +287,12 @@ def test_the_lock_is_exclusive_until_its_holder_ends(queue: QueueStore) -> None:
 def test_a_lock_that_is_never_released_is_an_error(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.05)
     inside, leave = PROCESSES.Event(), PROCESSES.Event()
-    with running(_hold, str(queue.path), inside, leave):
+    with running(_hold, str(queue.path), inside, leave) as holder:
         assert inside.wait(10)
+        name = Path(f"/proc/{holder.pid}/comm").read_text().strip()
         assert refusal(lambda: lock(queue)) == (
-            f"session_queue_path: another run has held '{queue.path}/.lock' for 0.05 seconds; end that run first."
+            f"session_queue_path: process {holder.pid} ({name}) has held the lock {queue.path}/.lock for more than 0.05"
+            " seconds; end it first."
         )
         queue.save(queued(1))
         assert queue.entries() == [queued(1)]

@@ -1,0 +1,248 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Looks at folders that users name, in a process that is abandoned if it gets no answer.
+
+A path on a file system that does not answer, such as that of a lost NFS server, keeps a process in a state in which
+nothing ends it. So no other process of this host touches such a path, and nobody waits for the one that does. It is
+left behind with the lock of a file for that path, so that there is never a second one; that file then names the path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import fcntl
+import hashlib
+import json
+import os
+import selectors
+import signal
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn, Union
+
+# The locks: they end with the processes that hold them, so they need not outlive a reboot.
+LOCKS = Path("/run/backendai-looks")
+
+# How long a path may take to answer, and how long all paths of one call together, in seconds.
+PATH_SECONDS = 3.0
+ALL_SECONDS = 10.0
+
+# How many paths are looked at together, and by how many processes once one of them was silent.
+BATCH = 100
+PARALLEL = 8
+
+POLL_SECONDS = 0.02
+
+
+class Place(NamedTuple):
+    """A path, below the ``root`` of this host, or of another process, such as ``/proc/17/root``."""
+
+    path: str
+    root: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder: its real ``path`` on this host, its device and its inode."""
+
+    path: str
+    device: int
+    inode: int
+
+
+class NoFolder(enum.Enum):
+    """Why no folder was found: there is something else or nothing, or the path does not answer."""
+
+    MISSING = "missing"
+    SILENT = "silent"
+
+
+Answer = Union[Folder, NoFolder]
+
+
+def look(places: Iterable[Place]) -> dict[Place, Answer]:
+    """Return what is at each place.
+
+    It takes at most about :data:`ALL_SECONDS`; what was not looked at by then counts as silent. Raises :class:`OSError`
+    if :data:`LOCKS` cannot be written.
+    """
+    answers: dict[Place, Answer] = {}
+    waiting, began = list(dict.fromkeys(places)), time.monotonic()
+    while waiting and time.monotonic() - began < ALL_SECONDS:
+        # After a silent one, the others do not wait for each other.
+        count = PARALLEL if NoFolder.SILENT in answers.values() else 1
+        late = time.monotonic() - began > PATH_SECONDS
+        answers.update(_look_at_batch(waiting[:BATCH], count, late=late))
+        waiting = [place for place in waiting if place not in answers]
+    return {place: answers.get(place, NoFolder.SILENT) for place in [*answers, *waiting]}
+
+
+def _look_at_batch(places: Sequence[Place], count: int, *, late: bool) -> dict[Place, Answer]:
+    """Look at places with at most ``count`` processes, and return the answers so far.
+
+    A place at which another process looks is left out; if that was abandoned, or when it is ``late``, it is silent.
+    """
+    LOCKS.mkdir(mode=0o700, exist_ok=True)
+    locks: dict[Place, int] = {}
+    answers: dict[Place, Answer] = {}
+    try:
+        for place in places:
+            handle = _lock(_file_of(place))
+            if handle is not None:
+                locks[place] = handle
+            elif late or _is_abandoned(place):
+                answers[place] = NoFolder.SILENT
+        free = list(locks)
+        looks = [_Look(free[first::count], locks) for first in range(min(count, len(free)))]
+        if not looks and not answers:
+            time.sleep(POLL_SECONDS)
+        answers.update(_read_answers(looks))
+    finally:
+        for place, handle in locks.items():
+            _unlock(place, handle, abandoned=answers.get(place) is NoFolder.SILENT)
+    return answers
+
+
+class _Look:
+    """A process that looks at places, one after the other."""
+
+    def __init__(self, places: Sequence[Place], locks: Mapping[Place, int]) -> None:
+        self.answers: dict[Place, Answer] = {}
+        self._places, self._text, self._until = places, b"", time.monotonic() + PATH_SECONDS
+        self.output, sender = os.pipe()
+        # A copy of this process starts faster than a program.
+        self._child = os.fork()
+        if self._child == 0:
+            _answer_and_exit(places, sender, {sender, *(locks[place] for place in places)})
+        os.close(sender)
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How long the next answer may still take; 0 if there is none to come."""
+        return max(0.0, self._until - time.monotonic()) if len(self.answers) < len(self._places) else 0.0
+
+    def read(self) -> None:
+        """Read the answers that were written; a process that has ended writes no more."""
+        text = os.read(self.output, 1 << 16)
+        *lines, self._text = (self._text + text).split(b"\n")
+        for line in lines:
+            found = json.loads(line)
+            self.answers[self._places[len(self.answers)]] = Folder(*found) if found else NoFolder.MISSING
+        self._until = time.monotonic() + PATH_SECONDS if text else 0.0
+
+    def end(self) -> None:
+        """Reap the process; abandon it if an answer is missing, and note that place as silent."""
+        os.close(self.output)
+        if len(self.answers) < len(self._places):
+            self.answers[self._places[len(self.answers)]] = NoFolder.SILENT
+            # It ends once the file system answers again. Waiting for it could take forever.
+            os.kill(self._child, signal.SIGKILL)
+            os.waitpid(self._child, os.WNOHANG)
+        else:
+            os.waitpid(self._child, 0)
+
+
+def _answer_and_exit(places: Sequence[Place], sender: int, keep: Collection[int]) -> NoReturn:
+    """Write a line for each place, and end this process, which keeps nothing else of its parent open.
+
+    If it hangs, it must hold neither locks of others nor the connection of the task.
+    """
+    try:
+        os.setsid()
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in range(3):
+            os.dup2(null, descriptor)
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            if descriptor > 2 and descriptor not in keep:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        home = os.open("/", os.O_PATH)
+        for place in places:
+            os.write(sender, json.dumps(_find(place, home)).encode() + b"\n")
+    finally:
+        os._exit(0)
+
+
+def _find(place: Place, home: int) -> tuple[str, int, int] | None:
+    """Return the real path, device and inode of a folder, all of the same moment; ``home`` is this host's root."""
+    try:
+        if place.root:
+            os.chroot(place.root)
+            os.chdir("/")
+        folder = os.open(place.path, os.O_PATH | os.O_DIRECTORY)
+    except (OSError, ValueError):
+        return None
+    finally:
+        if place.root:
+            os.fchdir(home)
+            os.chroot(".")
+    try:
+        found = os.fstat(folder)
+        return os.readlink(f"/proc/self/fd/{folder}"), found.st_dev, found.st_ino
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+
+
+def _read_answers(looks: Iterable[_Look]) -> dict[Place, Answer]:
+    answers: dict[Place, Answer] = {}
+    with selectors.DefaultSelector() as selector:
+        active = list(looks)
+        for process in active:
+            selector.register(process.output, selectors.EVENT_READ, process)
+        while active:
+            for key, _events in selector.select(min(process.remaining_seconds for process in active)):
+                key.data.read()
+            for process in [process for process in active if not process.remaining_seconds]:
+                selector.unregister(process.output)
+                active.remove(process)
+                process.end()
+                answers.update(process.answers)
+    return answers
+
+
+def _file_of(place: Place) -> Path:
+    text = "\0".join(place).encode(errors="surrogateescape")
+    return LOCKS / hashlib.sha256(text).hexdigest()[:32]
+
+
+def _lock(path: Path) -> int | None:
+    """Return the locked file, open; ``None`` if another process holds the lock."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        if os.fstat(handle).st_nlink:
+            os.ftruncate(handle, 0)
+            return handle
+        # It was removed in between, so that its lock is no longer worth anything.
+        os.close(handle)
+
+
+def _is_abandoned(place: Place) -> bool:
+    """Return whether the process that looks at a place was left behind."""
+    try:
+        return _file_of(place).stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _unlock(place: Place, handle: int, *, abandoned: bool) -> None:
+    """Remove the file and release its lock, unless a process was abandoned with that."""
+    if abandoned:
+        os.pwrite(handle, place.path.encode(errors="surrogateescape"), 0)
+    else:
+        _file_of(place).unlink()
+        # The process has the descriptor, too.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)

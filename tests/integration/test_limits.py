@@ -1,0 +1,185 @@
+"""Limits of containers: what one of them does, its agent and its neighbours hardly notice."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from tests.integration.containers import can_log_in
+from tests.integration.internals import CONNECTIONS_TABLE, LIMITS_STATE, RECONCILE_AGENT, SESSIONS
+from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on
+from tests.integration.programs import source
+from tests.integration.reconciliation import reconcile_paused
+from tests.integration.session_requests import FOUR
+from tests.integration.sessions import StartedSession, started_session
+
+pytestmark = pytest.mark.containers
+
+# With both versions of the engine.
+BOTH = ("agent1", "agent3")
+PIDS, PER_CORE, LOG_FILE, LOG_FILES = 700, 10, 64 << 10, 2
+OPTIONS = {
+    "agent_pids_limit": PIDS,
+    "agent_pids_per_core": PER_CORE,
+    "agent_log_max_size": "64k",
+    "agent_log_max_files": LOG_FILES,
+}
+SYS_NICE = 1 << 23
+PER_SOURCE = 200
+CONNECTIONS = 300
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """Four containers with low limits, two on each of two agents."""
+    options = [word for name, value in OPTIONS.items() for word in ("-e", f"{name}={value}")]
+    request = {**FOUR, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": "256m"}}
+    with started_session(tmp_path_factory.mktemp("four"), *options, **request) as session:
+        yield session
+
+
+@pytest.fixture
+def few_connections() -> Iterator[None]:
+    """Let containers of the agents have few connections."""
+    stored = shlex.quote(json.dumps({"version": 1, "connections": CONNECTIONS}))
+    apply = f"systemctl start {RECONCILE_AGENT}.service"
+    for agent in BOTH:
+        # The file does not exist while the default applies.
+        run_on(agent, f"test ! -e {LIMITS_STATE}")
+    try:
+        for agent in BOTH:
+            run_on(agent, f"echo {stored} > {LIMITS_STATE} && {apply}")
+        yield
+    finally:
+        for agent in BOTH:
+            run_on(agent, f"rm -f {LIMITS_STATE} && {apply}")
+
+
+def by_agent(session: StartedSession) -> list[tuple[Kernel, Kernel]]:
+    """Return two containers of each agent."""
+    hosted = [[kernel for kernel in session.kernels if kernel["agent"] == agent] for agent in BOTH]
+    return [(first, second) for first, second in hosted]
+
+
+def fork(kernel: Kernel) -> int:
+    """Start processes in a container until that fails, keep them for eight seconds, and return their number."""
+    return int(run_in(kernel, "python3", "-c", source("forks"), "2000", "8"))
+
+
+def log_in_later(first: Kernel, second: Kernel) -> bool:
+    """Wait until processes have been started, and return whether a container can still log in to another."""
+    time.sleep(3)
+    return can_log_in(first, second)
+
+
+def tracked_connections(agent: str) -> int:
+    return int(run_on(agent, "cat /proc/sys/net/netfilter/nf_conntrack_count"))
+
+
+def test_processes_stop_at_the_limit_while_neighbours_work(four: StartedSession) -> None:
+    (first, second), (other, last) = by_agent(four)
+    *numbers, works = in_parallel(partial(fork, first), partial(fork, other), partial(log_in_later, second, last))
+    for started in numbers:
+        # The container has processes of its own.
+        assert PIDS - 50 < started < PIDS + PER_CORE
+    assert works
+    assert can_log_in(first, other)
+
+
+def test_core_dumps_are_off_in_logins_too(four: StartedSession) -> None:
+    for kernel in four.kernels:
+        for words in (("sh", "-c", "ulimit -Hc"), ("ssh", kernel["hostname"], "ulimit -Hc")):
+            assert run_in(kernel, *words).strip() == "0"
+
+
+def test_log_is_rotated_and_readable(four: StartedSession) -> None:
+    (first, _second), (other, _last) = by_agent(four)
+    for kernel in (first, other):
+        run_in(kernel, "sh", "-c", "seq 100000 > /proc/1/fd/1", user="root")
+        path = run_on(kernel["agent"], f"docker inspect --format '{{{{.LogPath}}}}' {kernel['container']}").strip()
+        sizes = [int(size) for size in run_on(kernel["agent"], f"stat -c %s {path}*").split()]
+        assert len(sizes) == LOG_FILES
+        assert LOG_FILE // 2 < sum(sizes) < LOG_FILES * LOG_FILE + 4096
+    run = four.sessions.run("session_logs", name=four.sessions.name, logs_lines=5)
+    assert run.code == 0, run.output
+    ends = {kernel["hostname"]: kernel["log"][-1].split()[-1] for kernel in run.record["kernels"] if kernel["log"]}
+    assert (ends[first["hostname"]], ends[other["hostname"]]) == ("100000", "100000")
+
+
+def test_container_cannot_write_its_hosts_file(four: StartedSession) -> None:
+    (first, _second), (other, _last) = by_agent(four)
+    for kernel in (first, other):
+        hosts = run_in(kernel, "cat", "/etc/hosts")
+        for line in (
+            "truncate -s 4G /etc/hosts",
+            "echo 192.0.2.9 main1 >> /etc/hosts",
+            "mount -o remount,rw /etc/hosts",
+        ):
+            tried = run_in(kernel, "sh", "-c", f"({line}) 2> /dev/null || echo refused", user="root")
+            assert tried.strip() == "refused", line
+        assert run_in(kernel, "cat", "/etc/hosts") == hosts
+
+
+@pytest.mark.parametrize("damage", ["truncate -s 256M", r"printf '\377\n' >>"], ids=["sparse", "no text"])
+def test_any_hosts_file_is_reported_and_repaired(four: StartedSession, damage: str) -> None:
+    (first, _second), _others = by_agent(four)
+    hosts, path = run_in(first, "cat", "/etc/hosts"), f"{four.record['id']}/{first['hostname']}/hosts"
+    with reconcile_paused(*BOTH):
+        run_on(first["agent"], f"{damage} {SESSIONS}/{path}")
+        run = four.sessions.run("verify_session", name=four.sessions.name)
+        assert [entry["actual"] for entry in run.record["drift"] if path in entry["subject"]] == ["changed"]
+        repaired = four.create_again()
+    assert repaired.code == 0, repaired.output
+    assert run_in(first, "cat", "/etc/hosts") == hosts
+
+
+def test_memory_is_bound_without_the_capability(four: StartedSession) -> None:
+    (first, _second), (other, _last) = by_agent(four)
+    for kernel in (first, other):
+        program = shlex.join(["python3", "-c", source("memory_binding")])
+        bound = json.loads(run_in(kernel, "ssh", kernel["hostname"], program))
+        assert (bound["set_mempolicy"], bound["mbind"]) == (0, 0)
+        assert not int(bound["bounding"].split()[1], 16) & SYS_NICE
+        # All processes that the engine has not started.
+        listing = f"docker top {kernel['container']} -eo pid,args | tail -n +3"
+        pids = [line.split()[0] for line in run_on(kernel["agent"], listing).splitlines()]
+        assert len(pids) > 1
+        for line in run_on(
+            kernel["agent"], f"grep -h CapBnd {' '.join(f'/proc/{pid}/status' for pid in pids)}"
+        ).splitlines():
+            assert not int(line.split()[1], 16) & SYS_NICE
+
+
+@pytest.mark.usefixtures("few_connections")
+def test_connections_of_a_container_are_limited_and_those_of_neighbours_are_not(four: StartedSession) -> None:
+    for first, second in by_agent(four):
+        agent, target = first["agent"], address("user1")
+        before = tracked_connections(agent)
+        run_in(first, "python3", "-c", source("connections"), target, "2000")
+        flooded = tracked_connections(agent)
+        assert flooded - before < CONNECTIONS + 50
+        dropped = run_on(agent, f"nft list chain {CONNECTIONS_TABLE} drop_connections")
+        assert int(dropped.split("packets ")[-1].split()[0]) >= 1500
+        run_in(second, "python3", "-c", source("connections"), target, "200")
+        assert tracked_connections(agent) - flooded > 150
+        assert can_log_in(first, second)
+
+
+def test_silent_logins_of_one_source_leave_room_for_others(four: StartedSession) -> None:
+    (first, second), (other, last) = by_agent(four)
+
+    def log_in() -> list[bool]:
+        time.sleep(20)
+        return [can_log_in(kernel, other) for kernel in (second, last)]
+
+    with ThreadPoolExecutor() as pool:
+        others = pool.submit(log_in)
+        kept = int(run_in(first, "python3", "-c", source("silent_logins"), other["hostname"], "400", "25"))
+    assert 100 < kept <= PER_SOURCE
+    assert others.result() == [True, True]

@@ -1,0 +1,148 @@
+"""Folders of agents in containers: which ones an agent mounts, and what a lost file system does to other sessions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.integration.laboratory import AGENTS, agent_state, in_parallel, run_in, run_on, run_on_all
+from tests.integration.programs import run_line
+from tests.integration.session_requests import SMALL
+from tests.integration.sessions import Sessions
+
+pytestmark = pytest.mark.faults
+
+AGENT = AGENTS[0]
+LOST, SHARED = "/srv/lost", "/srv/shared"
+ROOTS = ("-e", json.dumps({"agent_mount_roots": [SHARED]}))
+SILENT = (
+    f"session_mounts: {LOST} did not answer within 3 seconds on {AGENT}: repair or unmount its file system, or mount"
+    " another folder."
+)
+
+#: The processes that look at a lost file system: killed, and kept by it.
+LOOKING = r"grep -h -A2 '^Name:.python3' /proc/[0-9]*/status | grep -c '^State:.D' || true"
+
+
+def request_of(source: str, **changes: Any) -> dict[str, Any]:
+    mounts = [{"source": source, "target": "/data"}]
+    return {**SMALL, "designated_agents": [AGENT], "mounts": mounts, **changes}
+
+
+@pytest.fixture
+def lost_share() -> Iterator[None]:
+    """A file system that never answers, mounted on an agent."""
+    run_on(AGENT, f"mkdir -p {LOST} && systemd-run --quiet --unit=lost-share {run_line('silent_mount', LOST)}")
+    try:
+        run_on(AGENT, "timeout 20 sh -c 'until journalctl -u lost-share -o cat | grep -q mounted; do sleep 0.1; done'")
+        yield
+    finally:
+        run_on(AGENT, f"systemctl stop lost-share; umount --lazy {LOST}; rmdir {LOST}", check=False)
+        assert run_on(AGENT, f"findmnt {LOST}", check=False) == ""
+
+
+@pytest.fixture
+def shared() -> Iterator[None]:
+    """Folders on all agents, with links that lead out of them."""
+    links = f"ln -s /etc {SHARED}/out; ln -s team {SHARED}/team-a; ln -s {SHARED} /srv/other"
+    run_on_all(f"mkdir -p {SHARED}/team; touch {SHARED}/team/file; {links}")
+    yield
+    run_on_all(f"rm -r {SHARED} /srv/other")
+
+
+@pytest.mark.usefixtures("lost_share")
+def test_lost_file_system_stops_only_the_session_that_names_it(sessions: Sessions) -> None:
+    names = [f"{sessions.name}-{name}" for name in ("a", "b", "c", "d")]
+    lost = [partial(sessions.create, name=name, **request_of(LOST)) for name in names[:2]]
+    good = partial(sessions.create, name=names[2], **SMALL, designated_agents=[AGENT])
+    *refused, created = in_parallel(*lost, good)
+    for run in refused:
+        assert (run.code, run.text.count(SILENT) > 0) == (2, True), run.output
+        assert (run.record["status"], run.record["error"]) == ("ERROR", SILENT)
+        assert "Traceback" not in run.output
+    assert (created.code, created.record["status"]) == (0, "RUNNING"), created.output
+    # The file system keeps one process, and the next requests neither wait for it nor add another.
+    assert run_on(AGENT, LOOKING).split() == ["1"]
+    began = time.monotonic()
+    ended, again = sessions.terminate(name=names[2]), lost[0]()
+    assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
+    assert SILENT in again.text
+    assert time.monotonic() - began < 60
+    assert run_on(AGENT, LOOKING).split() == ["1"]
+    assert agent_state() == sessions.initial_state
+
+
+@pytest.mark.usefixtures("lost_share")
+def test_session_starts_once_the_file_system_answers_again(sessions: Sessions) -> None:
+    assert SILENT in sessions.create(**request_of(LOST)).text
+    run_on(AGENT, f"systemctl stop lost-share; umount --lazy {LOST}; touch {LOST}/found")
+    run_on(AGENT, f"timeout 20 sh -c {shlex.quote(f'while [ $({LOOKING}) != 0 ]; do sleep 0.1; done')}")
+    session = sessions.start(**request_of(LOST))
+    assert run_in(session.kernels[0], "ls", "/data") == "found\n"
+    run_on(AGENT, f"rm {LOST}/found")
+    assert run_on(AGENT, "ls /run/backendai-looks") == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "real"),
+    [
+        ("/", "'/' contains /proc"),
+        ("/dev", "'/dev' is /dev"),
+        ("/proc/1", "'/proc/1' is in /proc"),
+        ("/var/lib/backendai/sessions", "'/var/lib/backendai/sessions' is in /var/lib/backendai"),
+        ("/var/run", "'/run' contains /run/docker.sock"),
+        ("/var/lib/docker/volumes", "'/var/lib/docker/volumes' is in /var/lib/docker"),
+    ],
+)
+def test_folders_that_control_an_agent_are_never_mounted(sessions: Sessions, source: str, real: str) -> None:
+    run = sessions.create(**request_of(source))
+    assert run.code != 0
+    assert f"session_mounts: {source} may not be mounted on {AGENT}: its real path {real}; allowed are " in run.text
+    assert agent_state() == sessions.initial_state
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("source", ["/etc", f"{SHARED}/out", "/srv"])
+def test_folders_outside_of_the_roots_are_refused(sessions: Sessions, source: str) -> None:
+    run = sessions.create(*ROOTS, **request_of(source))
+    assert run.code != 0
+    real = "/etc" if "out" in source else source
+    assert f"its real path '{real}' is not in agent_mount_roots; allowed are folders in {SHARED}, except " in run.text
+    assert agent_state() == sessions.initial_state
+
+
+@pytest.mark.usefixtures("shared")
+def test_engines_mount_real_paths(sessions: Sessions) -> None:
+    mounts = [{"source": f"{SHARED}/team-a", "target": "/data"}, {"source": "/srv/other/team", "target": "/other"}]
+    session = sessions.start(
+        *ROOTS, **SMALL, cluster_mode="multi-node", cluster_size=3, agent_selection="dispersed", mounts=mounts
+    )
+    for kernel in session.kernels:
+        assert run_in(kernel, "ls", "/data", "/other").split() == ["/data:", "file", "/other:", "file"]
+        inspect = f"docker inspect --format '{{{{json .HostConfig.Binds}}}}' {kernel['container']}"
+        binds = json.loads(run_on(kernel["agent"], inspect))
+        assert binds[-2:] == [f"{SHARED}/team:/data:rw", f"{SHARED}/team:/other:rw"]
+    again = session.create_again(*ROOTS)
+    assert (again.code, again.changed) == (0, 0), again.output
+
+
+@pytest.mark.usefixtures("shared")
+def test_stopped_container_does_not_start_with_a_folder_that_was_replaced_by_a_link(sessions: Sessions) -> None:
+    session = sessions.start(**request_of(f"{SHARED}/team"))
+    (main,) = session.kernels
+    run_on(AGENT, f"docker kill {main['container']}; mv {SHARED}/team {SHARED}/old; ln -s /etc {SHARED}/team")
+    repaired = session.create_again()
+    assert repaired.code != 0
+    assert (
+        f"session_mounts: {SHARED}/team on {AGENT} was the folder that the session mounts, and leads to"
+        in repaired.text
+    )
+    run_on(AGENT, f"rm {SHARED}/team; mv {SHARED}/old {SHARED}/team")
+    repaired = session.create_again()
+    assert (repaired.code, repaired.record["status"]) == (0, "RUNNING"), repaired.output

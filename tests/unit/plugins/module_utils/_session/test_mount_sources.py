@@ -1,0 +1,361 @@
+"""Folders that sessions mount: which ones an agent accepts, and what happens if one hangs or is replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
+from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Answer, Folder, NoFolder, Place
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import RESERVED
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
+    ClaimRefusedError,
+    ClaimRequest,
+    claim,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import (
+    MountRefusedError,
+    MountSettings,
+    find_sources,
+    judge_mounts,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
+from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork
+from tests.unit.silent_mount import own_mounts, silent_mount
+
+MADE = plan({"agent1": 2}, mounts=[{"source": "/mnt/a", "target": "/a"}])
+OTHER = dataclasses.replace(plan({"agent1": 1}, name="other"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+SETTINGS = AgentSettings("default", True, (), {}, 1, 0, "", False)
+CONTENTS = RenderedFiles("", "", {"main1": {}, "sub1": {}}, public_keys(MADE), ())
+SILENT = "did not answer within 3 seconds on agent1: repair or unmount its file system, or mount another folder"
+
+
+@pytest.fixture
+def real_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Look at real folders."""
+    monkeypatch.setattr(mount_sources, "look", path_look.look)
+    monkeypatch.setattr(path_look, "LOCKS", tmp_path / "looks")
+
+
+@pytest.fixture
+def shares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shares")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
+    """Return the answers of paths, to be changed; all others are folders."""
+    changed: dict[str, Answer] = {}
+
+    def look(places: Iterable[Place]) -> dict[Place, Answer]:
+        return {place: changed.get(place.root or place.path, Folder(place.path, 1, 1)) for place in places}
+
+    monkeypatch.setattr(mount_sources, "look", look)
+    return changed
+
+
+@pytest.fixture
+def facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1"))
+    monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
+    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
+
+
+def claimed(engine: Any, store: Store, of: Any = MADE, **settings: Any) -> None:
+    request = ClaimRequest(of, {}, "agent1", "nonce-1", 600)
+    claim(engine, store, dataclasses.replace(SETTINGS, **settings), request, check_mode=False)
+
+
+def apply(engine: Any, store: Store) -> None:
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    apply_claimed(engine, store, request, check_mode=False)
+
+
+def refusal(engine: Any, store: Store, source: Path | str, *roots: Path, target: str = "/a") -> str:
+    """Return why agent1 refuses a mount; empty if it does not."""
+    settings = MountSettings([str(root) for root in roots] or ["/"], "unix:///srv/docker.sock")
+    try:
+        judge_mounts(engine, store, settings, [Mount(str(source), target)], "agent1")
+    except MountRefusedError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("real_look")
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("/", "'/' contains /proc"),
+        ("/proc", "'/proc' is /proc"),
+        ("/sys/fs", "'/sys/fs' is in /sys"),
+        ("/dev/shm", "'/dev/shm' is in /dev"),
+        ("/run", "'/run' contains /run/docker"),
+        ("{state}", "'{state}' is {state}"),
+        ("{state}/sessions", "'{state}/sessions' is in {state}"),
+        ("{above}", "'{above}' contains {state}"),
+        ("{shares}/link", "'{shares}/engine' is {shares}/engine"),
+        ("{shares}/engine/volumes", "'{shares}/engine/volumes' is in {shares}/engine"),
+        ("{shares}/out", "'/proc' is /proc"),
+    ],
+)
+def test_folders_that_control_the_agent_are_never_mounted(
+    engine: FakeDocker, store: Store, shares: Path, monkeypatch: pytest.MonkeyPatch, source: str, reason: str
+) -> None:
+    (shares / "engine" / "volumes").mkdir(parents=True)
+    (shares / "link").symlink_to("engine")
+    (shares / "out").symlink_to("/proc")
+    monkeypatch.setattr(engine, "info", lambda: {"DockerRootDir": f"{shares}/link"})
+    names = {"state": store.root, "above": store.root.parent, "shares": shares}
+    closed = (
+        f"/proc, /sys, /dev, {store.root}, {shares}/engine, /srv/docker.sock,"
+        " /run/docker, /run/containerd, /var/lib/docker, /var/lib/containerd"
+    )
+    path, reason = source.format(**names), reason.format(**names)
+    assert refusal(engine, store, path) == (
+        f"session_mounts: {path} may not be mounted on agent1: its real path {reason};"
+        f" allowed are folders in /, except what is, contains or is in {closed}"
+    )
+
+
+@pytest.mark.usefixtures("real_look")
+def test_only_folders_in_the_roots_are_mounted_by_their_real_path(engine: Any, store: Store, shares: Path) -> None:
+    for name in ("data/team", "database", "real"):
+        (shares / name).mkdir(parents=True)
+    (shares / "data" / "out").symlink_to(shares / "database")
+    (shares / "data" / "colon").symlink_to("a:b")
+    (shares / "data" / "a:b").mkdir()
+    (shares / "named").symlink_to("real")
+    (shares / "real" / "team").mkdir()
+    roots = shares / "data", shares / "named"
+    for allowed in ("data", "data/team", "named", "named/team", "real/team"):
+        assert refusal(engine, store, shares / allowed, *roots) == ""
+    known = f"allowed are folders in {shares}/data, {shares}/real, except what is, contains or is in /proc, "
+    for refused in ("database", "data/out"):
+        assert refusal(engine, store, shares / refused, *roots).startswith(
+            f"session_mounts: {shares / refused} may not be mounted on agent1:"
+            f" its real path '{shares}/database' is not in agent_mount_roots; {known}"
+        )
+    assert "must be an absolute path without //, ., .. or :" in refusal(engine, store, shares / "data/colon", *roots)
+    settings = MountSettings(())
+    _found, unusable = find_sources(engine, store, settings, [str(shares)])
+    assert unusable[str(shares)].explanation.endswith("; allowed are none, because agent_mount_roots is empty")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sentence"),
+    [
+        ("/mnt/a:/etc:rw", "/a", "the source '/mnt/a:/etc:rw' must be an absolute path without //, ., .. or :"),
+        ("/mnt/../etc", "/a", "the source '/mnt/../etc' must be an absolute path without //, ., .. or :"),
+        ("mnt", "/a", "the source 'mnt' must be an absolute path without //, ., .. or :"),
+        ("/mnt/a\0", "/a", "the source '/mnt/a\\x00' must be an absolute path without //, ., .. or :"),
+        ("/mnt", "/a:rshared", "the target '/a:rshared' must be an absolute path without //, ., .. or :"),
+        ("/mnt", "/opt", "the target '/opt' would hide /opt/backendai"),
+        ("/mnt", "/", "the target '/' would hide /home/work"),
+        (
+            "/mnt",
+            "/run/backendai/ssh",
+            f"the target '/run/backendai/ssh' must not be in a reserved folder: {', '.join(RESERVED)}",
+        ),
+    ],
+)
+def test_plan_is_judged_on_the_agent_as_a_request_is(
+    engine: Any, store: Store, source: str, target: str, sentence: str
+) -> None:
+    assert refusal(engine, store, source, target=target) == f"session_mounts: {sentence}; agent1 refuses it"
+
+
+@pytest.mark.usefixtures("facts")
+def test_claim_records_real_paths_and_refuses_what_does_not_answer_without_the_lock(
+    engine: Any, store: Store, answers: dict[str, Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers["/mnt/a"] = NoFolder.SILENT
+    look = mount_sources.look
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 0)
+
+    def look_without_lock(places: Any) -> Any:
+        with store.lock():
+            return look(places)
+
+    monkeypatch.setattr(mount_sources, "look", look_without_lock)
+    with pytest.raises(ClaimRefusedError) as refused:
+        claimed(engine, store)
+    assert str(refused.value) == f"session_mounts: /mnt/a {SILENT}"
+    assert store.session(SESSION_ID) is None
+    answers["/mnt/a"] = Folder("/real/a", 1, 1)
+    claimed(engine, store)
+    assert store.mount_sources(SESSION_ID) == {"/mnt/a": "/real/a"}
+    with pytest.raises(ClaimRefusedError, match=r"its real path '/real/a' is not in agent_mount_roots; allowed are "):
+        claimed(engine, store, mount_roots=["/data"])
+
+
+@pytest.mark.usefixtures("facts", "real_look")
+def test_other_sessions_start_and_end_while_a_mount_never_answers(
+    engine: Any, store: Store, shares: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 0.3)
+    lost = dataclasses.replace(MADE, mounts=(Mount(str(shares / "lost"), "/a"),))
+    with own_mounts(), silent_mount(shares / "lost"):
+        with pytest.raises(ClaimRefusedError, match=rf"^session_mounts: {shares}/lost did not answer within "):
+            claimed(engine, store, lost)
+        began = time.monotonic()
+        claimed(engine, store, OTHER)
+        reap(engine, store, [OTHER.id], [], expired=True, check_mode=False)
+        assert time.monotonic() - began < 2
+        assert store.held_ids() == []
+
+
+def test_engine_gets_the_real_path_that_was_judged(engine: FakeDocker, store: Store) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    store.save_mount_sources(SESSION_ID, {"/mnt/a": "/real/a"})
+    apply(engine, store)
+    for request in (request for request in engine.asked if "host_config" in request):
+        assert request["host_config"]["binds"][-1] == "/real/a:/a:rw"
+    # The digest is that of the names: nothing is recreated because a link was set to another folder.
+    engine.calls.clear()
+    apply(engine, store)
+    assert (engine.calls, len(engine.made)) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (NoFolder.SILENT, f"session_mounts: /real/a {SILENT}"),
+        (NoFolder.MISSING, "session_mounts: /real/a is not a folder on agent1: the source must exist there"),
+        (
+            Folder("/etc", 1, 1),
+            "session_mounts: /real/a on agent1 was the folder that the session mounts, and leads to '/etc' by now; ",
+        ),
+        (
+            Folder("/proc", 1, 1),
+            "session_mounts: /real/a may not be mounted on agent1: its real path '/proc' is /proc;",
+        ),
+    ],
+    ids=["silent", "missing", "replaced by a link", "leads to what is closed"],
+)
+@pytest.mark.parametrize("operation", ["apply", "restart", "restore"])
+def test_no_container_starts_with_a_folder_that_is_not_the_one_that_was_judged(
+    engine: Any, store: Store, answers: dict[str, Answer], answer: Answer, sentence: str, operation: str
+) -> None:
+    store.save(held(MADE, expires_at=9e12 if operation == "apply" else None))
+    store.save_mount_sources(SESSION_ID, {"/mnt/a": "/real/a"})
+    answers["/real/a"] = answer
+    if operation == "apply":
+        with pytest.raises(MountRefusedError) as refused:
+            apply(engine, store)
+        failure = str(refused.value)
+    else:
+        stop_containers(engine)
+        if operation == "restart":
+            (failure,) = reap(engine, store, [], [SESSION_ID], expired=True, check_mode=False).failures.values()
+        else:
+            (failure,) = restore(store, lambda: engine, start=True)[1]
+            failure = failure.removeprefix("train-llm: ")
+    assert failure.startswith(sentence)
+    assert [call for call in engine.calls if call.startswith(("create backendai", "start "))] == []
+
+
+def stop_containers(engine: FakeDocker) -> None:
+    """Let the containers of the session exist, stopped."""
+    for name in ("main1", "sub1"):
+        known = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
+        engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": known, "State": "exited", "Pid": 7})
+
+
+@pytest.mark.parametrize("inside", [Folder("/a", 1, 2), Folder("/a", 2, 1), NoFolder.SILENT, NoFolder.MISSING])
+@pytest.mark.parametrize("operation", ["apply", "restart", "restore"])
+def test_container_that_got_another_folder_is_killed_before_its_network_is_complete(
+    engine: Any, store: Store, answers: dict[str, Answer], kernel: FakeNetwork, inside: Answer, operation: str
+) -> None:
+    store.save(held(MADE, expires_at=9e12 if operation == "apply" else None))
+    answers["/proc/42/root"] = answers["/proc/7/root"] = inside
+    if operation == "apply":
+        with pytest.raises(MountRefusedError) as refused:
+            apply(engine, store)
+        failure = str(refused.value)
+    else:
+        stop_containers(engine)
+        if operation == "restart":
+            (failure,) = reap(engine, store, [], [SESSION_ID], expired=True, check_mode=False).failures.values()
+        else:
+            failure = restore(store, lambda: engine, start=True)[1][0].removeprefix("train-llm: ")
+    assert sorted(
+        failure.removeprefix("session_mounts: ").removesuffix(", so the container was stopped").split("; ")
+    ) == [
+        "/mnt/a was replaced on agent1 while main1 started",
+        "/mnt/a was replaced on agent1 while sub1 started",
+    ]
+    assert len([call for call in engine.calls if call.startswith("kill ")]) == 2
+    assert {container["State"] for container in engine.made} == {"exited"}
+    assert kernel.plugged == []
+
+
+def test_container_that_ended_by_itself_is_no_failure(
+    engine: Any, store: Store, answers: dict[str, Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    answers["/proc/42/root"] = NoFolder.MISSING
+    pids = iter([42, 42, 0, 0])
+    monkeypatch.setattr(mount_sources.containers, "pid_of", lambda _client, _container: next(pids))
+    apply(engine, store)
+    assert not any(call.startswith("kill") for call in engine.calls)
+
+
+@pytest.mark.usefixtures("facts")
+def test_session_without_mounts_costs_no_look(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount_sources, "look", None)
+    claimed(engine, store, dataclasses.replace(MADE, mounts=()))
+    assert not (store.folder(SESSION_ID) / "mounts.json").exists()
+
+
+def test_damaged_record_of_real_paths_is_told(store: Store) -> None:
+    store.save(held(MADE))
+    path = store.folder(SESSION_ID) / "mounts.json"
+    path.write_text('{"version": 1, "sources": 3}')
+    with pytest.raises(CorruptStateError) as raised:
+        store.mount_sources(SESSION_ID)
+    assert str(raised.value) == (f"{path} is damaged (the folders: sources must be a mapping): terminate its session.")
+
+
+@pytest.mark.usefixtures("facts")
+def test_container_that_cannot_be_removed_keeps_no_other_session_from_starting(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE, expires_at=1.0, pinned={"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2])}))
+    stop_containers(engine)
+    tried: list[str] = []
+
+    def remove(container: str, **_options: bool) -> None:
+        # The engine waits for a process that hangs; others need the agent's lock meanwhile.
+        with store.lock():
+            tried.append(container)
+        raise requests.exceptions.ReadTimeout("Read timed out.")
+
+    monkeypatch.setattr(engine, "remove_container", remove)
+    monkeypatch.setattr("ansible_collections.backendai.cluster.plugins.module_utils._model.files.LOCK_SECONDS", 1)
+    claimed(engine, store, OTHER)
+    assert {*tried} == {"id-main1", "id-sub1"}
+    assert store.held_ids() == sorted([SESSION_ID, OTHER.id])
+    started = store.session(OTHER.id)
+    assert started is not None
+    assert started.pinned["main1"].cpus == [3], "what could not be removed keeps its cores"
+    failures = reap(engine, store, [], [], expired=True, check_mode=False).failures
+    assert failures == {SESSION_ID: "Read timed out."}
