@@ -56,15 +56,11 @@ def may_read(client: docker.APIClient, reference: str, login: Mapping[str, Any],
     except docker.errors.APIError as error:
         if error.status_code in (401, 403, 404) or _REFUSALS.search(reason(error)):
             return False
-        raise RegistryError(f"cannot be asked ({_printable(error)})") from None
+        raise RegistryError(f"cannot be asked ({reason(error)[:_MAX_MESSAGE]})") from None
     # The SDK and its HTTP library raise many.
     except (docker.errors.DockerException, OSError, ValueError) as error:
-        problem = "in time" if time.monotonic() >= until else f"({_printable(error)})"
+        problem = "in time" if time.monotonic() >= until else f"({reason(error)[:_MAX_MESSAGE]})"
         raise RegistryError(f"does not answer {problem}") from None
     finally:
         limited.timeout = ordinary
     return True
-
-
-def _printable(error: Exception) -> str:
-    return "".join(character for character in reason(error) if character.isprintable())[:_MAX_MESSAGE]

@@ -259,14 +259,14 @@ def test_mismatched_images_are_not_pulled(pull: Pull, sent: list[dict[str, Any]]
 def test_image_of_the_record_is_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
     recorded = {IMAGE: image_data(1, "docker.io/lab/python")}
     pull([pulled()], [IMAGE], recorded_images=recorded)
-    assert sent[0]["reference"] == "docker.io/lab/python@sha256:a"
+    assert sent[0]["reference"] == f"lab/python@sha256:{'a' * 64}"
 
 
 def test_image_that_an_agent_has_replaced_is_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
     recorded = {IMAGE: image_data(1, "docker.io/lab/python")}
     result = pull([pulled()], [IMAGE], recorded_images=recorded, images_by_agent={"agent1": {IMAGE: image_data(2)}})
     assert (
-        "is not the same on all agents: sha256:2… on agent1, sha256:a… on this control node's record"
+        "is not the same on all agents: sha256:2… on agent1, sha256:aaaaaaaaaaaa… on this control node's record"
         in result["failed"]
     )
     assert sent == []

@@ -590,7 +590,7 @@ def test_session_without_access_to_its_images_is_not_created(
     store.save(held(session, expires_at=9e12))
     client: Any = engine
     access = ImageAccess(registry_check=["docker.io"])
-    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", access=access)
+    request = ApplyRequest(session, "agent1", "nonce-1", CONTENTS, "backendai-default", access=access)
     with pytest.raises(ImageAccessError):
         apply_claimed(client, store, request, check_mode=False)
     assert asked == [(access, list(dict.fromkeys(kernel.image for kernel in session.kernels_on("agent1"))))]
