@@ -14,10 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._docker import labels
-from ..module_utils._host.store import LocalSession
+from ..module_utils._host.store import SESSION, LocalSession
 from ..module_utils._model.errors import as_phrase
-from ..module_utils._model.files import load_state
-from ..module_utils._model.plain_data import from_plain
 from ..module_utils._model.plan import Kernel
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
@@ -146,7 +144,7 @@ def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 
 def _parse_session(line: str) -> LocalSession | None:
     try:
-        session = from_plain(LocalSession, load_state(line), "the session")
+        session = SESSION.load(line)
         valid = all(
             _NAME.fullmatch(name) for name in (session.plan.name, *(kernel.hostname for kernel in session.kernels))
         )

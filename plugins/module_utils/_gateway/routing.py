@@ -78,22 +78,28 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
     """
     with store.lock():
         gateway = store.gateway()
-        routes = merge_routes(store.routes(), request.routes, request.ended, request.purge, gateway)
+        existing, damaged = store.routes()
+        routes = merge_routes(existing, request.routes, request.ended, request.purge, gateway)
+        # Nothing is deleted that cannot be read, unless its session has ended.
+        kept = {} if request.purge else {name: damaged[name] for name in damaged.keys() - {*request.ended, *routes}}
         maps = build_haproxy_maps(routes.values(), gateway)
         table = render_gateway_table(
             (route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway
         )
-        files = plan_files([*store.plan_route_files(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
+        files = plan_files(
+            [*store.plan_route_files(routes, kept), *_map_files(store, maps), DesiredFile(store.table, table)]
+        )
         table_changes = GATEWAYS_TABLE.plan(table)
         running = _plan_running_maps(store, haproxy, maps)
         if not check_mode:
-            write_files((file for file, _change in files), atomically=True)
+            write_files(file for file, _change in files)
             if table_changes:
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
     links = [build_app_links(routes[route.id], gateway) for route in request.routes]
-    return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [])
+    not_running = [NOT_RUNNING] if running is None and routes else []
+    return RoutesResult(changes, links, [*sorted(kept.values()), *not_running])
 
 
 def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:

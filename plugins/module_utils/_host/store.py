@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import shutil
 import time
 from collections import Counter
@@ -24,11 +23,16 @@ from typing import Any
 
 from .._model.devices import PinnedResources
 from .._model.errors import ClusterError
-from .._model.files import dump_state, load_state, locked, write_atomically
+from .._model.files import locked, write_atomically
 from .._model.held_session import PublicKeys
-from .._model.plain_data import from_plain, to_plain
+from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
+from .._model.state_format import StateFormat
+from .deadline import Deadline, deadline_in
+
+DESCRIPTION = "session.json"
+"""The file that describes a session, in its folder."""
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that systemd units run, installed by provisioning."""
@@ -46,8 +50,8 @@ class CorruptStateError(ClusterError):
 class LocalSession:
     """A session as stored on one agent.
 
-    ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
-    the epoch by the agent's clock, ``None`` once the session is committed. ``pinned`` are the cores and devices of each
+    ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is
+    ``None`` once the session is committed. ``pinned`` are the cores and devices of each
     container, ``keys`` the public keys, empty if a claim was interrupted before they were generated. ``request`` is the
     normalized request of the user.
     """
@@ -56,7 +60,7 @@ class LocalSession:
     request: dict[str, Any]
     agent: str
     nonce: str
-    expires_at: float | None
+    expires_at: Deadline | None
     pinned: dict[str, PinnedResources]
     keys: dict[str, PublicKeys]
 
@@ -65,9 +69,10 @@ class LocalSession:
         """Whether the session is committed. An uncommitted session is removed when its claim expires."""
         return self.expires_at is None
 
-    def expired(self, now: float) -> bool:
-        """Return whether the claim expired before the session was committed."""
-        return self.expires_at is not None and self.expires_at < now
+    @property
+    def expired(self) -> bool:
+        """Whether the claim expired before the session was committed."""
+        return self.expires_at is not None and self.expires_at.passed
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -81,6 +86,26 @@ class LocalSession:
         for kernel in self.kernels:
             total.update(kernel.resources)
         return dict(total)
+
+
+def _without_clock(data: dict[str, Any]) -> dict[str, Any]:
+    """Convert the time at which a claim expires, in seconds since the epoch, to one that the clock does not change."""
+    at = data["expires_at"]
+    return {**data, "expires_at": None if at is None else to_plain(deadline_in(at - time.time()))}
+
+
+# Version 2: containers may have macvlans, which are no network of the engine. Version 3: claims expire by uptime.
+SESSION = StateFormat("the session", LocalSession, (dict, _without_clock))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seals:
+    """Digests of a session's files when they were written, by path below its folder; ``None`` for a missing one."""
+
+    files: dict[str, str | None]
+
+
+_SEALS = StateFormat("the checksums", _Seals, (lambda files: {"files": files},))
 
 
 class Store:
@@ -120,6 +145,11 @@ class Store:
     def firewall_file(self) -> Path:
         """The file of the host firewall; it exists only if the role ``firewall`` was applied."""
         return self._root / "firewall.json"
+
+    @property
+    def firewall_copy(self) -> Path:
+        """The file of the host firewall that was confirmed last, for when the other one is damaged."""
+        return self._root / "firewall.confirmed.json"
 
     @property
     def egress_file(self) -> Path:
@@ -175,9 +205,9 @@ class Store:
 
     def session(self, session_id: str) -> LocalSession | None:
         """Return the session of that id; ``None`` if it is not on this agent."""
-        path = self.folder(session_id) / "session.json"
+        path = self.folder(session_id) / DESCRIPTION
         try:
-            return from_plain(LocalSession, load_state(path.read_text()), "the session")
+            return SESSION.load(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
@@ -197,21 +227,25 @@ class Store:
         folder.mkdir(mode=0o700, exist_ok=True)
         network = session.plan.network
         # A release that does not know macvlans would look for the engine's network, and recreate the containers.
-        version = 2 if network and network.engine_network is None else 1
-        write_atomically(folder / "session.json", dump_state(to_plain(session), version=version))
+        version = 3 if session.expires_at else 2 if network and network.engine_network is None else 1
+        write_atomically(folder / DESCRIPTION, SESSION.dump(session, version))
 
     def save_checksums(self, session_id: str, paths: Iterable[Path]) -> None:
         """Save the checksums of files of a session, to detect later changes."""
         checksums = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
-        write_atomically(self.folder(session_id) / "seals.json", json.dumps(checksums))
+        write_atomically(self.folder(session_id) / "seals.json", _SEALS.dump(_Seals(checksums)))
 
     def changed_files(self, session_id: str) -> list[Path]:
         """Return the files of a session that are missing or differ from their saved checksums."""
         folder = self.folder(session_id)
+        seals = folder / "seals.json"
         try:
-            checksums = json.loads((folder / "seals.json").read_text())
+            checksums = _SEALS.load(seals.read_bytes()).files
         except FileNotFoundError:
             return []
+        except ValueError:
+            # What it covered is unknown, so it is the file that differs.
+            return [seals]
         return [folder / name for name, digest in checksums.items() if _digest(folder / name) != digest]
 
     def commit(self, session: LocalSession) -> None:
@@ -219,12 +253,24 @@ class Store:
         self.save(dataclasses.replace(session, expires_at=None))
 
     def remove(self, session_id: str) -> bool:
-        """Remove the stored state of a session; return whether there was any."""
+        """Remove the stored state of a session; return whether there was any.
+
+        Keys and secrets go first, the description last: a removal that was killed leaves a session to remove again.
+        """
         folder = self.folder(session_id)
         if not folder.is_dir():
             return False
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != DESCRIPTION:
+                path.unlink()
         shutil.rmtree(folder)
         return True
+
+    def nameless_ids(self) -> list[str]:
+        """Return the ids of folders without a description, sorted: what is left of a session, or of a claim."""
+        return [session_id for session_id in self.held_ids() if not (self.folder(session_id) / DESCRIPTION).exists()]
 
     def folder(self, session_id: str) -> Path:
         """Return the folder of a session; invalid ids are rejected, because they could lead to other folders."""
@@ -252,8 +298,3 @@ class Store:
 def _digest(path: Path) -> str | None:
     """Return a digest of a file's content; ``None`` if the file does not exist."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-
-
-def deadline(seconds: int) -> float:
-    """Return the time ``seconds`` from now, by this agent's clock."""
-    return time.time() + seconds

@@ -9,7 +9,6 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import ipaddress
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +17,9 @@ from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host import machine
+from .._host.deadline import deadline_in
 from .._host.ssh_keys import ensure_keys
-from .._host.store import LocalSession, Store, deadline
+from .._host.store import LocalSession, Store
 from .._model.capacity import fits
 from .._model.change import Change
 from .._model.devices import PinnedResources
@@ -95,7 +95,7 @@ def claim(
             if request.never_completed and not check_mode:
                 store.save(dataclasses.replace(session, nonce=request.nonce))
             return ClaimResult(changes, session.keys)
-        if session and session.plan == request.plan and not session.expired(time.time()):
+        if session and session.plan == request.plan and not session.expired:
             pinned = session.pinned
         else:
             pinned = _allocate(client, store, settings, request, check_mode=check_mode)
@@ -106,7 +106,7 @@ def claim(
             return ClaimResult(
                 changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
             )
-        until = deadline(request.seconds)
+        until = deadline_in(request.seconds)
         session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})
         # Stored before anything is created, so that everything belongs to a claim; then again with its keys.
         store.save(session)
@@ -135,15 +135,14 @@ def _allocate(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
 ) -> dict[str, PinnedResources]:
     """Return cores and devices for the containers that the plan puts here, after all other checks."""
-    now = time.time()
     sessions = store.sessions()
-    for session in (session for session in sessions if session.expired(now) and not check_mode):
+    for session in (session for session in sessions if session.expired and not check_mode):
         _remove_stale(client, store, session.plan.id, check_mode=check_mode)
     if not check_mode:
         # Leftovers of this session would conflict with the claim; its folder may have been lost.
         _remove_stale(client, store, request.plan.id, check_mode=check_mode)
     excluded = [*request.stale_sessions, request.plan.id]
-    active = active_sessions(sessions, now, excluded)
+    active = active_sessions(sessions, excluded)
     paths = [mount.source for mount in request.plan.mounts]
     facts = collect_facts(client, store, settings, FactsQuery(paths=paths, excluded=excluded), request.agent)
     names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
@@ -234,8 +233,8 @@ def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> Loca
     Raises :class:`ClaimLostError`.
     """
     with store.lock():
-        session, min_expiry = require_claim(store, session_id, nonce), deadline(seconds)
-        if session.expires_at is not None and session.expires_at < min_expiry:
-            session = dataclasses.replace(session, expires_at=min_expiry)
+        session = require_claim(store, session_id, nonce)
+        if session.expires_at is not None and session.expires_at.seconds_left < seconds:
+            session = dataclasses.replace(session, expires_at=deadline_in(seconds))
             store.save(session)
         return session

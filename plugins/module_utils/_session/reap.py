@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,9 +50,7 @@ def reap(
     changes: list[Change] = []
     failures: dict[str, str] = {}
     try:
-        expired_ids = (
-            [session.plan.id for session in store.sessions() if session.expired(time.time())] if expired else []
-        )
+        expired_ids = [session.plan.id for session in store.sessions() if session.expired] if expired else []
     except CorruptStateError as error:
         expired_ids, failures["expired"] = [], str(error)
     actions = [(session_id, _remove) for session_id in end]
@@ -81,7 +78,7 @@ def remove_expired(
     with store.lock(), store.session_lock(session_id):
         session = store.session(session_id)
         # Another run may have committed or renewed it while this one waited for the locks.
-        if session is None or not session.expired(time.time()):
+        if session is None or not session.expired:
             return [], ""
         return remove_slice(client, store, session_id, check_mode=check_mode), ""
 

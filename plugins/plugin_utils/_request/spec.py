@@ -11,8 +11,17 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.session import ALL, App, Mount
-from ...module_utils._model.validation import ValidationError, ValidationErrors, integer, parse_session_name
+from ...module_utils._model.network import HOST_NETWORK, SWARM
+from ...module_utils._model.plain_data import from_plain
+from ...module_utils._model.session import ALL, MAIN, App, Mount
+from ...module_utils._model.validation import (
+    ValidationError,
+    ValidationErrors,
+    choice,
+    integer,
+    parse_session_name,
+    string,
+)
 from .apps import parse_apps
 from .containers import parse_environment, parse_resources
 from .mounts import parse_mounts
@@ -28,6 +37,16 @@ NUMBERS = {
     "priority": (0, 100),
     "pending_timeout": (0, 1 << 31),
 }
+# The allowed values of options, as in the argument specification.
+CHOICES = {
+    "cluster_mode": ("single-node", "multi-node"),
+    "agent_selection": ("concentrated", "dispersed", "roundrobin"),
+    "designated_agents_mode": ("strict", "preferred"),
+    "network_driver": ("vxlan", SWARM, HOST_NETWORK),
+    "command_scope": (MAIN, ALL),
+    "failure_policy": ("keep", "restart", "terminate"),
+}
+PROTOCOLS = ("http", "tcp")
 TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
 
 
@@ -120,12 +139,25 @@ def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Ro
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
-    """Return the request from its :func:`dataclasses.asdict` form."""
-    lists = {key: tuple(data[key]) for key in ("designated_agents", "authorized_keys")}
-    roles = tuple(Role.from_dict(role) for role in data["roles"])
-    mounts = tuple(Mount(**mount) for mount in data["mounts"])
-    apps = tuple(App(**app) for app in data["apps"])
-    return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts, "apps": apps})
+    """Return the request from its :func:`dataclasses.asdict` form. Raises :class:`DataError` for damaged data."""
+    return from_plain(SessionSpec, data, "the request")
+
+
+def check_spec(spec: SessionSpec) -> None:
+    """Raise :class:`ValidationError` for a stored request that :func:`parse_spec` would have refused."""
+    problems = ValidationErrors()
+    for option, choices in CHOICES.items():
+        choice(problems, f"session_{option}", getattr(spec, option), choices)
+    for app in spec.apps:
+        choice(problems, f"session_apps.{app.name}.protocol", app.protocol, PROTOCOLS)
+    string(problems, "session_image", spec.image)
+    # A role without a slot of the session has none of it.
+    absent = dict.fromkeys(spec.resources, 0)
+    roles = {role.name: {**dataclasses.asdict(role), "resources": {**absent, **role.resources}} for role in spec.roles}
+    for members in roles.values():
+        del members["name"]
+    parse_spec(problems, {**dataclasses.asdict(spec), "roles": roles, "wait": False})
+    problems.raise_if_any()
 
 
 def fingerprint(spec: SessionSpec, salt: str) -> dict[str, Any]:

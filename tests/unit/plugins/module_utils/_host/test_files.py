@@ -83,7 +83,7 @@ def test_file_is_written_in_place_for_bind_mounts(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("a longer content than the next\n")
     inode = path.stat().st_ino
-    write_files([DesiredFile(path, "new\n")])
+    write_files([DesiredFile(path, "new\n", in_place=True)])
     assert (path.read_text(), path.stat().st_ino) == ("new\n", inode)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -293,8 +292,8 @@ def test_excluded_sessions_are_not_counted(engine: Any, store: Store) -> None:
 def test_expired_and_excluded_sessions_are_not_active() -> None:
     other = dataclasses.replace(MADE, id=OTHER_ID)
     mine, theirs, given_up = held(MADE), held(other, expires_at=9e12), held(other, expires_at=1.0)
-    assert active_sessions([mine, theirs, given_up], time.time()) == [mine, theirs]
-    assert active_sessions([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
+    assert active_sessions([mine, theirs, given_up]) == [mine, theirs]
+    assert active_sessions([mine, theirs, given_up], [SESSION_ID]) == [theirs]
 
 
 def test_orphaned_containers_are_counted(engine: Any, store: Store) -> None:
