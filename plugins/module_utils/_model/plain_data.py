@@ -76,7 +76,8 @@ def from_plain(kind: type[T], data: object, prefix: str) -> T:
     """Convert the result of :func:`to_plain` back to the dataclass ``kind``.
 
     Raises :class:`DataError`, one sentence that begins with ``prefix``, if a field has another type, is not known, or
-    is missing and has no default, and if a dataclass refuses its values with a :class:`ValueError`.
+    is missing and has no default, and if a dataclass refuses its values with a :class:`ValueError`. A dataclass with a
+    true ``extensible`` ignores fields that are not known.
     """
     try:
         value: T = _type_of(kind).read(data)
@@ -136,7 +137,7 @@ def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], 
                 raise _MismatchError("is missing")
     except _MismatchError as error:
         raise error.within(f".{name}") from None
-    if len(values) < len(data):
+    if len(values) < len(data) and not getattr(kind, "extensible", False):
         raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
     try:
         return kind(**values)

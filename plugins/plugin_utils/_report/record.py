@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ...module_utils._model.held_session import ContainerState
 from ...module_utils._model.plain_data import from_plain
@@ -100,11 +100,15 @@ def ended_record(
 
 @dataclasses.dataclass(frozen=True)
 class _StoredPending:
+    extensible: ClassVar[bool] = True
+
     reason: str
 
 
 @dataclasses.dataclass(frozen=True)
 class _StoredKernel:
+    extensible: ClassVar[bool] = True
+
     hostname: str
     agent: str
     address: str | None
@@ -112,6 +116,8 @@ class _StoredKernel:
 
 @dataclasses.dataclass(frozen=True)
 class _StoredRecord:
+    extensible: ClassVar[bool] = True
+
     id: str | None
     name: str | None
     status: str
@@ -128,19 +134,7 @@ class _StoredRecord:
 
 def check_record(record: Mapping[str, Any]) -> None:
     """Raise :class:`DataError` unless a record that was stored has the fields that reports read; others are ignored."""
-    fields = _known(_StoredRecord, record)
-    if isinstance(fields.get("pending"), dict):
-        fields["pending"] = _known(_StoredPending, fields["pending"])
-    if isinstance(fields.get("kernels"), list):
-        fields["kernels"] = [
-            _known(_StoredKernel, kernel) if isinstance(kernel, dict) else kernel for kernel in fields["kernels"]
-        ]
-    from_plain(_StoredRecord, fields, "the record")
-
-
-def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the items of a mapping that are fields of a dataclass."""
-    return {field.name: data[field.name] for field in dataclasses.fields(kind) if field.name in data}
+    from_plain(_StoredRecord, record, "the record")
 
 
 def to_json(data: Any) -> str:
