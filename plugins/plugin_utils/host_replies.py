@@ -199,7 +199,9 @@ def check_reply(phase: str, result: Mapping[str, Any]) -> None:
     """Raise :class:`DataError`, one sentence with the field, unless a result has the shape that its phase returns."""
     if phase == "verify" and isinstance(result.get("parts"), list):
         result = {**result, "parts": [_with_source(part) for part in result["parts"]]}
-    from_plain(_REPLIES.get(phase, _Reply), result, "the reply of this host is damaged")
+    reply = from_plain(_REPLIES.get(phase, _Reply), result, "the reply of this host is damaged")
+    for part in reply.parts if isinstance(reply, (_Verify, _ReadLogs)) else ():
+        part.plan.check()
 
 
 def _with_source(part: Any) -> Any:

@@ -25,8 +25,6 @@ ALL = "sessions"
 # The exit code of ``timeout`` for a command that timed out.
 TIMED_OUT = 124
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-
 
 @dataclasses.dataclass(frozen=True)
 class SessionHost:
@@ -145,12 +143,10 @@ def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 def _parse_session(line: str) -> LocalSession | None:
     try:
         session = SESSION.load(line)
-        valid = all(
-            _NAME.fullmatch(name) for name in (session.plan.name, *(kernel.hostname for kernel in session.kernels))
-        )
+        session.plan.check()
     except ValueError:
         return None
-    return session if valid else None
+    return session
 
 
 def _host(agent: str, session: LocalSession, kernel: Kernel) -> SessionHost:

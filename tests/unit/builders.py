@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,7 @@ def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[d
         for rank, (agent, request) in enumerate(placed)
     )
     plan_of_it = SessionPlan(
-        id=f"id-{name}",
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
         name=name,
         user=USER,
         cluster_mode="multi-node",

@@ -207,7 +207,13 @@ class Store:
         """Return the session of that id; ``None`` if it is not on this agent."""
         path = self.folder(session_id) / DESCRIPTION
         try:
-            return SESSION.load(path.read_bytes())
+            session = SESSION.load(path.read_bytes())
+            session.plan.check()
+            if session.plan.id != session_id or session.agent not in session.plan.agents:
+                raise ValueError("it is that of another session or agent")
+            if not all("mem" in kernel.resources for kernel in session.kernels):
+                raise ValueError("a container has no amount of memory")
+            return session
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:

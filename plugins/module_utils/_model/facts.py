@@ -164,7 +164,12 @@ def _find_invalid_value(facts: AgentFacts) -> str:
         return "addresses must be IP addresses"
     if not _are_valid(functools.partial(ipaddress.ip_network, strict=False), facts.networks):
         return "networks must be IP networks"
-    return "" if all(session.plan.kernels for session in facts.sessions) else "sessions must have containers"
+    try:
+        for session in facts.sessions:
+            session.plan.check()
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:

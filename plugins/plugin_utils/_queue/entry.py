@@ -115,6 +115,8 @@ class QueueEntry:
         try:
             entry = _FORMAT.load(content)
             check_record(entry.record)
+            if entry.plan is not None:
+                entry.plan.check()
             if entry.spec is not None:
                 check_spec(spec_from_dict(entry.spec))
         except ValueError as error:

@@ -81,7 +81,7 @@ def test_session_usage_counts_the_containers_on_the_agent() -> None:
     ]
     facts = agent_facts("agent1", sessions=sessions)
     assert facts.session_usage == (
-        SessionUsage("id-train", "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),
+        SessionUsage(sessions[0].plan.id, "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),
     )
     assert facts.latest_session == 40.0
 
@@ -151,7 +151,7 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         ({"networks": ["10.0.0.0/33"]}, "networks must be IP networks"),
         (
             {"sessions": [to_plain(bare_session("empty", NOW, {}))]},
-            "sessions must have containers",
+            "the plan of a session is damaged: it has no containers, or two of one hostname",
         ),
     ],
     ids=["value", "kind", "missing", "unknown", "underlay", "address", "network", "no container"],
