@@ -56,7 +56,8 @@ def _change_one(draw: st.DrawFn, holder: dict[str, Any]) -> None:
     if action == "remove" and parent is not holder:
         del parent[key]
     elif action == "add" and isinstance(value, list):
-        item: st.SearchStrategy[Any] = st.sampled_from(value) if value and draw(st.booleans()) else JUNK
+        again = bool(value) and draw(st.booleans())
+        item: st.SearchStrategy[Any] = st.sampled_from(value) if again else JUNK
         value.append(copy.deepcopy(draw(item)))
     elif action == "add" and isinstance(value, dict):
         value[draw(_TEXTS)] = copy.deepcopy(draw(JUNK))
