@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,9 @@ from .entry import CorruptEntryError, Owner, QueueEntry
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
 LOCK_TIMEOUT = 30.0
+
+# The file of the key for digests of secrets. Agents, which store the digests, do not have it.
+KEY_FILE = "digest.key"
 
 # From this age on (seconds), temporary files of killed writers are removed.
 LEFTOVER_MIN_AGE = 60.0
@@ -92,6 +96,21 @@ class QueueStore:
         with self._convert_os_errors("written"), contextlib.suppress(FileNotFoundError):
             self._file(session_id).unlink()
             self._fsync_folder()
+
+    def digest_key(self) -> bytes:
+        """Return the key for digests of secrets; empty if there is none yet."""
+        with self._convert_os_errors("read"), contextlib.suppress(FileNotFoundError):
+            return (self.path / KEY_FILE).read_bytes()
+        return b""
+
+    def make_digest_key(self) -> None:
+        """Make the key for digests of secrets, unless there is one. It never changes, and is as secret as an entry."""
+        if self.digest_key():
+            return
+        with self.lock(), self._convert_os_errors("written"):
+            if not self.digest_key():
+                path, key = self.path / KEY_FILE, secrets.token_bytes(32)
+                write_atomically(path, key, prepare=lambda handle: share_with_group(handle, self.path))
 
     def _file(self, session_id: str) -> Path:
         if not is_session_id(session_id):

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import hmac
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -160,21 +163,34 @@ def check_spec(spec: SessionSpec) -> None:
     problems.raise_if_any()
 
 
-def fingerprint(spec: SessionSpec, salt: str) -> dict[str, Any]:
+def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any]:
     """Return the request as plain data that can be stored and compared.
 
-    The user's environment and scripts may hold secrets, so they appear as digests salted with ``salt``.
+    The user's environment and scripts may hold secrets, so they appear as HMACs under ``key``, salted with ``salt``:
+    without the key, a guess cannot be tried. Without a key they are digests, as earlier releases made them.
     """
+
+    def digest(content: str) -> str:
+        salted = f"{salt}:{content}".encode()
+        if not key:
+            return hashlib.sha256(salted).hexdigest()
+        return f"{_KEYED}{_key_id(key)}:{hmac.digest(key, salted, 'sha256').hex()}"
+
     data = dataclasses.asdict(spec)
-    for holder, key in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
-        holder[key] = _digest(f"{salt}:{holder[key]}") if holder[key] else ""
+    for holder, name in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+        holder[name] = digest(holder[name]) if holder[name] else ""
     for holder in (data, *data["roles"]):
-        holder["env"] = {key: _digest(f"{salt}:{key}={value}") for key, value in holder["env"].items()}
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+        holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
 
-def _digest(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()
+_KEYED = "hmac:"
+_KEY_IDS = re.compile(rf'"{_KEYED}([0-9a-f]{{8}}):')
+
+
+def _key_id(key: bytes) -> str:
+    """Return a name of a key, by which digests under another one are recognized."""
+    return hmac.digest(key, b"id", "sha256").hex()[:8]
 
 
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -215,12 +231,19 @@ def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
             )
 
 
-def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:
+def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str, key: bytes = b"") -> None:
     """Raise :class:`ValidationError` if the existing session of that name has a different request.
 
-    ``before`` is the :func:`fingerprint` of its request, made with ``salt``.
+    ``before`` is the :func:`fingerprint` of its request, made with ``salt`` and, unless by an earlier release, a key.
     """
-    differs = changed_options(before, fingerprint(spec, salt))
+    key_ids = {*_KEY_IDS.findall(json.dumps(before))}
+    if key_ids - {_key_id(key)}:
+        raise ValidationError(
+            f"session_name: {spec.name!r} is taken by a session ({status}) that was created with another queue, whose"
+            " digest.key is needed to compare session_env and scripts: set session_queue_path to that queue, or choose"
+            " another name."
+        )
+    differs = changed_options(before, fingerprint(spec, salt, key if key_ids else b""))
     if differs:
         raise ValidationError(
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"

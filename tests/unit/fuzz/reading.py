@@ -77,7 +77,7 @@ def _create(cluster: ClusterState) -> None:
     request = spec(name="train-llm", cluster_size=2, cluster_mode="multi-node")
     decision: Any = decide(request, cluster, POOLS, SESSION_ID, USER, NOW)
     if hasattr(decision, "plan"):
-        json.dumps(start_arguments(decision, request, [], never_completed=False), allow_nan=False)
+        json.dumps(start_arguments(decision, request, [], never_completed=False, digest_key=b"k"), allow_nan=False)
         decision.plan.lines()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -323,3 +324,47 @@ def test_program_is_identified_by_its_digest(store: Store, tmp_path: Path, monke
     assert store.program() is None
     program.write_bytes(b"x")
     assert store.program() == "5e5e"
+
+
+def test_checksums_of_an_earlier_release_are_used(store: Store) -> None:
+    store.save(held(PLAN))
+    path = store.folder(SESSION_ID) / "environment"
+    path.write_text("A=1\n")
+    store.save_checksums(SESSION_ID, [path])
+    seals = store.folder(SESSION_ID) / "seals.json"
+    written = json.loads(seals.read_text())
+    assert written["version"] == 2
+    seals.write_text(json.dumps(written["files"]))
+    assert store.changed_files(SESSION_ID) == []
+    path.write_text("A=2\n")
+    assert store.changed_files(SESSION_ID) == [path]
+
+
+def test_damaged_checksums_are_a_difference(store: Store) -> None:
+    store.save(held(PLAN))
+    seals = store.folder(SESSION_ID) / "seals.json"
+    seals.write_text("{")
+    assert store.changed_files(SESSION_ID) == [seals]
+
+
+@pytest.mark.parametrize(
+    ("change", "plan_change", "problem"),
+    [
+        ({}, {"id": OTHER_ID}, "it is that of another session or agent"),
+        ({"agent": "agent9"}, {}, "it is that of another session or agent"),
+        ({}, {"name": "../x"}, "its name, or a hostname, has other characters than a-z, 0-9 and -"),
+        ({}, {"agent_addresses": ["accept"]}, "an address or a network is not valid"),
+        ({}, {"underlays": {}}, "an agent has no underlay"),
+        ({}, {"kernels": []}, "it has no containers, or two of one hostname"),
+    ],
+)
+def test_a_session_file_that_contradicts_itself_is_damaged(
+    store: Store, change: dict[str, Any], plan_change: dict[str, Any], problem: str
+) -> None:
+    store.save(held(PLAN))
+    path = store.folder(SESSION_ID) / "session.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, **change, "plan": {**data["plan"], **plan_change}}))
+    with pytest.raises(CorruptStateError) as raised:
+        store.sessions()
+    assert problem in str(raised.value)

@@ -373,3 +373,23 @@ def test_only_containers_that_have_ended_have_an_exit_code(
 ) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
     assert surveying.container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *expected)}
+
+
+def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    store.save(held(dataclasses.replace(MADE, id=OTHER_ID)))
+    path = store.folder(OTHER_ID) / "session.json"
+    path.write_text("{")
+    facts = read(engine, store)
+    assert [session["plan"]["id"] for session in facts["sessions"]] == [SESSION_ID]
+    assert facts["schedulable"] is False
+    (warning,) = [text for text in facts["warnings"] if "damaged" in text]
+    assert warning.startswith(f"it receives no new sessions, because {path} is damaged (")
+    assert path.read_text() == "{"
+
+
+def test_a_damaged_firewall_is_a_warning(engine: Any, store: Store) -> None:
+    store.firewall_file.write_text("{")
+    facts = read(engine, store)
+    assert any(text.startswith(f"{store.firewall_file} is damaged (") for text in facts["warnings"])
+    assert facts["schedulable"] is True
