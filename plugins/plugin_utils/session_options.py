@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from .host_program import COLLECTION
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
 PREFIX = "session_"
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # The comment of a public key may contain a comma.
 SEPARATORS = {"session_authorized_keys": "\n"}
@@ -57,9 +60,24 @@ def parse_options(
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
         raw = variables.get(name, default)
-        value = raw if short in leave_out else _parse_value(problems, name, option, raw)
+        if short in leave_out:
+            value = raw
+        elif _is_text(raw):
+            value = _parse_value(problems, name, option, raw)
+        else:
+            problems.add(f"{name} has a character that UTF-8 does not have, such as a byte of another encoding")
+            value = None
         values[short] = default if value is None else value
     return values
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether all texts in a value can be written to files and sent to hosts."""
+    if isinstance(value, Mapping):
+        return all(map(_is_text, [*value, *value.values()]))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_text, value))
+    return not isinstance(value, str) or not _SURROGATE.search(value)
 
 
 def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:

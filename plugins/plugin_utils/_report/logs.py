@@ -87,10 +87,10 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
     if part is None and kernel.agent in answers.errors:
         error = f"{kernel.agent} is unavailable: {answers.errors[kernel.agent]}"
         return {**fields, "status": "unknown", **nothing, "error": error}
-    if part is None or kernel.hostname not in part["logs"]:
+    if part is None or kernel.hostname not in part["logs"] or kernel.hostname not in part["containers"]:
         return {**fields, **nothing}
     state = part["containers"][kernel.hostname]
-    return {**fields, "status": state["status"], "exit_code": state["exit_code"], **part["logs"][kernel.hostname]}
+    return {**fields, "status": state["status"], "exit_code": state.get("exit_code"), **part["logs"][kernel.hostname]}
 
 
 def _error_message(name: str, agents: Mapping[str, str]) -> str:

@@ -20,7 +20,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.contain
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
-    ValidationError,
     changed_options,
     check_designated_agents,
     check_same_request,
