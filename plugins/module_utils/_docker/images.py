@@ -129,7 +129,7 @@ def pull_image(
             problem = "the engine stopped without an error message"
     except (docker.errors.APIError, ClusterError) as error:
         problem = reason(error)
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         problem = "the engine reports the progress in a form that is not known"
     if problem:
         raise ImagePullError.from_error(name, reference, problem)

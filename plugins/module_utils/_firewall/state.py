@@ -73,8 +73,9 @@ class FirewallState:
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
         """Store the confirmed firewall and the trial."""
         self.confirmed, self.trial, self.damage = confirmed, trial, ""
-        write_atomically(self._path, _FORMAT.dump(_Stored(confirmed, trial)))
+        # The copy first: it is never older than what it stands in for.
         write_atomically(self._copy, _FORMAT.dump(_Stored(confirmed, None)))
+        write_atomically(self._path, _FORMAT.dump(_Stored(confirmed, trial)))
 
     def _read(self) -> tuple[Firewall | None, Trial | None]:
         try:

@@ -61,7 +61,9 @@ class GatewayStore:
         """Return the public name and ports of this gateway. Raises :class:`GatewayError` if it is not provisioned."""
         path = self._root / "gateway.json"
         try:
-            return _GATEWAY.load(path.read_bytes())
+            gateway = _GATEWAY.load(path.read_bytes())
+            gateway.check()
+            return gateway
         except OSError as error:
             raise self._not_ready_error(error) from error
         except ValueError as error:

@@ -58,6 +58,8 @@ def test_any_session_file_is_a_session_or_left_out(
     @files
     @given(damaged_text(json.loads(path.read_text())))
     def try_all(content: bytes) -> None:
+        # A claim that has expired was removed.
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
         kernel.links, kernel.table = set(), ""
         readable, errors = store.load_all()
@@ -82,7 +84,7 @@ def test_any_session_file_is_a_session_or_left_out(
             assert session.kernels is not None
             store.started_commands(session)
         parse_listing("agent1", content.decode(errors="replace"))
-        assert path.read_bytes() == content or readable[-1].expired
+        assert any(session.expired for session in readable) or path.read_bytes() == content
 
     try_all()
 
@@ -108,7 +110,8 @@ def test_any_other_file_of_an_agent_is_used_or_reported(store: Store, monkeypatc
         for path, content in zip(paths, (firewall, copy, egress), strict=True):
             path.write_bytes(content)
         state = FirewallState(store)
-        assert state.active() is not None or not state.damage
+        # A copy without a firewall says that there was none.
+        assert state.active() is not None or not state.damage or b"null" in copy
         assert_sentence(state.damage or "none")
         render_ruleset(store, state.active()).encode()
 
@@ -151,6 +154,8 @@ def test_any_file_of_a_gateway_is_used_or_left_out(gateway: Path) -> None:
     @files
     @given(damaged_text(json.loads(whole)))
     def try_settings(content: bytes) -> None:
+        settings_file.write_text(whole)
+        apply(gateway, [OTHER])
         settings_file.write_bytes(content)
         try:
             apply(gateway, [OTHER])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import stat
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing
     apply_routes,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
+from tests.unit.gateway import GATEWAY, ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.haproxy import AdminSocket
 
 
@@ -173,7 +174,15 @@ def test_a_damaged_route_of_a_session_that_has_ended_is_removed(folder: Path, op
 
 
 @pytest.mark.usefixtures("table", "admin")
-@pytest.mark.parametrize("content", ["x", "{}", '{"id": 1}', "[]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("x", "{}", '{"id": 1}', "[]"),
+        json.dumps({**dataclasses.asdict(GATEWAY), "first_ssh_port": 0}),
+        json.dumps({**dataclasses.asdict(GATEWAY), "last_ssh_port": 1 << 40}),
+        json.dumps({**dataclasses.asdict(GATEWAY), "hostname": "a b"}),
+    ],
+)
 def test_damaged_settings_are_named(folder: Path, content: str) -> None:
     (folder / "gateway.json").write_text(content)
     with pytest.raises(GatewayError, match=r"gateway\.json is damaged \(.*\): remove it, and run"):
