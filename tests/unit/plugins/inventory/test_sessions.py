@@ -173,9 +173,9 @@ def test_secrets_of_agents_are_not_copied_to_containers(place: Place) -> None:
 
 def test_values_from_agents_are_not_templated(place: Place) -> None:
     of = plan()
-    kernels = tuple(replace(entry, address="{{ 40 + 2 }}") for entry in of.kernels)
+    kernels = tuple(replace(entry, role="{{ 40 + 2 }}") for entry in of.kernels)
     place.hold(replace(of, kernels=kernels), "agent1")
-    assert variables(place.read(), "main1.train-llm")["backendai_address"] == "{{ 40 + 2 }}"
+    assert variables(place.read(), "main1.train-llm")["backendai_role"] == "{{ 40 + 2 }}"
 
 
 def test_settings_of_agents_may_use_hostvars(place: Place, warned: list[str]) -> None:
