@@ -43,6 +43,8 @@ from ..plugin_utils.control import ControlAction, start_arguments
 class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
+        if not self._task.check_mode:
+            self.queue(variables).make_digest_key()
         planned = self._plan_pending(variables) if self._task.args.get("queue") else self._plan_request(variables)
         return {**result, "changed": False, **planned}
 
@@ -65,9 +67,8 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
-                    starts.append(
-                        start_arguments(decision, spec_from_dict(specs[entry.name]), stale_ids, never_completed=True)
-                    )
+                    request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
+                    starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
                     changed = mark_creating(entry, current_owner(), now, decision.plan)
                 else:
                     changed = mark_pending(
@@ -134,7 +135,10 @@ class ActionModule(ControlAction):
             }
         self.invalidate_facts(decision.plan.agents, variables)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
-        start = start_arguments(decision, spec, stale_ids, never_completed=decision.plan.id in _unfinished_ids(entries))
+        never_completed = decision.plan.id in _unfinished_ids(entries)
+        start = start_arguments(
+            decision, spec, stale_ids, never_completed=never_completed, digest_key=cluster.digest_key
+        )
         return {
             **result,
             **start,

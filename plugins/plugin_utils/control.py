@@ -38,12 +38,18 @@ OWNER_TIMEOUT = 7200.0
 
 
 def start_arguments(
-    decision: Decision, spec: SessionSpec, stale_sessions: Iterable[str], *, never_completed: bool
+    decision: Decision,
+    spec: SessionSpec,
+    stale_sessions: Iterable[str],
+    *,
+    never_completed: bool,
+    digest_key: bytes = b"",
 ) -> dict[str, Any]:
     """Return the arguments that agents need to carry out a decision, without secrets.
 
     ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
-    sessions that ended while an agent was unreachable: agents that still hold them remove them.
+    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``digest_key`` is
+    that of the queue.
     """
     plan = decision.plan
     return {
@@ -51,7 +57,7 @@ def start_arguments(
         "id": plan.id,
         "existing": decision.existing,
         "never_completed": never_completed,
-        "request": fingerprint(spec, plan.id),
+        "request": fingerprint(spec, plan.id, digest_key),
         "agents": plan.agents,
         "missing_images": decision.missing_images,
         "prepare": bool(decision.missing_images) or bool(plan.network and plan.network.swarm_manager),
@@ -130,7 +136,8 @@ class ControlAction(ActionBase):
                     unavailable[name] = str(error)
             else:
                 unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
-        return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()})
+        reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
+        return ClusterState(facts, reasons, self.queue(task_vars).digest_key())
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
         """Return the state as it will be after other active runs have claimed what they have planned."""

@@ -21,10 +21,14 @@ Parts = Mapping[str, HeldSession]
 
 @dataclasses.dataclass(frozen=True)
 class ClusterState:
-    """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``."""
+    """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``.
+
+    ``digest_key`` is that of the queue, for the digests of secrets in the requests of their sessions.
+    """
 
     facts: Mapping[str, AgentFacts]
     unavailable: Mapping[str, str]
+    digest_key: bytes = dataclasses.field(default=b"", repr=False)
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:

@@ -124,7 +124,7 @@ def _existing_plan(spec: SessionSpec, cluster: ClusterState) -> SessionPlan | No
     parts = live[0]
     part = next(iter(parts.values()))
     plan = part.plan
-    check_same_request(spec, part.request, plan.id, status_of(parts))
+    check_same_request(spec, part.request, plan.id, status_of(parts), cluster.digest_key)
     unreachable = [name for name in plan.agents if name not in cluster.facts]
     if unreachable:
         raise PlanningError(

@@ -22,10 +22,11 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ...module_utils._model.errors import ClusterError
-from ...module_utils._model.files import dump_state, load_state
-from ...module_utils._model.plain_data import from_plain, to_plain
+from ...module_utils._model.errors import ClusterError, as_phrase
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.state_format import StateFormat
+from .._report.record import check_record
+from .._request.spec import check_spec, spec_from_dict
 
 # Waits for capacity; is started by a run; has to be removed from agents; history. A RUNNING session has no entry.
 PENDING, CREATING, TERMINATING, TERMINATED = STATES = ("PENDING", "CREATING", "TERMINATING", "TERMINATED")
@@ -45,12 +46,17 @@ class Owner:
     """A process of a control node.
 
     ``host`` identifies the machine and its boot. ``started`` is the start of the process in ticks since that boot,
-    which distinguishes it from a later process with the same ``pid``.
+    which distinguishes it from a later process with the same ``pid``. Raises :class:`ValueError` for a ``pid`` that no
+    process has.
     """
 
     host: str
     pid: int
     started: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.pid < 1 << 31:
+            raise ValueError("no process has such a number")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,17 +107,26 @@ class QueueEntry:
 
     def to_json(self) -> str:
         """Return the entry as the text of a file, to be read by :meth:`from_json`."""
-        return dump_state(to_plain(self))
+        return _FORMAT.dump(self)
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
         """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content."""
         try:
-            return from_plain(cls, load_state(content), "the entry")
-        except (ValueError, RecursionError) as error:
+            entry = _FORMAT.load(content)
+            check_record(entry.record)
+            if entry.plan is not None:
+                entry.plan.check()
+            if entry.spec is not None:
+                check_spec(spec_from_dict(entry.spec))
+        except ValueError as error:
             raise CorruptEntryError(
-                f"{path} is corrupt ({error}): move it to another folder, then create or end its session."
+                f"{path} is corrupt ({as_phrase(error)}): move it to another folder, then create or end its session."
             ) from None
+        return entry
+
+
+_FORMAT = StateFormat("the entry", QueueEntry)
 
 
 def sort_pending(
