@@ -46,6 +46,8 @@ from ..plugin_utils.control import ControlAction, start_arguments
 class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
+        if not self._task.check_mode:
+            self.queue(variables).make_digest_key()
         planned = self._plan_pending(variables) if self._task.args.get("queue") else self._plan_request(variables)
         return {**result, "changed": False, **planned}
 
@@ -68,9 +70,8 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
-                    starts.append(
-                        start_arguments(decision, spec_from_dict(specs[entry.name]), stale_ids, never_completed=True)
-                    )
+                    request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
+                    starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
                     changed = mark_creating(entry, current_owner(), now, decision.plan)
                 else:
                     changed = mark_pending(
@@ -146,6 +147,7 @@ class ActionModule(ControlAction):
             stale_ids,
             never_completed=decision.plan.id in _unfinished_ids(entries),
             recorded_images=entry.images,
+            digest_key=cluster.digest_key,
         )
         if decision.route_problem:
             warnings.append(f"gateways get no route to {spec.name}: {decision.route_problem}.")
@@ -249,8 +251,9 @@ def _find_entry(
             raise PlanningError(f"the session {spec.name!r} cannot be repaired: no agent holds a part of it{suffix}")
         return None
     if entry.spec is not None:
-        before = fingerprint(spec_from_dict(entry.spec), entry.id)
-        check_same_request(spec, before, entry.id, RUNNING if entry.state == RUNNING else PENDING)
+        before = fingerprint(spec_from_dict(entry.spec), entry.id, cluster.digest_key)
+        status = RUNNING if entry.state == RUNNING else PENDING
+        check_same_request(spec, before, entry.id, status, cluster.digest_key)
     if entry.owner is not None and entry.owner != current_owner() and entry.id not in cluster.sessions:
         other = f"another run, process {entry.owner.pid}"
         raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")

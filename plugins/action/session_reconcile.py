@@ -31,7 +31,8 @@ class ActionModule(ControlAction):
             entries = self.entries(queue)
             cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
             abandoned = bool(args.get("abandoned"))
-            actions = reconcile(entries, cluster.sessions, unreachable, abandoned, now, cluster.facts, surveyed_since)
+            read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
+            actions = reconcile(entries, cluster.sessions, unreachable, abandoned, now, read, surveyed_since)
             if not self._task.check_mode:
                 old = expired_history(entries, now, int(args.get("history_days", 30)))
                 for entry in old:

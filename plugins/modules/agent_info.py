@@ -164,6 +164,7 @@ agent:
           RV(ignore:public_keys) and RV(ignore:containers), the last two by hostname."
       type: list
       elements: dict
+    damaged_sessions: {type: list, elements: str, description: The ids of sessions that it holds and cannot read.}
 error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success

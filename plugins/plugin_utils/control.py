@@ -49,13 +49,14 @@ def start_arguments(
     stale_sessions: Iterable[str],
     *,
     never_completed: bool,
+    digest_key: bytes,
     recorded_images: Mapping[str, ImageIdentity] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments that agents need to carry out a decision, without secrets.
 
     ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
-    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``recorded_images`` are
-    those that the session was started with, by name.
+    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``digest_key`` is that
+    of the queue. ``recorded_images`` are those that the session was started with, by name.
     """
     plan = decision.plan
     return {
@@ -63,7 +64,7 @@ def start_arguments(
         "id": plan.id,
         "existing": decision.existing,
         "never_completed": never_completed,
-        "request": fingerprint(spec, plan.id),
+        "request": fingerprint(spec, plan.id, digest_key),
         "agents": plan.agents,
         "missing_images": decision.missing_images,
         "prepare": bool(decision.missing_images) or bool(plan.network and plan.network.swarm_manager),
@@ -159,7 +160,7 @@ class ControlAction(ActionBase):
             else:
                 unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
         reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
-        return ClusterState(facts, reasons, recorded_plans(entries))
+        return ClusterState(facts, reasons, recorded_plans(entries), digest_key=self.queue(task_vars).digest_key())
 
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""

@@ -16,7 +16,11 @@ from urllib.parse import quote
 
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
+from ..module_utils._model.strict_json import parse_json
 from ._queue.store import share_with_group
+
+# Of the format of a file; files of other versions are as good as missing.
+VERSION = 1
 
 
 class FactsCache:
@@ -32,10 +36,12 @@ class FactsCache:
         """Return the facts of an agent if they are at most ``max_age`` seconds old."""
         path = self._file(agent)
         try:
-            if time.time() - path.stat().st_mtime > max_age:
+            # The clock may have been set back since.
+            if not 0 <= time.time() - path.stat().st_mtime <= max_age:
                 return None
-            return AgentFacts.from_dict(agent, json.loads(path.read_text()))
-        except (OSError, ValueError):
+            data = parse_json(path.read_bytes())
+            return AgentFacts.from_dict(agent, data) if data.pop("version", None) == VERSION else None
+        except (OSError, ValueError, AttributeError, TypeError):
             return None
 
     def save(self, facts: Iterable[AgentFacts], began: float) -> None:
@@ -46,7 +52,7 @@ class FactsCache:
                 self._share(self._folder, 0o770)
             for agent in facts:
                 if self._dropped(agent.name) < began:
-                    text = json.dumps(agent.to_dict())
+                    text = json.dumps({"version": VERSION, **agent.to_dict()})
                     write_atomically(self._file(agent.name), text, durable=False, prepare=self._share)
 
     def drop(self, agents: Iterable[str]) -> None:

@@ -18,9 +18,12 @@ from ansible.executor.interpreter_discovery import discover_interpreter
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._model.plain_data import DataError
 from ..module_utils._model.printable import printable, printable_data
+from ..module_utils._model.strict_json import parse_json
 from ..module_utils._program.launcher import MARK
 from . import host_program
+from .host_replies import check_reply
 
 HOME = "/usr/local/lib/backendai"
 DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
@@ -53,6 +56,10 @@ class HostAction(ActionBase):
         }
         reply = self._send_request(json.dumps(request).encode(), task_vars)
         result = {name: value for name, value in reply["result"].items() if not name.startswith(RESERVED_KEYS)}
+        try:
+            check_reply(phase, result)
+        except DataError as error:
+            raise AnsibleActionFail(f"{error}.") from None
         return {**result, **self._interpreter_fact()}
 
     def install(self, task_vars: dict[str, Any]) -> bool:
@@ -109,7 +116,7 @@ class HostAction(ActionBase):
         replies = [line for line in completed["stdout"].splitlines() if line.startswith(MARK)]
         try:
             text = replies[-1][len(MARK) :]
-            reply = printable_data(json.loads(text), text)
+            reply = printable_data(parse_json(text), text)
         except (IndexError, ValueError):
             raise AnsibleActionFail(_describe_missing_reply(interpreter, completed)) from None
         if not isinstance(reply, dict):

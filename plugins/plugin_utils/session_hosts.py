@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shlex
 from collections import defaultdict
@@ -14,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._docker import labels
-from ..module_utils._host.store import LocalSession
+from ..module_utils._host.store import SESSION, LocalSession
 from ..module_utils._model.errors import as_phrase
-from ..module_utils._model.files import load_state
-from ..module_utils._model.plain_data import from_plain
 from ..module_utils._model.plan import Kernel
 from ..module_utils._model.printable import printable_data
+from ..module_utils._model.strict_json import parse_json
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"
@@ -27,8 +27,6 @@ STATE_PATH = "/var/lib/backendai"
 ALL = "sessions"
 # The exit code of ``timeout`` for a command that timed out.
 TIMED_OUT = 124
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,13 +145,11 @@ def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 
 def _parse_session(line: str) -> LocalSession | None:
     try:
-        session = from_plain(LocalSession, printable_data(load_state(line)), "the session")
-        valid = all(
-            _NAME.fullmatch(name) for name in (session.plan.name, *(kernel.hostname for kernel in session.kernels))
-        )
+        session = SESSION.load(json.dumps(printable_data(parse_json(line))))
+        session.plan.check()
     except ValueError:
         return None
-    return session if valid else None
+    return session
 
 
 def _host(agent: str, session: LocalSession, kernel: Kernel) -> SessionHost:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -16,12 +17,13 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
 from ..module_utils._model.validation import ValidationErrors
-from ._request.spec import SessionSpec, as_values
 from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
 PREFIX = "session_"
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # The comment of a public key may contain a comma.
 SEPARATORS = {"session_authorized_keys": "\n"}
@@ -58,26 +60,24 @@ def parse_options(
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
         raw = variables.get(name, default)
-        value = raw if short in leave_out else _parse_value(problems, name, option, raw)
+        if short in leave_out:
+            value = raw
+        elif _is_text(raw):
+            value = _parse_value(problems, name, option, raw)
+        else:
+            problems.add(f"{name} has a character that UTF-8 does not have, such as a byte of another encoding")
+            value = None
         values[short] = default if value is None else value
     return values
 
 
-def check_stored_choices(spec: SessionSpec) -> None:
-    """Raise :class:`ValidationError` unless the options of a stored request have values that may be chosen."""
-    problems = ValidationErrors()
-    for short, value in as_values(spec).items():
-        option = specification().get(f"{PREFIX}{short}", {})
-        _check_choice(problems, f"{PREFIX}{short}", option, value)
-        for index, entry in enumerate(value if option.get("elements") == "dict" else ()):
-            for name, member in option["options"].items():
-                _check_choice(problems, f"{PREFIX}{short}[{index}].{name}", member, entry.get(name))
-    problems.raise_if_any()
-
-
-def _check_choice(problems: ValidationErrors, where: str, option: Mapping[str, Any], value: Any) -> None:
-    if "choices" in option and value not in option["choices"]:
-        problems.add_invalid(where, value, f"must be one of {', '.join(option['choices'])}")
+def _is_text(value: Any) -> bool:
+    """Return whether all texts in a value can be written to files and sent to hosts."""
+    if isinstance(value, Mapping):
+        return all(map(_is_text, [*value, *value.values()]))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_text, value))
+    return not isinstance(value, str) or not _SURROGATE.search(value)
 
 
 def _with_string_paths(option: Mapping[str, Any]) -> dict[str, Any]:

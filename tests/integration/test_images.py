@@ -293,11 +293,11 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
         await_task(run, TASK_PULL, times=5)
         assert run.poll() is None
         expires_at = {
-            agent: session["expires_at"]
+            agent: session["expires_at"]["uptime"]
             for agent, sessions_there in stored_sessions().items()
             for session in sessions_there
         }
-        now = {agent: float(run_on(agent, "date +%s.%N")) for agent in ("agent1", "agent2")}
+        now = {agent: float(run_on(agent, "cat /proc/uptime").split()[0]) for agent in ("agent1", "agent2")}
         assert all(expires_at[agent] > now[agent] for agent in now), (expires_at, now)
         kill_run(run)
         run.communicate(timeout=TIMEOUT)

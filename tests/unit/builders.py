@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import Deadline, read_uptime
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
@@ -44,6 +49,7 @@ USER = "alice"
 NOW = 1_800_000_000.0
 DIGEST = f"sha256:{'a' * 64}"
 IMAGE = "lab/python:1"
+BOOTED = time.time() - read_uptime()
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 POOLS = NetworkPools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
 REPOSITORY = Path(__file__).parents[2]
@@ -115,6 +121,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         images={IMAGE: ImageIdentity(**image_data())},
         unusable_paths={},
         sessions=(),
+        damaged_sessions=(),
     )
     return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary
 
@@ -157,7 +164,7 @@ def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[d
         for rank, (agent, request) in enumerate(placed)
     )
     plan_of_it = SessionPlan(
-        id=f"id-{name}",
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
         name=name,
         user=USER,
         cluster_mode="multi-node",
@@ -215,7 +222,12 @@ def result(facts: AgentFacts) -> dict[str, Any]:
 
 
 def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> LocalSession:
-    """Return a committed session as held by one of its agents, with one core for each of its containers."""
+    """Return a committed session as held by one of its agents, with one core for each of its containers.
+
+    ``expires_at`` may be given in seconds since the epoch.
+    """
+    if isinstance(changes.get("expires_at"), float):
+        changes["expires_at"] = Deadline(boot_id(), changes["expires_at"] - BOOTED)
     pinned = {kernel.hostname: PinnedResources([core]) for core, kernel in enumerate(of.kernels_on(agent))}
     keys = {kernel.hostname: public_keys(of)[kernel.hostname] for kernel in of.kernels_on(agent)}
     return dataclasses.replace(LocalSession(of, {}, agent, "nonce-1", None, pinned, keys), **changes)
@@ -239,6 +251,16 @@ def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any)
     return dataclasses.replace(entry, **{"spec": dataclasses.asdict(session_spec), "record": record, **changes})
 
 
+@functools.cache
+def _default_request() -> dict[str, Any]:
+    return to_plain(dataclasses.asdict(spec()))
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    """Return the record of a session without a plan, with these fields changed."""
+    return {**unplanned_record(None, None, "PENDING", SESSION_ID), **changes}
+
+
 def queued(number: int = 1, **changes: Any) -> QueueEntry:
     """Return a pending session, the ``number``-th to arrive."""
     ordinary: dict[str, Any] = {
@@ -248,8 +270,8 @@ def queued(number: int = 1, **changes: Any) -> QueueEntry:
         "user": "alice",
         "resource_group": "default",
         "priority": 10,
-        "spec": {},
-        "record": {"status": "PENDING"},
+        "spec": _default_request(),
+        "record": record(),
         "enqueued_at": NOW + number,
         "updated_at": NOW + number,
     }

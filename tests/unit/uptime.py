@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall import state
-from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
+from ansible_collections.backendai.cluster.plugins.module_utils._host import deadline, processes
 
 
 class Uptime:
@@ -37,5 +36,5 @@ def uptime_of_numbers(folder: Path) -> Iterator[Uptime]:
     uptime = Uptime(folder / "boot_id")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "BOOT_ID", folder / "boot_id")
-        patch.setattr(state.time, "clock_gettime", uptime.read)
+        patch.setattr(deadline.time, "clock_gettime", uptime.read)
         yield uptime

@@ -94,6 +94,13 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
         inspected = client.inspect_image(name)
     except docker.errors.NotFound:
         return None
+    try:
+        return _parse_image(name, inspected)
+    except (AttributeError, LookupError, TypeError):
+        raise ClusterError(f"the engine describes the image {name!r} in a form that is not known") from None
+
+
+def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
     config, digests = inspected["Config"], list(inspected.get("RepoDigests") or [])
     variables = (variable.partition("=") for variable in config.get("Env") or [])
     reference = next((digest for digest in digests if repository_of(digest) == repository_of(name)), "")
@@ -129,8 +136,10 @@ def pull_image(
             client.tag(reference, *docker.utils.parse_repository_tag(name))
         if not problem and find_image(client, name) is None:
             problem = "the engine stopped without an error message"
-    except docker.errors.APIError as error:
+    except (docker.errors.APIError, ClusterError) as error:
         problem = reason(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        problem = "the engine reports the progress in a form that is not known"
     if problem:
         raise ImagePullError.from_error(name, reference, problem)
 

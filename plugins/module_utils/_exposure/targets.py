@@ -43,10 +43,12 @@ def collect_gateway_targets(state_path: str, https_port: int) -> dict[str, Any]:
     """
     own, bridges = read_host_addresses()
     try:
-        routes, unread = list(GatewayStore(state_path).routes().values()), ""
+        routes, damaged = GatewayStore(state_path).routes()
+        unread = as_phrase(" ".join(damaged.values()))
     except GatewayError as error:
-        routes, unread = [], f"its routes are not known: {as_phrase(error)}"
-    ssh = {str(route.ssh_port): SSH_PURPOSE.format(name=route.name) for route in routes if route.ssh_port is not None}
+        routes, unread = {}, f"its routes are not known: {as_phrase(error)}"
+    ssh_ports = {route.ssh_port: route.name for route in routes.values() if route.ssh_port is not None}
+    ssh = {str(port): SSH_PURPOSE.format(name=name) for port, name in ssh_ports.items()}
     return {
         "addresses": _map_owners({GATEWAY: own, BRIDGE: bridges}),
         "udp_ports": read_tunnel_ports(),

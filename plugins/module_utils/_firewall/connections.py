@@ -14,10 +14,11 @@ from pathlib import Path
 
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
-from .._model.files import dump_state, load_state, write_atomically
+from .._model.errors import as_phrase
+from .._model.files import write_atomically
 from .._model.limits import parse_limit
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
-from .._model.plain_data import from_plain, to_plain
+from .._model.state_format import StateFormat
 from .._model.validation import ValidationErrors
 from .._network.host import interfaces
 from .ruleset import LOG_RATE
@@ -40,6 +41,9 @@ class ConnectionLimit:
     connections: int = 32768
 
 
+_FORMAT = StateFormat("the limits", ConnectionLimit)
+
+
 def parse_connection_limit(value: int) -> ConnectionLimit:
     """Return the limit of the option ``agent_connection_limit``; raises :class:`ValidationError`."""
     problems = ValidationErrors()
@@ -51,12 +55,12 @@ def parse_connection_limit(value: int) -> ConnectionLimit:
 def read_connection_limit(store: Store) -> ConnectionLimit:
     """Return the stored limit of this host, by default that of the class; raises :class:`CorruptStateError`."""
     try:
-        return from_plain(ConnectionLimit, load_state(store.limits_file.read_text()), "the limits")
+        return parse_connection_limit(_FORMAT.load(store.limits_file.read_bytes()).connections)
     except FileNotFoundError:
         return ConnectionLimit()
     except (OSError, ValueError) as error:
         raise CorruptStateError(
-            f"{store.limits_file} is damaged ({error}): provision this host again, which replaces it."
+            f"{store.limits_file} is damaged ({as_phrase(error)}): provision this host again, which replaces it."
         ) from error
 
 
@@ -72,7 +76,7 @@ def plan_connection_limit(store: Store, limit: ConnectionLimit) -> list[Change]:
 
 def save_connection_limit(store: Store, limit: ConnectionLimit) -> None:
     """Store the limit; the rules change with the next :func:`sync_connections`."""
-    write_atomically(store.limits_file, dump_state(to_plain(limit)))
+    write_atomically(store.limits_file, _FORMAT.dump(limit))
 
 
 def sync_connections(store: Store, *, check_mode: bool) -> list[Change]:

@@ -16,8 +16,9 @@ from typing import Any
 
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
-from .._model.files import dump_state, load_state, write_atomically
-from .._model.plain_data import from_plain, to_plain
+from .._model.files import write_atomically
+from .._model.plain_data import to_plain
+from .._model.state_format import StateFormat
 from .._model.validation import ValidationErrors, choice, list_of_mappings
 from .policy import filter_family, parse_networks, parse_port_ranges
 
@@ -42,6 +43,8 @@ class EgressPolicy:
     allowed: tuple[Service, ...] = ()
 
 
+_FORMAT = StateFormat("the egress policy", EgressPolicy)
+
 NOTHING_CLOSED = EgressPolicy()
 NOTHING_OPEN = EgressPolicy(closed_networks=("0.0.0.0/0",))
 
@@ -65,7 +68,7 @@ def parse_egress(options: Mapping[str, Any]) -> EgressPolicy:
 def read_egress(store: Store) -> EgressPolicy:
     """Return the stored policy of this host, by default without a closed network; raises :class:`CorruptStateError`."""
     try:
-        return from_plain(EgressPolicy, load_state(store.egress_file.read_text()), "the egress policy")
+        return _FORMAT.load(store.egress_file.read_bytes())
     except FileNotFoundError:
         return NOTHING_CLOSED
     except (OSError, ValueError) as error:
@@ -98,7 +101,7 @@ def _as_json(policy: EgressPolicy) -> dict[str, str]:
 
 def save_egress(store: Store, policy: EgressPolicy) -> None:
     """Store the policy; the rules change with the next :func:`sync_ruleset`."""
-    write_atomically(store.egress_file, dump_state(to_plain(policy)))
+    write_atomically(store.egress_file, _FORMAT.dump(policy))
 
 
 def _parse_services(problems: ValidationErrors, option: str, value: Any) -> tuple[Service, ...]:

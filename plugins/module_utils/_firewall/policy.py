@@ -85,6 +85,11 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
     return firewall
 
 
+def check_firewall(firewall: Firewall) -> None:
+    """Raise :class:`ValidationError` for a stored firewall that :func:`parse_firewall` would not have returned."""
+    parse_firewall(dataclasses.asdict(firewall), (), ())
+
+
 def parse_timeout(value: Any) -> int:
     """Return ``firewall_confirm_timeout``, in seconds; raises :class:`ValidationError`."""
     problems = ValidationErrors()

@@ -11,13 +11,16 @@ A trial is active until it expires or is rolled back. Expiry needs no action: th
 from __future__ import annotations
 
 import dataclasses
-import time
+from pathlib import Path
 
-from .._host.processes import boot_id
-from .._host.store import CorruptStateError, Store
-from .._model.files import dump_state, load_state, write_atomically
-from .._model.plain_data import from_plain, to_plain
-from .policy import Firewall
+from .._host.deadline import Deadline
+from .._host.processes import open_sockets
+from .._host.store import Store
+from .._model.errors import as_phrase
+from .._model.files import write_atomically
+from .._model.state_format import StateFormat
+from .._network.sockets import sockets
+from .policy import Firewall, check_firewall
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Trial:
     @property
     def expired(self) -> bool:
         """Whether the trial has expired."""
-        return self.boot != boot_id() or read_uptime() >= self.until
+        return Deadline(self.boot, self.until).passed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +49,21 @@ class _Stored:
     trial: Trial | None
 
 
+_FORMAT = StateFormat("the firewall", _Stored)
+
+PROVISION = "run backendai.cluster.provision_agents or provision_gateways for this host, which replaces it"
+
+
 class FirewallState:
-    """The stored firewall of a host. Changes require the isolation lock of the ``store``."""
+    """The stored firewall of a host. Changes require the isolation lock of the ``store``.
+
+    While the file cannot be read, ``damage`` is a sentence about it, and the confirmed firewall is that of the copy
+    that :meth:`save` keeps. Without a copy it admits SSH and nothing else, so that the operator is not locked out.
+    """
 
     def __init__(self, store: Store) -> None:
-        self._path = store.firewall_file
+        self._path, self._copy = store.firewall_file, store.firewall_copy
+        self.damage = ""
         self.confirmed, self.trial = self._read()
 
     def active(self) -> Firewall | None:
@@ -59,21 +72,42 @@ class FirewallState:
 
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
         """Store the confirmed firewall and the trial."""
-        self.confirmed, self.trial = confirmed, trial
-        write_atomically(self._path, dump_state(to_plain(_Stored(confirmed, trial))))
+        self.confirmed, self.trial, self.damage = confirmed, trial, ""
+        # The copy first: it is never older than what it stands in for.
+        write_atomically(self._copy, _FORMAT.dump(_Stored(confirmed, None)))
+        write_atomically(self._path, _FORMAT.dump(_Stored(confirmed, trial)))
 
     def _read(self) -> tuple[Firewall | None, Trial | None]:
         try:
-            stored = from_plain(_Stored, load_state(self._path.read_text()), "the firewall")
+            stored = _load(self._path)
             return stored.confirmed, stored.trial
         except FileNotFoundError:
+            # The operator has removed it.
             return None, None
         except (OSError, ValueError) as error:
-            raise CorruptStateError(
-                f"{self._path} is damaged ({error}): remove it, and provision this host again."
-            ) from error
+            damaged = f"{self._path} is damaged ({as_phrase(error)})"
+        try:
+            confirmed = _load(self._copy).confirmed
+            self.damage = f"{damaged}, so the last firewall that was confirmed is active: {PROVISION}."
+        except (OSError, ValueError):
+            confirmed = Firewall(EVERYWHERE, ssh_ports=tuple(sorted({22, *login_ports()})))
+            self.damage = f"{damaged}, so only SSH and published ports are open: {PROVISION}."
+        return confirmed, None
 
 
-def read_uptime() -> float:
-    """Return the uptime of the host in seconds, including suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+def login_ports() -> set[int]:
+    """Return the TCP ports on which sshd listens on this host, or systemd, which starts one for each connection."""
+    inodes = {socket.inode: socket.port for socket in sockets("tcp") if socket.listening}
+    return {inodes[inode] for inode in open_sockets(("sshd", "systemd")) & inodes.keys()}
+
+
+def _load(path: Path) -> _Stored:
+    """Return the content of a file. Raises :class:`OSError`, and :class:`ValueError` unless options could give it."""
+    stored = _FORMAT.load(path.read_bytes())
+    for firewall in (stored.confirmed, stored.trial.firewall if stored.trial else None):
+        if firewall is not None:
+            check_firewall(firewall)
+    return stored

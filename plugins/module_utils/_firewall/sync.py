@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from .._host.store import CorruptStateError, Store
+from .._host.store import Store
 from .._model.change import Change
 from .._network.host import external_interfaces, on_link
 from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations
@@ -45,7 +45,7 @@ def sync_ruleset(
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
-        state = _read_state(store, check_mode=check_mode)
+        state = FirewallState(store)
         if not check_mode:
             apply_operations(ports)
         links = LinkState()
@@ -66,16 +66,6 @@ def sync_ruleset(
         connections = sync_connections(store, check_mode=check_mode)
         # What remains of containers that have ended is no drift.
         return connections + [change for change in changes if change.after or change.subject not in PIN_SETS]
-
-
-def _read_state(store: Store, *, check_mode: bool) -> FirewallState:
-    """Return the stored firewall. If it cannot be read, apply at least the isolation of sessions, and raise."""
-    try:
-        return FirewallState(store)
-    except CorruptStateError:
-        if not check_mode and not AGENTS_TABLE.read():
-            AGENTS_TABLE.apply(render_ruleset(store, None))
-        raise
 
 
 def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", links: LinkState | None = None) -> str:

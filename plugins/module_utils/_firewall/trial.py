@@ -18,13 +18,14 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from .._host.processes import boot_id, daemonize
+from .._host.deadline import deadline_in
+from .._host.processes import daemonize
 from .._host.store import PROGRAM, NotProvisionedError, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._network.host import interfaces
 from .policy import Firewall
-from .state import FirewallState, Trial, read_uptime
+from .state import FirewallState, Trial
 from .sync import render_ruleset, sync_ruleset
 from .table import AGENTS_TABLE
 
@@ -67,9 +68,12 @@ def apply_with_rollback(
         else:
             # Raises for an unreadable session: existing rules would stay, and the new ones not be tried.
             store.sessions()
-            trial = Trial(firewall, uuid.uuid4().hex, read_uptime() + seconds, boot_id(), connection)
+            end = deadline_in(seconds)
+            trial = Trial(firewall, uuid.uuid4().hex, end.uptime, end.boot, connection)
         if check_mode:
             return TrialResult(AGENTS_TABLE.plan(checked), "")
+        if state.damage and trial is None:
+            state.save(state.confirmed, None)
         if trial is not None:
             start_timer(trial.nonce, seconds)
             state.save(state.confirmed, trial)

@@ -58,7 +58,7 @@ def install_certificate(
         raise GatewayError("certificate: holds no certificate in PEM form")
     drifted = plan_files([DesiredFile(path, content, secret=True)])
     if not check_mode:
-        write_files((file for file, _change in drifted), atomically=True)
+        write_files(file for file, _change in drifted)
     subject = f"certificate in {path}"
     if content != before:
         return [Change(subject, _describe(current) if before else None, _describe(facts))], facts

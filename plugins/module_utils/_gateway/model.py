@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from .._model.addressing import bracketed
 from .._model.errors import ClusterError
+
+_HOST = re.compile(r"[\w.:-]+")
 
 
 class GatewayError(ClusterError):
@@ -29,6 +32,13 @@ class Gateway:
     https_port: int
     first_ssh_port: int
     last_ssh_port: int
+
+    def check(self) -> None:
+        """Raise :class:`ValueError` for stored settings that provisioning would not have written."""
+        if not 0 < self.https_port < 1 << 16 or not 0 < self.first_ssh_port <= self.last_ssh_port < 1 << 16:
+            raise ValueError("a port is out of range")
+        if not _HOST.fullmatch(self.hostname) or not _HOST.fullmatch(self.domain or "-"):
+            raise ValueError("the name of a host has other characters than letters, digits, '.', ':', '_' and '-'")
 
     def authority(self, host: str = "") -> str:
         """Return the authority of URLs of the gateway or of ``host``, with the port unless it is 443."""

@@ -134,6 +134,23 @@ def _parse_or_refuse(entry: Any) -> Route | str:
         return f"the route of session {entry.get('id')!r}, of which only its agents know, is left out: {error}"
 
 
+def check_route(route: Route) -> None:
+    """Raise :class:`ValidationError` for a route that :func:`parse_routes` would not have returned."""
+    option: dict[str, Any] = {
+        "id": route.id,
+        "name": route.name,
+        "apps": [{"name": app.name, "protocol": app.protocol, **_plain(app.endpoint)} for app in route.apps],
+        "ssh": _plain(route.ssh) if route.ssh else None,
+    }
+    parse_routes([option])
+    if not 0 < (1 if route.ssh_port is None else route.ssh_port) < 65536:
+        raise ValidationError("ssh_port must be a port.")
+
+
+def _plain(endpoint: Endpoint) -> dict[str, Any]:
+    return {"address": endpoint.address, "port": endpoint.port}
+
+
 def merge_routes(
     existing: Mapping[str, Route], requested: Sequence[Route], removed: Collection[str], purge: bool, gateway: Gateway
 ) -> dict[str, Route]:

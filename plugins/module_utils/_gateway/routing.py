@@ -90,23 +90,29 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
     """
     with store.lock():
         gateway = store.gateway()
-        existing, ended = store.routes(), {*request.ended} | (set() if request.purge else store.ended())
+        existing, damaged = store.routes()
+        ended = {*request.ended} | (set() if request.purge else store.ended())
         requested = [route for route in request.routes if route.id not in ended]
         reported = [route for route in request.reported if route.id not in ended]
         removed = {*ended, *_find_vacated(existing, request.vacated)}
         routes = merge_routes(existing, requested, removed, request.purge, gateway)
         accepted, refusals = select_reported(reported, routes)
         routes = merge_routes(routes, accepted, (), False, gateway)
+        # Nothing is deleted that cannot be read, unless its session has ended.
+        over = {*ended, *(session.id for session in request.vacated)}
+        kept = {} if request.purge else {name: damaged[name] for name in damaged.keys() - {*over, *routes}}
         maps = build_haproxy_maps(routes.values(), gateway)
         table = render_gateway_table(
             (route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway
         )
-        files = plan_files([*store.plan_route_files(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
+        files = plan_files(
+            [*store.plan_route_files(routes, kept), *_map_files(store, maps), DesiredFile(store.table, table)]
+        )
         table_changes = GATEWAYS_TABLE.plan(table)
         running = _plan_running_maps(store, haproxy, maps)
         if not check_mode:
             store.save_ended(request.ended, purge=request.purge)
-            write_files((file for file, _change in files), atomically=True)
+            write_files(file for file, _change in files)
             if table_changes:
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
@@ -118,8 +124,7 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         for route in (*request.routes, *request.reported)
         if route.id in ended
     ]
-    warnings += refusals
-    warnings += [NOT_RUNNING] if running is None and routes else []
+    warnings += [*refusals, *sorted(kept.values()), *([NOT_RUNNING] if running is None and routes else [])]
     return RoutesResult(changes, links, warnings, unrouted)
 
 

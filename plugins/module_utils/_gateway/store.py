@@ -12,17 +12,20 @@ file for each session that ended lately. ``maps`` and ``table.nft`` are derived 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from .._host.files import DesiredFile
-from .._model.files import LOCK_SECONDS, describe_held_lock, dump_state, load_state, locked
-from .._model.plain_data import from_plain, to_plain
+from .._model.errors import as_phrase
+from .._model.files import LOCK_SECONDS, describe_held_lock, locked
 from .._model.session import is_session_id
+from .._model.state_format import StateFormat
 from .model import Gateway, GatewayError
-from .routes import Route
+from .routes import Route, check_route
+
+_GATEWAY = StateFormat("the settings", Gateway)
+_ROUTE = StateFormat("the route", Route)
 
 ENDED_SECONDS = 86400
 """How long a gateway remembers an ended session: longer than any run uses what it has read from agents."""
@@ -67,15 +70,26 @@ class GatewayStore:
         """Return the public name and ports of this gateway. Raises :class:`GatewayError` if it is not provisioned."""
         path = self._root / "gateway.json"
         try:
-            return Gateway(**json.loads(path.read_text()))
+            gateway = _GATEWAY.load(path.read_bytes())
+            gateway.check()
+            return gateway
         except OSError as error:
             raise self._not_ready_error(error) from error
-        except (TypeError, ValueError) as error:
-            raise _corrupt_error(path) from error
+        except ValueError as error:
+            raise _corrupt_error(path, error) from error
 
-    def routes(self) -> dict[str, Route]:
-        """Return all routes by session id. Raises :class:`GatewayError` for a file that cannot be read."""
-        return {route.id: route for route in map(_load_route, sorted(self._routes.glob("*.json")))}
+    def routes(self) -> tuple[dict[str, Route], dict[str, str]]:
+        """Return the readable routes by session id, and a sentence for each of the other files, by its stem."""
+        loaded = {path: _load_route(path) for path in sorted(self._routes.glob("*.json"))}
+        remedy = "run backendai.cluster.schedule_sessions, which writes the routes of all sessions that run."
+        return (
+            {path.stem: route for path, route in loaded.items() if isinstance(route, Route)},
+            {
+                path.stem: f"{path} is damaged ({route}), so its session is left out: {remedy}"
+                for path, route in loaded.items()
+                if not isinstance(route, Route)
+            },
+        )
 
     def ended(self) -> set[str]:
         """Return the ids of sessions that ended lately."""
@@ -90,12 +104,11 @@ class GatewayStore:
         for session_id in filter(is_session_id, {*session_ids} - self.ended()):
             self._ended.joinpath(session_id).touch(mode=0o600)
 
-    def plan_route_files(self, routes: dict[str, Route]) -> list[DesiredFile]:
-        """Return the files of these routes, and removals of stale files."""
-        files = {
-            self._routes / f"{route.id}.json": dump_state(to_plain(route), indent=1) + "\n" for route in routes.values()
-        }
-        stale = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
+    def plan_route_files(self, routes: dict[str, Route], kept: Collection[str] = ()) -> list[DesiredFile]:
+        """Return the files of these routes, and removals of stale files but those with the stems ``kept``."""
+        files = {self._routes / f"{route.id}.json": _ROUTE.dump(route, indent=1) + "\n" for route in routes.values()}
+        existing = (path for path in sorted(self._routes.glob("*.json")) if path.stem not in kept)
+        stale = [DesiredFile(path, None) for path in existing if path not in files]
         return [*stale, *(DesiredFile(path, content) for path, content in files.items())]
 
     def _not_ready_error(self, error: OSError) -> GatewayError:
@@ -104,12 +117,17 @@ class GatewayStore:
         )
 
 
-def _load_route(path: Path) -> Route:
+def _load_route(path: Path) -> Route | str:
+    """Return the route in a file, or why it cannot be used: a phrase."""
     try:
-        return from_plain(Route, load_state(path.read_text()), "the route")
-    except ValueError as error:
-        raise _corrupt_error(path) from error
+        route = _ROUTE.load(path.read_bytes())
+        check_route(route)
+    except (OSError, ValueError) as error:
+        return as_phrase(error)
+    return route if route.id == path.stem else "it is the route of another session"
 
 
-def _corrupt_error(path: Path) -> GatewayError:
-    return GatewayError(f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on this host.")
+def _corrupt_error(path: Path, error: ValueError) -> GatewayError:
+    return GatewayError(
+        f"{path} is damaged ({error}): remove it, and run backendai.cluster.provision_gateways on this host."
+    )

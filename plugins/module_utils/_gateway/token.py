@@ -75,14 +75,16 @@ def sign(path: Path, claims: Mapping[str, Any]) -> str:
 
 
 def _find_route(store: GatewayStore, name: str, session_id: str) -> Route:
+    routes, damaged = store.routes()
     matches = [
         route
-        for route in store.routes().values()
+        for route in routes.values()
         if name in ("", route.name) and session_id in ("", route.id) and (name or session_id)
     ]
     if len(matches) != 1:
         criteria = " and ".join(f"{key} {value!r}" for key, value in (("name", name), ("id", session_id)) if value)
-        raise GatewayError(f"there is no session with the {criteria} behind this gateway")
+        unread = f"; not read: {' '.join(sorted(damaged.values()))}" if damaged else ""
+        raise GatewayError(f"there is no session with the {criteria} behind this gateway{unread}")
     return matches[0]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,12 +22,16 @@ READ_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class DesiredFile:
-    """A file and its content, ``None`` if it must be absent. ``secret`` excludes the content from diffs."""
+    """A file and its content, ``None`` if it must be absent. ``secret`` excludes the content from diffs.
+
+    A file that is mounted by itself is written ``in_place``: the mount follows the inode, not the name.
+    """
 
     path: Path
     content: str | None
     mode: int = 0o600
     secret: bool = False
+    in_place: bool = False
 
 
 def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
@@ -57,27 +62,54 @@ def _read_limited(file: DesiredFile) -> str:
         return stream.read(size).decode(errors="backslashreplace")
 
 
-def write_files(files: Iterable[DesiredFile], *, atomically: bool = False) -> None:
-    """Write or remove files: in place, or with ``atomically`` by replacement.
+def write_files(files: Iterable[DesiredFile], *, durable: bool = True) -> None:
+    """Write or remove files. A write that fails, or is killed, leaves the old content or the new one.
 
-    In-place writes are visible through bind mounts of single files, which follow the inode, not the name.
+    ``durable`` is as for :func:`write_atomically`.
     """
     for file in files:
         if file.content is None:
             file.path.unlink()
             continue
         file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if atomically:
-            write_atomically(file.path, file.content, file.mode)
+        if file.in_place and file.path.exists():
+            _overwrite(file.path, file.content.encode(), file.mode)
         else:
-            _overwrite(file.path, file.content, file.mode)
+            write_atomically(file.path, file.content, file.mode, durable=durable)
 
 
-def _overwrite(path: Path, content: str, mode: int) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
-        # The mode of a new file is reduced by the umask, and an existing file keeps its mode.
-        os.fchmod(stream.fileno(), mode)
-        stream.write(content)
+def _overwrite(path: Path, content: bytes, mode: int) -> None:
+    """Replace the content of a file of lines, but not the file. If there is no room, it keeps its content.
+
+    It is one write, which the kernel does not interrupt within a page. A process that is killed right after it leaves
+    empty lines at the end, where the old content was longer.
+    """
+    with tempfile.TemporaryFile(dir=path.parent) as room:
+        room.write(content)
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        if os.fstat(descriptor).st_size > READ_BYTES:
+            # The rest has not been written by this collection.
+            os.ftruncate(descriptor, READ_BYTES)
+        before = os.pread(descriptor, READ_BYTES, 0)
+        try:
+            _write_all(descriptor, content.ljust(len(before), b"\n"))
+        except OSError:
+            # Its blocks are still allocated.
+            _write_all(descriptor, before)
+            os.ftruncate(descriptor, len(before))
+            raise
+        os.ftruncate(descriptor, len(content))
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    """Write content at the beginning of a file. Raises :class:`OSError` if only a part of it can be written."""
+    done = 0
+    while done < len(content):
+        done += os.pwrite(descriptor, content[done:], done)
 
 
 def _diff_contents(before: str | None, after: str | None, secret: bool) -> tuple[str | None, str | None]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .._model.session import is_session_id
+from .deadline import read_uptime
 
 DRAINING = Path("/run/backendai-ports")
-"""An empty file for each port that was released; its modification time is when it is free (seconds since the epoch)."""
+"""An empty file for each port that was released; its modification time is the uptime at which it is free."""
 
 DRAIN_SECONDS = 10
 """How long a request that a gateway forwarded before it removed the route may still try to connect: longer than its
@@ -63,8 +63,8 @@ class PortReservations:
 
     def in_use(self) -> set[int]:
         """Return the ports that are not free."""
-        now = time.time()
-        draining = {int(path.name) for path in DRAINING.glob("*") if path.stat().st_mtime > now}
+        uptime = read_uptime()
+        draining = {int(path.name) for path in DRAINING.glob("*") if path.stat().st_mtime > uptime}
         return draining | {port for port, _session, _path in self._entries()}
 
     def by_session(self) -> dict[str, tuple[int, ...]]:
@@ -84,6 +84,6 @@ class PortReservations:
 
 def _drain(port: int) -> None:
     DRAINING.mkdir(mode=0o700, exist_ok=True)
-    path, until = DRAINING / str(port), time.time() + DRAIN_SECONDS
+    path, until = DRAINING / str(port), read_uptime() + DRAIN_SECONDS
     path.touch(mode=0o600)
     os.utime(path, (until, until))

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -49,6 +50,20 @@ def process_environment(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     return dict(variable.partition("=")[::2] for variable in variables)
+
+
+def open_sockets(programs: Collection[str]) -> set[str]:
+    """Return the inodes of all sockets that processes of these programs, by their names, hold open."""
+    inodes = set()
+    for folder in PROC.glob("[0-9]*"):
+        # Processes end, and close files, at any time.
+        with contextlib.suppress(OSError):
+            if (folder / "comm").read_text().strip() in programs:
+                for link in (folder / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        kind, _colon, inode = os.readlink(link).partition(":")
+                        inodes |= {inode[1:-1]} if kind == "socket" else set()
+    return inodes
 
 
 def _read_stat(pid: int) -> list[str]:

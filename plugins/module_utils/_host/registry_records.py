@@ -22,12 +22,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._model.files import dump_state, load_state, write_atomically
+from .._model.files import write_atomically
+from .._model.state_format import StateFormat
+from .deadline import Deadline, deadline_in
 
 ALLOWED_SECONDS = 600
 """How long a registry's permission is valid without asking again."""
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+@dataclasses.dataclass(frozen=True)
+class _Private:
+    repository: str
+
+
+_PRIVATE = StateFormat("the private repository", _Private)
+# The clock of this boot: a change of the time of day extends nothing.
+_ALLOWED = StateFormat("the permission", Deadline)
 
 
 class RegistryRecords:
@@ -49,26 +59,22 @@ class RegistryRecords:
         """Mark a repository as private before a pull with a password, so that a crash leaves the mark."""
         self._make_folder(self._private)
         path = self._private / f"{_digest(repository)}.{secrets.token_hex(8)}"
-        write_atomically(path, dump_state({"repository": repository}))
+        write_atomically(path, _PRIVATE.dump(_Private(repository)))
         return PrivateMark(path)
 
     def is_allowed(self, repository: str, login: Mapping[str, Any]) -> bool:
         """Return whether the registry has recently let this login read the repository."""
         path = self._allowed_path(repository, login)
         try:
-            record = load_state(path.read_text())
-            return bool(record["boot"] == _boot_id() and time.clock_gettime(time.CLOCK_BOOTTIME) < record["until"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return _ALLOWED.load(path.read_bytes()).seconds_left > 0
+        except (FileNotFoundError, ValueError):
             return False
 
     def allow(self, repository: str, login: Mapping[str, Any]) -> None:
         """Record that the registry lets this login read the repository, and remove records that expired."""
         path = self._allowed_path(repository, login)
         self._make_folder(self._allowed)
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        # The clock of this boot: a change of the time of day extends nothing.
-        record = {"boot": _boot_id(), "until": now + ALLOWED_SECONDS}
-        write_atomically(path, dump_state(record), durable=False)
+        write_atomically(path, _ALLOWED.dump(deadline_in(ALLOWED_SECONDS)), durable=False)
         oldest = time.time() - ALLOWED_SECONDS
         for other in self._allowed.iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -114,7 +120,3 @@ class PrivateMark:
 
 def _digest(repository: str) -> str:
     return hashlib.sha256(repository.encode()).hexdigest()
-
-
-def _boot_id() -> str:
-    return BOOT_ID.read_text().strip()

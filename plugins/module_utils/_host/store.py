@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import shutil
 import time
@@ -25,12 +24,17 @@ from typing import Any
 
 from .._model.devices import PinnedResources
 from .._model.errors import ClusterError
-from .._model.files import LOCK_SECONDS, describe_held_lock, dump_state, load_state, locked, write_atomically
+from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
 from .._model.held_session import PublicKeys
-from .._model.plain_data import from_plain, to_plain
+from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
+from .._model.state_format import StateFormat
+from .deadline import Deadline, deadline_in
 from .port_reservations import PortReservations
+
+DESCRIPTION = "session.json"
+"""The file that describes a session, in its folder."""
 
 DIGEST_BYTES = 1 << 24
 """How much of a file is read to detect changes: a container of an earlier release can write its hosts file."""
@@ -55,8 +59,8 @@ class CorruptStateError(ClusterError):
 class LocalSession:
     """A session as stored on one agent.
 
-    ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
-    the epoch by the agent's clock, ``None`` once the session is committed. ``pinned`` are the cores and devices of each
+    ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is
+    ``None`` once the session is committed. ``pinned`` are the cores and devices of each
     container, ``keys`` the public keys, empty if a claim was interrupted before they were generated. ``request`` is the
     normalized request of the user.
     """
@@ -65,7 +69,7 @@ class LocalSession:
     request: dict[str, Any]
     agent: str
     nonce: str
-    expires_at: float | None
+    expires_at: Deadline | None
     pinned: dict[str, PinnedResources]
     keys: dict[str, PublicKeys]
 
@@ -74,9 +78,10 @@ class LocalSession:
         """Whether the session is committed. An uncommitted session is removed when its claim expires."""
         return self.expires_at is None
 
-    def expired(self, now: float) -> bool:
-        """Return whether the claim expired before the session was committed."""
-        return self.expires_at is not None and self.expires_at < now
+    @property
+    def expired(self) -> bool:
+        """Whether the claim expired before the session was committed."""
+        return self.expires_at is not None and self.expires_at.passed
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -92,11 +97,34 @@ class LocalSession:
         return dict(total)
 
 
+def _without_clock(data: dict[str, Any]) -> dict[str, Any]:
+    """Convert the time at which a claim expires, in seconds since the epoch, to one that the clock does not change."""
+    at = data["expires_at"]
+    return {**data, "expires_at": None if at is None else to_plain(deadline_in(at - time.time()))}
+
+
+# Version 2: containers may have macvlans, which are no network of the engine. Version 3: claims expire by uptime.
+SESSION = StateFormat("the session", LocalSession, (dict, _without_clock))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seals:
+    """Digests of a session's files when they were written, by path below its folder; ``None`` for a missing one."""
+
+    files: dict[str, str | None]
+
+
+_SEALS = StateFormat("the checksums", _Seals, (lambda files: {"files": files},))
+
+
 @dataclasses.dataclass(frozen=True)
 class _MountSources:
     """The content of ``mounts.json``."""
 
     sources: dict[str, str]
+
+
+_MOUNTS = StateFormat("the folders", _MountSources)
 
 
 class Store:
@@ -163,6 +191,11 @@ class Store:
     def firewall_file(self) -> Path:
         """The file of the host firewall; it exists only if the role ``firewall`` was applied."""
         return self._root / "firewall.json"
+
+    @property
+    def firewall_copy(self) -> Path:
+        """The file of the host firewall that was confirmed last, for when the other one is damaged."""
+        return self._root / "firewall.confirmed.json"
 
     @property
     def egress_file(self) -> Path:
@@ -233,9 +266,15 @@ class Store:
 
     def session(self, session_id: str) -> LocalSession | None:
         """Return the session of that id; ``None`` if it is not on this agent."""
-        path = self.folder(session_id) / "session.json"
+        path = self.folder(session_id) / DESCRIPTION
         try:
-            return from_plain(LocalSession, load_state(path.read_text()), "the session")
+            session = SESSION.load(path.read_bytes())
+            session.plan.check()
+            if session.plan.id != session_id or session.agent not in session.plan.agents:
+                raise ValueError("it is that of another session or agent")
+            if not all("mem" in kernel.resources for kernel in session.kernels):
+                raise ValueError("a container has no amount of memory")
+            return session
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
@@ -255,26 +294,30 @@ class Store:
         folder.mkdir(mode=0o700, exist_ok=True)
         network = session.plan.network
         # A release that does not know macvlans would look for the engine's network, and recreate the containers.
-        version = 2 if network and network.engine_network is None else 1
-        write_atomically(folder / "session.json", dump_state(to_plain(session), version=version))
+        version = 3 if session.expires_at else 2 if network and network.engine_network is None else 1
+        write_atomically(folder / DESCRIPTION, SESSION.dump(session, version))
 
     def save_checksums(self, session_id: str, paths: Iterable[Path]) -> None:
         """Save the checksums of files of a session, to detect later changes."""
         checksums = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
-        write_atomically(self.folder(session_id) / "seals.json", json.dumps(checksums))
+        write_atomically(self.folder(session_id) / "seals.json", _SEALS.dump(_Seals(checksums)))
 
     def changed_files(self, session_id: str) -> list[Path]:
         """Return the files of a session that are missing or differ from their saved checksums."""
         folder = self.folder(session_id)
+        seals = folder / "seals.json"
         try:
-            checksums = json.loads((folder / "seals.json").read_text())
+            checksums = _SEALS.load(seals.read_bytes()).files
         except FileNotFoundError:
             return []
+        except ValueError:
+            # What it covered is unknown, so it is the file that differs.
+            return [seals]
         return [folder / name for name, digest in checksums.items() if _digest(folder / name) != digest]
 
     def save_mount_sources(self, session_id: str, sources: Mapping[str, str]) -> None:
         """Save the real paths of the folders that a session mounts, by source."""
-        write_atomically(self.folder(session_id) / "mounts.json", dump_state({"sources": dict(sources)}))
+        write_atomically(self.folder(session_id) / "mounts.json", _MOUNTS.dump(_MountSources(dict(sources))))
 
     def mount_sources(self, session_id: str) -> dict[str, str]:
         """Return the real paths of the folders that a session mounts, by source; empty for a session without any.
@@ -283,7 +326,7 @@ class Store:
         """
         path = self.folder(session_id) / "mounts.json"
         try:
-            return from_plain(_MountSources, load_state(path.read_text()), "the folders").sources
+            return _MOUNTS.load(path.read_bytes()).sources
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -294,12 +337,24 @@ class Store:
         self.save(dataclasses.replace(session, expires_at=None))
 
     def remove(self, session_id: str) -> bool:
-        """Remove the stored state of a session; return whether there was any."""
+        """Remove the stored state of a session; return whether there was any.
+
+        Keys and secrets go first, the description last: a removal that was killed leaves a session to remove again.
+        """
         folder = self.folder(session_id)
         if not folder.is_dir():
             return False
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != DESCRIPTION:
+                path.unlink()
         shutil.rmtree(folder)
         return True
+
+    def nameless_ids(self) -> list[str]:
+        """Return the ids of folders without a description, sorted: what is left of a session, or of a claim."""
+        return [session_id for session_id in self.held_ids() if not (self.folder(session_id) / DESCRIPTION).exists()]
 
     def folder(self, session_id: str) -> Path:
         """Return the folder of a session; invalid ids are rejected, because they could lead to other folders."""
@@ -338,8 +393,3 @@ def _digest(path: Path) -> str | None:
         content, size = file.read(DIGEST_BYTES), os.fstat(file.fileno()).st_size
     digest = hashlib.sha256(content).hexdigest()
     return digest if size <= DIGEST_BYTES else f"{size} {digest}"
-
-
-def deadline(seconds: int) -> float:
-    """Return the time ``seconds`` from now, by this agent's clock."""
-    return time.time() + seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .devices import Device
@@ -19,6 +19,7 @@ from .mounts import Unusable
 from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .plan import SessionPlan
+from .session import is_session_id
 
 # The default UDP port of a swarm's overlays.
 DEFAULT_DATA_PATH_PORT = 4789
@@ -80,7 +81,8 @@ class AgentFacts:
     has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
 
     ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
-    cannot be mounted. ``sessions`` are all sessions on the agent.
+    cannot be mounted. ``sessions`` are all sessions on the agent, and ``damaged_sessions`` the ids of those that it
+    holds and cannot read.
     """
 
     name: str
@@ -111,6 +113,7 @@ class AgentFacts:
     images: dict[str, ImageIdentity | None]
     unusable_paths: dict[str, Unusable]
     sessions: tuple[HeldSession, ...]
+    damaged_sessions: tuple[str, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -153,21 +156,32 @@ class AgentFacts:
         """
         prefix = f"the facts of {name} are damaged"
         facts = from_plain(cls, {**data, "name": name} if isinstance(data, dict) else data, prefix)
-        problem = _find_invalid_value(facts)
+        problem = next(_invalid_values(facts), "")
         if problem:
             raise DataError(f"{prefix}: {problem}")
         return facts
 
 
-def _find_invalid_value(facts: AgentFacts) -> str:
-    """Return the problem of the first value that has the right type but is invalid; empty if all are valid."""
-    if facts.underlay and not _are_valid(ipaddress.ip_address, [facts.underlay.address]):
-        return "underlay.address must be an IP address"
+def _invalid_values(facts: AgentFacts) -> Iterator[str]:
+    """Yield the problem of each value that has the right type but is invalid."""
+    underlay = facts.underlay
+    if underlay and not _are_valid(ipaddress.ip_address, [underlay.address]):
+        yield "underlay.address must be an IP address"
+    if underlay and not _are_valid(ipaddress.ip_address, [underlay.host]):
+        yield "underlay.endpoint must be an IP address and a port"
     if not _are_valid(ipaddress.ip_address, facts.addresses):
-        return "addresses must be IP addresses"
+        yield "addresses must be IP addresses"
     if not _are_valid(functools.partial(ipaddress.ip_network, strict=False), facts.networks):
-        return "networks must be IP networks"
-    return "" if all(session.plan.kernels for session in facts.sessions) else "sessions must have containers"
+        yield "networks must be IP networks"
+    if not all(map(is_session_id, facts.reserved_ports)):
+        yield "reserved_ports must be those of sessions"
+    if not all(map(is_session_id, facts.damaged_sessions)):
+        yield "damaged_sessions must be ids of sessions"
+    try:
+        for session in facts.sessions:
+            session.plan.check()
+    except DataError as error:
+        yield str(error)
 
 
 def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:

@@ -2,22 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Atomic file replacement, file locks, and the format of state files.
-
-State files are JSON with a format version, so that a release detects files that it cannot read.
-"""
+"""Atomic file replacement, and file locks."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 LOCKS = Path("/proc/locks")
 
@@ -108,28 +103,3 @@ def _lock_holder(path: Path) -> str:
         return f"process {pids[0]} ({Path(f'/proc/{pids[0]}/comm').read_text().strip()})" if pids else ""
     except (OSError, IndexError):
         return ""
-
-
-# The newest format. A file has the oldest version whose releases understand its content.
-VERSION = 2
-
-
-def dump_state(data: Mapping[str, Any], indent: int | None = None, version: int = 1) -> str:
-    """Format plain data as a state file."""
-    return json.dumps({"version": version, **data}, indent=indent)
-
-
-def load_state(text: str | bytes) -> dict[str, Any]:
-    """Parse a state file. Files without a version have version 1.
-
-    Raises :class:`ValueError` if the data is not a mapping or was written by a newer release.
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("the content is not a mapping")
-    version = data.pop("version", 1)
-    if not isinstance(version, int) or version > VERSION:
-        raise ValueError(
-            f"written by a newer release, with state version {version!r}: update backendai.cluster on the control node"
-        )
-    return data

@@ -80,3 +80,8 @@ class Underlay:
     mac: str = ""
     public_key: str = ""
     endpoint: str = ""
+
+    @property
+    def host(self) -> str:
+        """The address at which other hosts reach the agent; an encrypted ``address`` is reachable by peers only."""
+        return self.endpoint.rpartition(":")[0].strip("[]") or self.address

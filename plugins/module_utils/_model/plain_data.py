@@ -21,6 +21,9 @@ from .errors import ClusterError
 
 T = TypeVar("T")
 
+MAX_LEVELS = 20
+"""How many levels a value of ``dict[str, Any]`` may have."""
+
 _EXACT = frozenset({str, int, float, bool, type(None)})
 """The Python types of values that need no conversion."""
 
@@ -73,7 +76,8 @@ def from_plain(kind: type[T], data: object, prefix: str) -> T:
     """Convert the result of :func:`to_plain` back to the dataclass ``kind``.
 
     Raises :class:`DataError`, one sentence that begins with ``prefix``, if a field has another type, is not known, or
-    is missing and has no default.
+    is missing and has no default, and if a dataclass refuses its values with a :class:`ValueError`. A dataclass with a
+    true ``extensible`` ignores fields that are not known.
     """
     try:
         value: T = _type_of(kind).read(data)
@@ -133,9 +137,12 @@ def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], 
                 raise _MismatchError("is missing")
     except _MismatchError as error:
         raise error.within(f".{name}") from None
-    if len(values) < len(data):
+    if len(values) < len(data) and not getattr(kind, "extensible", False):
         raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
-    return kind(**values)
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise _MismatchError(f"is invalid, because {error}") from None
 
 
 def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
@@ -206,9 +213,18 @@ def _read_number(key: Any) -> int:
 
 
 def _read_json(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return dict(value)
-    raise _MismatchError("must be a mapping")
+    if not isinstance(value, dict):
+        raise _MismatchError("must be a mapping")
+    _check_levels(value, MAX_LEVELS)
+    return dict(value)
+
+
+def _check_levels(value: Any, levels: int) -> None:
+    if isinstance(value, (dict, list, tuple)):
+        if not levels:
+            raise _MismatchError(f"has more than {MAX_LEVELS} levels")
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_levels(item, levels - 1)
 
 
 _LEAVES: dict[str, _Type] = {

@@ -7,13 +7,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .addressing import is_address
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
-from .plain_data import from_plain, to_plain
+from .plain_data import DataError, from_plain, to_plain
 from .quantity import format_slots
-from .session import ALL, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort
+from .session import ALL, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort, is_session_id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +139,18 @@ class SessionPlan:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionPlan:
         """Parse the plan that :meth:`to_dict` returned. Raises :class:`DataError` for damaged data."""
-        return from_plain(cls, data, "the plan of a session is damaged")
+        plan = from_plain(cls, data, "the plan of a session is damaged")
+        plan.check()
+        return plan
+
+    def check(self) -> None:
+        """Raise :class:`DataError` for a plan that cannot be carried out, such as that of a damaged file.
+
+        Its texts are parts of rules and commands that concern all sessions of an agent.
+        """
+        problem = next(_problems(self), None)
+        if problem:
+            raise DataError(f"the plan of a session is damaged: {problem}")
 
     def lines(self) -> list[str]:
         """Return the plan as text: a line each for the session, its network and its containers."""
@@ -154,3 +169,50 @@ class SessionPlan:
 def _format_endpoint(kernel: Kernel) -> str:
     port = f":{kernel.ssh_port}" if kernel.ssh_port != SSH_PORT else ""
     return f"{kernel.address or '-'}{port}"
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_INTERFACE = re.compile(r"[\w.-]{1,15}", re.ASCII)
+_MAC = re.compile(r"([0-9a-f]{2}(:[0-9a-f]{2}){5})?", re.IGNORECASE)
+
+
+def _problems(plan: SessionPlan) -> Iterator[str]:
+    """Yield why a plan cannot be carried out."""
+    kernels, network, underlays = plan.kernels, plan.network, plan.underlays.values()
+    hostnames = [kernel.hostname for kernel in kernels]
+    if not is_session_id(plan.id):
+        yield "its id is not that of a session"
+    if not hostnames or len({*hostnames}) < len(hostnames):
+        yield "it has no containers, or two of one hostname"
+    if not all(map(_NAME.fullmatch, (plan.name, *hostnames))):
+        yield "its name, or a hostname, has other characters than a-z, 0-9 and -"
+    connected = plan.shares_host_network or (network is not None and network.vni is not None)
+    if (connected or plan.underlays) and not plan.underlays.keys() >= {kernel.agent for kernel in kernels}:
+        yield "an agent has no underlay"
+    addresses = [*(kernel.address for kernel in kernels), *(underlay.address for underlay in underlays)]
+    addresses += [published.address for published in plan.published]
+    networks = [*plan.agent_addresses, *plan.gateways, network.subnet if network else None]
+    if not all(map(_is_address, filter(None, addresses))) or not all(map(_is_network, filter(None, networks))):
+        yield "an address or a network is not valid"
+    macs = [*(kernel.mac or "" for kernel in kernels), *(underlay.mac for underlay in underlays)]
+    links = [*(underlay.interface for underlay in underlays), *([network.link, network.bridge] if network else [])]
+    if not all(map(_MAC.fullmatch, macs)) or not all(map(_INTERFACE.fullmatch, filter(None, links))):
+        yield "a MAC or the name of an interface is not valid"
+    ports = [number for published in plan.published for number in (published.port, published.host_port)]
+    ports += [*(kernel.ssh_port for kernel in kernels), (network.port if network else None) or 1]
+    vni = (network.vni if network else None) or 0
+    if not all(0 < port < 1 << 16 for port in ports) or not 0 <= vni < 1 << 24:
+        yield "a port or a network identifier is out of range"
+
+
+# The plans of a cluster have the same networks again and again.
+_is_address = functools.lru_cache(4096)(is_address)
+
+
+@functools.lru_cache(4096)
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._docker.client import DockerUnavailableError, connect
+from .._firewall.state import FirewallState
 from .._firewall.sync import sync_ruleset
 from .._firewall.trial import roll_back
 from .._host.store import Store
@@ -52,8 +53,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.withdraw:
             changes = roll_back(store, options.withdraw)
+            failures += filter(None, [FirewallState(store).damage])
         elif options.rules:
             changes = sync_ruleset(store, check_mode=False)
+            failures += filter(None, [FirewallState(store).damage])
         else:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:

@@ -162,7 +162,7 @@ def apply_slice(
     desired = desired_slice(store, session, request.contents, images, request.default_network, host, request.limits)
     files = plan_files(desired.files)
     if not check_mode:
-        write_files(file for file, _change in files)
+        write_files((file for file, _change in files), durable=False)
         store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
     changes += _apply_network(client, desired.network, check_mode=check_mode)
@@ -197,7 +197,7 @@ def apply_slice(
 
 def _start_deadline(session: LocalSession) -> float:
     """Return the end of the start timeout by the monotonic clock: the claim's remaining time."""
-    remaining = session.expires_at - time.time() if session.expires_at is not None else REPAIR_SECONDS
+    remaining = session.expires_at.seconds_left if session.expires_at is not None else REPAIR_SECONDS
     return time.monotonic() + max(remaining, MIN_START_SECONDS)
 
 

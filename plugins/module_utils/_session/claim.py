@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import ipaddress
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +18,10 @@ from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host import machine
+from .._host.deadline import deadline_in
 from .._host.path_look import Folder
 from .._host.ssh_keys import ensure_keys
-from .._host.store import LocalSession, Store, deadline
+from .._host.store import LocalSession, Store
 from .._model.capacity import fits
 from .._model.change import Change
 from .._model.devices import PinnedResources
@@ -113,7 +113,7 @@ def claim(
             return ClaimResult(
                 changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
             )
-        until = deadline(request.seconds)
+        until = deadline_in(request.seconds)
         session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})
         published = request.plan.published_on(request.agent)
         store.ports.reserve(request.plan.id, [port.host_port for port in published])
@@ -142,8 +142,7 @@ def _remove_others(client: docker.APIClient, store: Store, stale: Sequence[str],
     A session that cannot be removed, because its processes hang, must not keep this one from starting: the next run
     tries again, and reports it.
     """
-    now = time.time()
-    expired = [] if check_mode else [session.plan.id for session in store.sessions() if session.expired(now)]
+    expired = [] if check_mode else [session.plan.id for session in store.sessions() if session.expired]
     changes: list[Change] = []
     for session_id in stale:
         with contextlib.suppress(ClusterError, OSError):
@@ -169,7 +168,7 @@ def _remove_leftovers(client: docker.APIClient, store: Store, plan: SessionPlan)
 
 def _is_valid(session: LocalSession, plan: SessionPlan) -> bool:
     """Return whether a claim of a plan is still valid, so that another run may take it over."""
-    return session.plan == plan and not session.expired(time.time())
+    return session.plan == plan and not session.expired
 
 
 def _judge_mounts(
@@ -194,7 +193,7 @@ def _allocate(
     # What is there although it has been removed, could not be, and uses resources.
     excluded = [*request.stale_sessions, request.plan.id] if check_mode else [request.plan.id]
     query = FactsQuery(excluded=excluded, counts_expired=not check_mode)
-    active = active_sessions(store.sessions(), query.expired_before(time.time()), excluded)
+    active = active_sessions(store.sessions(), excluded, counts_expired=not check_mode)
     facts = collect_facts(client, store, settings, query, request.agent)
     names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
     if names:
@@ -282,8 +281,8 @@ def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> Loca
     Raises :class:`ClaimLostError`.
     """
     with store.lock():
-        session, min_expiry = require_claim(store, session_id, nonce), deadline(seconds)
-        if session.expires_at is not None and session.expires_at < min_expiry:
-            session = dataclasses.replace(session, expires_at=min_expiry)
+        session = require_claim(store, session_id, nonce)
+        if session.expires_at is not None and session.expires_at.seconds_left < seconds:
+            session = dataclasses.replace(session, expires_at=deadline_in(seconds))
             store.save(session)
         return session

@@ -147,7 +147,7 @@ def _files(
     port_lines = ssh_ports_file(plan.kernels)
     ports_file = [DesiredFile(folder / "ports", port_lines)] if port_lines else []
     return [
-        DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
+        DesiredFile(folder / "hosts", contents.hosts, mode=0o644, in_place=True),
         DesiredFile(folder / "environment", environment_text(contents.environments[kernel.hostname]), secret=True),
         DesiredFile(folder / "derived", "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in derived)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,10 +20,11 @@ from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
+from .._firewall.state import FirewallState
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
 from .._host.limits import read_limits
-from .._host.store import LocalSession, Store
+from .._host.store import CorruptStateError, LocalSession, Store
 from .._model.devices import Device
 from .._model.facts import AgentFacts
 from .._model.held_session import ContainerState, HeldSession
@@ -93,30 +93,28 @@ class FactsQuery:
     excluded: Sequence[str] = ()
     counts_expired: bool = False
 
-    def expired_before(self, now: float) -> float:
-        """Return the time before which a claim must have expired for its session not to be counted."""
-        return 0.0 if self.counts_expired else now
-
 
 def collect_facts(
     client: docker.APIClient, store: Store, settings: AgentSettings, query: FactsQuery, name: str = ""
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
+    Sessions that cannot be read are left out with a warning; their containers still use resources, and the agent is not
+    schedulable.
+
     Raises :class:`ValueError` for invalid settings, and what the adapters raise.
     """
-    now = time.time()
     containers = find_containers(client)
-    sessions = store.sessions()
-    active = active_sessions(sessions, query.expired_before(now), query.excluded)
+    sessions, damaged = store.load_all()
+    active = active_sessions(sessions, query.excluded, counts_expired=query.counts_expired)
     orphans = _orphans(containers, sessions)
-    held = {session.plan.id for session in sessions}
+    held = {*store.held_ids()}
     mounts = settings.mounts
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client.info()))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
-    unusable = _unusable_network()
+    unusable = [*_unusable_network(), *(_unusable_session(error) for error in damaged)]
     has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
         name=name,
@@ -135,7 +133,7 @@ def collect_facts(
             ]
         ),
         devices=_devices(accelerators.devices, _allocated_devices(active, orphans)),
-        warnings=(*unusable, *accelerators.warnings, *warnings),
+        warnings=(*unusable, *filter(None, [FirewallState(store).damage]), *accelerators.warnings, *warnings),
         containers=sum(len(session.kernels) for session in active) + len(orphans),
         max_containers=settings.max_containers,
         underlay=underlay,
@@ -157,7 +155,8 @@ def collect_facts(
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
         unusable_paths=find_sources(client, store, mounts, query.paths)[1],
-        sessions=tuple(_held_session(client, session, containers, now) for session in sessions),
+        sessions=tuple(_held_session(client, session, containers) for session in sessions),
+        damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
 
 
@@ -173,9 +172,18 @@ def _unusable_network() -> list[str]:
     return reasons
 
 
-def active_sessions(sessions: Iterable[LocalSession], now: float, excluded: Collection[str] = ()) -> list[LocalSession]:
-    """Return the sessions that are neither expired nor ``excluded``."""
-    return [session for session in sessions if not session.expired(now) and session.plan.id not in excluded]
+def _unusable_session(error: CorruptStateError) -> str:
+    """Return a sentence for a session that cannot be read: the rules cannot be changed, so no session can start."""
+    return f"it receives no new sessions, because {error}"
+
+
+def active_sessions(
+    sessions: Iterable[LocalSession], excluded: Collection[str] = (), *, counts_expired: bool = False
+) -> list[LocalSession]:
+    """Return the sessions that are neither ``excluded`` nor, unless ``counts_expired``, expired."""
+    return [
+        session for session in sessions if (counts_expired or not session.expired) and session.plan.id not in excluded
+    ]
 
 
 def cpu_load(sessions: Iterable[LocalSession]) -> dict[int, int]:
@@ -235,11 +243,11 @@ def _image_identity(client: docker.APIClient, name: str) -> ImageIdentity | None
 
 
 def _held_session(
-    client: docker.APIClient, session: LocalSession, containers: Iterable[Mapping[str, Any]], now: float
+    client: docker.APIClient, session: LocalSession, containers: Iterable[Mapping[str, Any]]
 ) -> HeldSession:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
-    return HeldSession(session.plan, session.request, session.committed, session.expired(now), session.keys, states)
+    return HeldSession(session.plan, session.request, session.committed, session.expired, session.keys, states)
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:

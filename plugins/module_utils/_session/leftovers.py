@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removes links of sessions that no longer exist, such as the bridge that a failing engine left.
+"""Removes links and folders of sessions that no longer exist, such as the bridge that a failing engine left.
 
 A session exists if it has a folder here, readable or not, or a container or network in the engine: another
 ``agent_state_path`` may hold it.
@@ -53,6 +53,21 @@ def remove_leftovers(client: docker.APIClient, names: Collection[str]) -> list[C
     for name in unknown:
         remove_link(name)
     return [Change(f"link {name}", "of no session", None) for name in unknown]
+
+
+def remove_folders(client: docker.APIClient, store: Store, session_ids: Collection[str]) -> list[Change]:
+    """Remove folders without a description, with the keys in them, and return the changes.
+
+    A folder that a container still mounts is kept: its session has lost its description.
+    """
+    changes = []
+    for session_id in session_ids:
+        # A claim creates its folder under the same locks.
+        with store.both_locks(session_id):
+            if session_id in store.nameless_ids() and not containers.find_containers(client, session_id):
+                store.remove(session_id)
+                changes.append(Change(f"folder {store.folder(session_id)}", "of no session", None))
+    return changes
 
 
 def _without_session(links: Collection[str], session_ids: Collection[str]) -> list[str]:

@@ -100,7 +100,7 @@ class _PullState:
         """Write the progress and the failure of the pull; return whether the session is still claimed."""
         with self._store.session_lock(self._session_id):
             session = self._store.session(self._session_id)
-            if session is None or session.expired(time.time()):
+            if session is None or session.expired:
                 return False
             state = {"nonce": session.nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
             if state != self._read():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -56,9 +55,7 @@ def reap(
     changes: list[Change] = []
     failures: dict[str, str] = {}
     try:
-        expired_ids = (
-            [session.plan.id for session in store.sessions() if session.expired(time.time())] if expired else []
-        )
+        expired_ids = [session.plan.id for session in store.sessions() if session.expired] if expired else []
     except CorruptStateError as error:
         expired_ids, failures["expired"] = [], str(error)
     actions: list[tuple[str, _Action]] = [

@@ -10,7 +10,6 @@ applies them with the same code that created them. Claims that were never commit
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
 from .._docker.client import DockerUnavailableError
@@ -18,6 +17,7 @@ from .._docker.containers import start_stopped
 from .._docker.sdk import docker
 from .._firewall.egress import read_egress
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
+from .._firewall.state import FirewallState
 from .._firewall.sync import sync_ruleset
 from .._host.store import CorruptStateError, LocalSession, Store
 from .._model.change import Change
@@ -29,7 +29,7 @@ from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .command import containers_by_hostname
 from .interfaces import apply_interfaces, plan_interfaces
-from .leftovers import find_leftovers, remove_leftovers, seen_twice
+from .leftovers import find_leftovers, remove_folders, remove_leftovers, seen_twice
 from .links import plan_links
 from .mount_sources import check_after_start, check_before_start
 from .reap import remove_expired
@@ -105,6 +105,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []
     changes = sync_ruleset(store, check_mode=False, ports=ports)
     failures = [str(error) for error in damaged]
+    failures += filter(None, [FirewallState(store).damage])
     try:
         read_egress(store)
     except CorruptStateError as error:
@@ -125,6 +126,8 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
             # No session can be starting while the engine does.
             found = find_leftovers(store, iproute.LinkState()) if start else seen_twice(find_leftovers(store, state))
             changes += remove_leftovers(engine(), found) if found else []
+            nameless = store.nameless_ids()
+            changes += remove_folders(engine(), store, nameless) if nameless else []
         except DockerUnavailableError:
             pass  # They are removed when it has started.
         except EXPECTED as error:
@@ -158,7 +161,7 @@ def _restore_session(
     store: Store, engine: Connected, stored: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> list[Change]:
     session_id, network = stored.plan.id, stored.plan.network
-    if stored.expired(time.time()):
+    if stored.expired:
         # Removing an overlay may have to wait, which must not block the other sessions: the next claim or run does it.
         return [] if network and network.swarm_manager else remove_expired(engine(), store, session_id, False)[0]
     if not start and store.is_busy(session_id):

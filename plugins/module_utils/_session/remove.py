@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from .._docker import containers, networks, overlay
@@ -44,7 +43,7 @@ def remove_claimed(
 
 def is_expired(session: LocalSession | None) -> bool:
     """Return whether the claim of a stored session has expired; another run may have renewed or committed it."""
-    return session is not None and session.expired(time.time())
+    return session is not None and session.expired
 
 
 def remove_if(

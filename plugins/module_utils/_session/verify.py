@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from .._docker import containers, labels
@@ -48,7 +47,7 @@ def verify(client: docker.APIClient, store: Store, session: LocalSession, second
     return {
         "plan": session.plan.to_dict(),
         "committed": session.committed,
-        "expired": session.expired(time.time()),
+        "expired": session.expired,
         "containers": to_plain(container_states(client, existing)),
         "drift": [{"subject": change.subject, "actual": change.before, "expected": change.after} for change in drift],
         "pairs": check_pairs(client, session, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),

@@ -52,17 +52,18 @@ def reconcile(
     unreachable: Collection[str],
     end_orphaned: bool,
     now: float,
-    surveyed: Collection[str] = (),
+    surveyed: Mapping[str, Collection[str]] | None = None,
     surveyed_since: float = 0.0,
 ) -> ReconcileActions:
     """Return the actions that follow from the queue and from the ``sessions`` on agents, by id.
 
     ``unreachable`` are the agents of the inventory without facts. Entries of runs that died must have the state
     ``CREATING`` and no owner; they are ended only with ``end_orphaned``. The agents ``surveyed`` were read after
-    ``surveyed_since``: a session that started earlier and that none of them holds has ended elsewhere. Times are in
-    seconds since the epoch.
+    ``surveyed_since``, each with the ids of sessions that it holds and cannot read: a session that started earlier and
+    that none of them holds has ended elsewhere. Times are in seconds since the epoch.
     """
     listed = list(entries)
+    unreadable = _group((session_id, agent) for agent, ids in (surveyed or {}).items() for session_id in ids)
     completed_starts = [
         mark_running(entry, now, _record(sessions[entry.id], "RUNNING"))
         for entry in listed
@@ -77,7 +78,7 @@ def reconcile(
         _next_entry(
             entry,
             ending_parts.get(entry.id, sessions.get(entry.id, {})),
-            unreachable,
+            [*unreachable, *unreadable.get(entry.id, ())],
             end_orphaned=end_orphaned,
             now=now,
         )
@@ -86,7 +87,7 @@ def reconcile(
     save += [
         _vanished_entry(entry, now)
         for entry in by_id.values()
-        if entry.id not in sessions and entry.updated_at < surveyed_since and _has_vanished(entry, surveyed)
+        if entry.id not in sessions and entry.updated_at < surveyed_since and _has_vanished(entry, surveyed or {})
     ]
     queued_ids = {
         *(entry.id for entry in by_id.values() if entry.unfinished),
@@ -104,14 +105,14 @@ def reconcile(
     changed = {entry.id: entry for entry in [*completed_starts, *save] if entry is not None}
     all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
     return ReconcileActions(
-        end=_group_by_agent(
+        end=_group(
             (agent, session_id)
             for entry, ids in all_terminations
             for session_id in ids
             for agent in sessions.get(session_id, {})
             if agent in entry.agents
         ),
-        restart=_group_by_agent(
+        restart=_group(
             (agent, plan_of(parts).id)
             for parts in committed
             if plan_of(parts).failure_policy == "restart" and plan_of(parts).id not in changed
@@ -151,11 +152,12 @@ def _merge_parts(sessions: Iterable[Parts]) -> Parts:
     return {agent: part for parts in sessions for agent, part in parts.items()}
 
 
-def _group_by_agent(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    sessions: dict[str, list[str]] = {}
-    for agent, session_id in pairs:
-        sessions.setdefault(agent, []).append(session_id)
-    return sessions
+def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the second items of pairs by the first ones."""
+    groups: dict[str, list[str]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
 
 
 def find_end_reason(parts: Parts) -> tuple[str, int | None]:
@@ -216,9 +218,11 @@ def _all_answered(parts: Parts) -> bool:
     return parts.keys() >= {*plan_of(parts).agents}
 
 
-def _has_vanished(entry: QueueEntry, surveyed: Collection[str]) -> bool:
-    """Return whether a running session without parts has ended elsewhere: all of its agents were read."""
-    return entry.state == RUNNING and entry.plan is not None and {*entry.plan.agents} <= {*surveyed}
+def _has_vanished(entry: QueueEntry, surveyed: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a running session without parts has ended elsewhere: all of its agents could say so."""
+    if entry.state != RUNNING or entry.plan is None:
+        return False
+    return all(agent in surveyed and entry.id not in surveyed[agent] for agent in entry.plan.agents)
 
 
 def _vanished_entry(entry: QueueEntry, now: float) -> QueueEntry:

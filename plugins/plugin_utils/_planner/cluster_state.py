@@ -24,13 +24,15 @@ class ClusterState:
     """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``.
 
     ``records`` are the plans of sessions, by id, that this control node has made itself. ``addresses`` are those that
-    the inventory gives agents, by name; an agent with a host name there has none.
+    the inventory gives agents, by name; an agent with a host name there has none. ``digest_key`` is that of the queue,
+    for the digests of secrets in the requests of their sessions.
     """
 
     facts: Mapping[str, AgentFacts]
     unavailable: Mapping[str, str]
     records: Mapping[str, SessionPlan] = dataclasses.field(default_factory=dict)
     addresses: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    digest_key: bytes = dataclasses.field(default=b"", repr=False)
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:

@@ -165,7 +165,7 @@ def _reported_plan(spec: SessionSpec, cluster: ClusterState, parts: Parts) -> Se
     if plan.id in cluster.records:
         return plan
     for part in parts.values():
-        check_same_request(spec, part.request, plan.id, status_of(parts))
+        check_same_request(spec, part.request, plan.id, status_of(parts), cluster.digest_key)
     extension = find_extension(parts, cluster)
     if extension:
         raise PlanningError(

@@ -164,14 +164,13 @@ def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequ
 
 
 def gateway_address(agent: AgentFacts) -> str:
-    """Return the address at which gateways reach an agent; an encrypted underlay address is reachable by peers only.
+    """Return the address at which gateways reach an agent.
 
     Raises :class:`PlanningError` if it is unknown.
     """
     if agent.underlay is None:
         raise PlanningError(f"agent_underlay_address: no address of {agent.name} is known that gateways could reach")
-    endpoint = agent.underlay.endpoint.rpartition(":")[0].strip("[]")
-    return endpoint or agent.underlay.address
+    return agent.underlay.host
 
 
 def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: str) -> list[int]:

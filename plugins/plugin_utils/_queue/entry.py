@@ -22,11 +22,12 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ...module_utils._model.errors import ClusterError
-from ...module_utils._model.files import dump_state, load_state
+from ...module_utils._model.errors import ClusterError, as_phrase
 from ...module_utils._model.images import ImageIdentity
-from ...module_utils._model.plain_data import from_plain, to_plain
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.state_format import StateFormat
+from .._report.record import check_record
+from .._request.spec import check_spec, spec_from_dict
 
 # Waits for capacity; is started by a run; was started from this queue; has to be removed from agents; history.
 PENDING, CREATING, RUNNING, TERMINATING, TERMINATED = STATES = (
@@ -52,12 +53,17 @@ class Owner:
     """A process of a control node.
 
     ``host`` identifies the machine and its boot. ``started`` is the start of the process in ticks since that boot,
-    which distinguishes it from a later process with the same ``pid``.
+    which distinguishes it from a later process with the same ``pid``. Raises :class:`ValueError` for a ``pid`` that no
+    process has.
     """
 
     host: str
     pid: int
     started: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.pid < 1 << 31:
+            raise ValueError("no process has such a number")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,17 +126,31 @@ class QueueEntry:
 
     def to_json(self) -> str:
         """Return the entry as the text of a file, to be read by :meth:`from_json`."""
-        return dump_state(to_plain(self), version=2)
+        return _FORMAT.dump(self)
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
         """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content."""
         try:
-            return from_plain(cls, load_state(content), "the entry")
-        except (ValueError, RecursionError) as error:
+            entry = _FORMAT.load(content)
+            check_record(entry.record)
+            if entry.plan is not None:
+                entry.plan.check()
+            if entry.spec is not None:
+                check_spec(spec_from_dict(entry.spec))
+        except ValueError as error:
             raise CorruptEntryError(
-                f"{path} is corrupt ({error}): move it to another folder, then create or end its session."
+                f"{path} is corrupt ({as_phrase(error)}): move it to another folder, then create or end its session."
             ) from None
+        return entry
+
+
+def _with_record(data: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of version 1, which had no request of a session that a user's run started, in version 2."""
+    return {**data, "attended": False, "images": {}}
+
+
+_FORMAT = StateFormat("the entry", QueueEntry, (_with_record,))
 
 
 def sort_pending(
@@ -262,7 +282,8 @@ _WITHOUT_REQUEST: dict[str, Any] = {"spec": None, "plan": None, "images": {}, "o
 
 def recorded_plans(entries: Iterable[QueueEntry]) -> dict[str, SessionPlan]:
     """Return the plans by session id that this control node has made, and has the requests of."""
-    return {entry.id: entry.plan for entry in entries if entry.plan and entry.spec is not None}
+    planned = (entry for entry in entries if entry.plan and entry.spec is not None)
+    return {entry.id: entry.plan for entry in planned if entry.plan and entry.plan.id == entry.id}
 
 
 def reserved_plans(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:

@@ -17,7 +17,6 @@ from .._planner.decision import Decision, decide, is_feasible
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_stored, spec_from_dict
-from ..session_options import check_stored_choices
 from .entry import QueueEntry, blocked_by, count_skips, dominant_shares, sort_pending
 
 
@@ -112,6 +111,5 @@ def _checked_spec(entry: QueueEntry) -> SessionSpec:
     Raises :class:`ValidationError`.
     """
     spec = spec_from_dict(entry.spec or {})
-    check_stored_choices(spec)
     check_stored(spec)
     return spec

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
 
 from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import describe_held_lock, locked, write_atomically
@@ -25,6 +27,9 @@ from .entry import CorruptEntryError, Owner, QueueEntry
 # it longer hangs.
 LOCK_TIMEOUT = 30.0
 
+# The file of the key for digests of secrets. Agents, which store the digests, do not have it.
+KEY_FILE = "digest.key"
+
 # From this age on (seconds), temporary files of killed writers are removed.
 LEFTOVER_MIN_AGE = 60.0
 
@@ -32,8 +37,8 @@ LEFTOVER_MIN_AGE = 60.0
 class QueueStore:
     """The folder ``session_queue_path``, created by the first write.
 
-    Only its owner has access, unless it already exists and is group-writable: then the files are as well. Raises
-    :class:`AnsibleActionFail` with one sentence for I/O errors and corrupt files.
+    Only its owner has access, unless it already exists and is group-writable: then the files are as well. Corrupt files
+    are left out with a warning, and never removed. Raises :class:`AnsibleActionFail` with one sentence for I/O errors.
     """
 
     def __init__(self, path: str) -> None:
@@ -50,8 +55,13 @@ class QueueStore:
         return [entry for entry in entries if entry]
 
     def entry(self, session_id: str) -> QueueEntry | None:
-        """Return the entry of a session; ``None`` if there is none."""
-        return self._read(session_id) if is_session_id(session_id) else None
+        """Return the entry of a session; ``None`` if there is none, or a corrupt one."""
+        try:
+            return self._read(session_id) if is_session_id(session_id) else None
+        except CorruptEntryError as error:
+            # Ansible shows the same warning once.
+            Display().warning(f"session_queue_path: {error}")
+            return None
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -69,10 +79,14 @@ class QueueStore:
             yield
 
     def save(self, entry: QueueEntry) -> None:
-        """Write an entry atomically: a crash leaves either the old or the new one."""
+        """Write an entry atomically: a crash leaves either the old or the new one. A corrupt one is kept beside it."""
         target = self._file(entry.id)
         with self._convert_os_errors("written"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                self._read(entry.id)
+            except CorruptEntryError:
+                os.replace(target, f"{target}.corrupt")
             write_atomically(target, entry.to_json(), prepare=lambda handle: share_with_group(handle, self.path))
             self._fsync_folder()
 
@@ -82,25 +96,39 @@ class QueueStore:
             self._file(session_id).unlink()
             self._fsync_folder()
 
+    def digest_key(self) -> bytes:
+        """Return the key for digests of secrets; empty if there is none yet."""
+        with self._convert_os_errors("read"), contextlib.suppress(FileNotFoundError):
+            return (self.path / KEY_FILE).read_bytes()
+        return b""
+
+    def make_digest_key(self) -> None:
+        """Make the key for digests of secrets, unless there is one. It never changes, and is as secret as an entry."""
+        if self.digest_key():
+            return
+        with self.lock(), self._convert_os_errors("written"):
+            if not self.digest_key():
+                path, key = self.path / KEY_FILE, secrets.token_bytes(32)
+                write_atomically(path, key, prepare=lambda handle: share_with_group(handle, self.path))
+
     def _file(self, session_id: str) -> Path:
         if not is_session_id(session_id):
             raise ValueError(f"{session_id!r} is not the id of a session")
         return self.path / f"{session_id}.json"
 
     def _read(self, session_id: str) -> QueueEntry | None:
-        """Return an entry; ``None`` if its file does not exist."""
+        """Return an entry; ``None`` if its file does not exist. Raises :class:`CorruptEntryError`."""
         path = self._file(session_id)
-        with self._convert_os_errors("read"):
-            try:
-                content = path.read_bytes()
-            except FileNotFoundError:
-                return None
         try:
-            entry = QueueEntry.from_json(content, str(path))
-            if session_id != entry.id:
-                raise CorruptEntryError(f"{path} contains another session, {entry.id}: move it to another folder.")
-        except CorruptEntryError as error:
-            raise AnsibleActionFail(f"session_queue_path: {error}") from None
+            with self._convert_os_errors("read", NotADirectoryError):
+                content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CorruptEntryError(f"{path} cannot be read ({error.strerror}), so its session is left out.") from None
+        entry = QueueEntry.from_json(content, str(path))
+        if session_id != entry.id:
+            raise CorruptEntryError(f"{path} contains another session: move it to another folder.")
         return entry
 
     def _remove_leftovers(self) -> None:
@@ -119,10 +147,10 @@ class QueueStore:
             os.close(handle)
 
     @contextlib.contextmanager
-    def _convert_os_errors(self, operation: str) -> Iterator[None]:
+    def _convert_os_errors(self, operation: str, errors: type[OSError] = OSError) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
+        except errors as error:
             raise AnsibleActionFail(
                 f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}."
             ) from None
@@ -164,7 +192,7 @@ def owner_is_alive(entry: QueueEntry, timeout: float) -> bool:
             return False
         except PermissionError:
             pass
-    elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2] != _host().split()[2]:
+    elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2:3] != _host().split()[2:3]:
         # This machine has been rebooted since.
         return False
     return time.time() - entry.updated_at < timeout

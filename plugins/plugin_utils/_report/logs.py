@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import Kernel, SessionPlan
 from ...module_utils._model.printable import printable
+from ...module_utils._model.strict_json import parse_json
 from .._queue.entry import TERMINATED, QueueEntry
 from .verification import AgentReports, SessionNotFoundError, select_session
 
@@ -85,14 +85,14 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
     if part is None and kernel.agent in answers.errors:
         error = f"{kernel.agent} is unavailable: {answers.errors[kernel.agent]}"
         return {**fields, "status": "unknown", **nothing, "error": error}
-    if part is None or kernel.hostname not in part["logs"]:
+    if part is None or kernel.hostname not in part["logs"] or kernel.hostname not in part["containers"]:
         return {**fields, **nothing}
     state = part["containers"][kernel.hostname]
     logs = part["logs"][kernel.hostname]
     return {
         **fields,
         "status": state["status"],
-        "exit_code": state["exit_code"],
+        "exit_code": state.get("exit_code"),
         "log": _parse_lines(logs["log"]),
         "apps": {app: _parse_lines(log) for app, log in logs["apps"].items()},
         "error": logs["error"],
@@ -102,8 +102,8 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
 def _parse_lines(log: str) -> list[str]:
     """Return the lines of a log as the container wrote them, from the agent's JSON text."""
     try:
-        lines = json.loads(log)
-    except (TypeError, ValueError):
+        lines = parse_json(log)
+    except ValueError:
         lines = None
     return [str(line) for line in lines] if isinstance(lines, list) else ["(what its agent sent is damaged)"]
 

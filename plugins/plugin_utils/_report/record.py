@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ...module_utils._model.held_session import ContainerState
+from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
 from .._placement.place import Unschedulable
 from .._request.spec import SessionSpec
@@ -94,6 +96,45 @@ def ended_record(
     """
     ending = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
     return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **ending}
+
+
+@dataclasses.dataclass(frozen=True)
+class _StoredPending:
+    extensible: ClassVar[bool] = True
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _StoredKernel:
+    extensible: ClassVar[bool] = True
+
+    hostname: str
+    agent: str
+    address: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _StoredRecord:
+    extensible: ClassVar[bool] = True
+
+    id: str | None
+    name: str | None
+    status: str
+    cluster_mode: str | None
+    cluster_size: int | None
+    kernels: tuple[_StoredKernel, ...]
+    pending: _StoredPending | None
+    error: str | None
+    reason: str | None = None
+    exit_code: int | None = None
+    created_at: float | None = None
+    ended_at: float | None = None
+
+
+def check_record(record: Mapping[str, Any]) -> None:
+    """Raise :class:`DataError` unless a record that was stored has the fields that reports read; others are ignored."""
+    from_plain(_StoredRecord, record, "the record")
 
 
 def to_json(data: Any) -> str:

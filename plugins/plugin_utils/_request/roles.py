@@ -30,11 +30,6 @@ class Role:
     resources: dict[str, int]
     env: dict[str, str]
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Role:
-        """Return the role from its :func:`dataclasses.asdict` form."""
-        return cls(**data)
-
 
 def build_default_roles(size: int, image: str, slots: Mapping[str, int], env: Mapping[str, str]) -> tuple[Role, ...]:
     """Return the roles of a session with ``size`` identical containers: one ``main``, the others ``sub``."""

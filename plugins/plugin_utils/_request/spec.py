@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import hmac
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.session import ALL, App, Mount
-from ...module_utils._model.validation import ValidationError, ValidationErrors, integer, parse_session_name
+from ...module_utils._model.network import HOST_NETWORK, SWARM
+from ...module_utils._model.plain_data import from_plain
+from ...module_utils._model.session import ALL, MAIN, App, Mount
+from ...module_utils._model.validation import (
+    ValidationError,
+    ValidationErrors,
+    choice,
+    integer,
+    parse_session_name,
+    string,
+)
 from .apps import parse_apps
 from .containers import parse_environment, parse_resources
 from .mounts import parse_mounts
@@ -28,6 +40,16 @@ NUMBERS = {
     "priority": (0, 100),
     "pending_timeout": (0, 1 << 31),
 }
+# The allowed values of options, as in the argument specification.
+CHOICES = {
+    "cluster_mode": ("single-node", "multi-node"),
+    "agent_selection": ("concentrated", "dispersed", "roundrobin"),
+    "designated_agents_mode": ("strict", "preferred"),
+    "network_driver": ("vxlan", SWARM, HOST_NETWORK),
+    "command_scope": (MAIN, ALL),
+    "failure_policy": ("keep", "restart", "terminate"),
+}
+PROTOCOLS = ("http", "tcp")
 TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
 
 
@@ -120,47 +142,66 @@ def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Ro
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
-    """Return the request from its :func:`dataclasses.asdict` form."""
-    lists = {key: tuple(data[key]) for key in ("designated_agents", "authorized_keys")}
-    roles = tuple(Role.from_dict(role) for role in data["roles"])
-    mounts = tuple(Mount(**mount) for mount in data["mounts"])
-    apps = tuple(App(**app) for app in data["apps"])
-    return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts, "apps": apps})
+    """Return the request from its :func:`dataclasses.asdict` form. Raises :class:`DataError` for damaged data."""
+    return from_plain(SessionSpec, data, "the request")
 
 
-def as_values(spec: SessionSpec) -> dict[str, Any]:
-    """Return the request as the values of options, for :func:`parse_spec`."""
+def check_spec(spec: SessionSpec) -> SessionSpec:
+    """Return what :func:`parse_spec` makes of the options of a stored request.
+
+    Raises :class:`ValidationError` for a request that could not be made.
+    """
+    problems = ValidationErrors()
+    for option, choices in CHOICES.items():
+        choice(problems, f"session_{option}", getattr(spec, option), choices)
+    for index, app in enumerate(spec.apps):
+        choice(problems, f"session_apps[{index}].protocol", app.protocol, PROTOCOLS)
+    string(problems, "session_image", spec.image)
     values = dataclasses.asdict(spec)
-    # A role has the session's slots unless its own amount is 0.
-    none = dict.fromkeys(spec.resources, 0)
-    roles = {role.pop("name"): {**role, "resources": {**none, **role["resources"]}} for role in values["roles"]}
-    return {**values, "roles": roles, "wait": False}
+    # A role without a slot of the session has none of it.
+    absent = dict.fromkeys(spec.resources, 0)
+    roles = {role.pop("name"): {**role, "resources": {**absent, **role["resources"]}} for role in values["roles"]}
+    again = parse_spec(problems, {**values, "roles": roles, "wait": False})
+    problems.raise_if_any()
+    return again
 
 
 def check_stored(spec: SessionSpec) -> None:
-    """Raise :class:`ValidationError` unless a stored request is one that could be made."""
-    problems = ValidationErrors()
-    again = parse_spec(problems, as_values(spec))
-    if again != spec and not problems:
-        problems.add("the stored request is not what its own options mean: cancel the session, and create it again")
-    problems.raise_if_any()
+    """Raise :class:`ValidationError` unless a stored request is one that could be made, as it would be stored."""
+    if check_spec(spec) != spec:
+        raise ValidationError(
+            "the stored request is not what its own options mean: cancel the session, and create it again"
+        )
 
 
-def fingerprint(spec: SessionSpec, salt: str) -> dict[str, Any]:
+def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any]:
     """Return the request as plain data that can be stored and compared.
 
-    The user's environment and scripts may hold secrets, so they appear as digests salted with ``salt``.
+    The user's environment and scripts may hold secrets, so they appear as HMACs under ``key``, salted with ``salt``:
+    without the key, a guess cannot be tried. Without a key they are digests, as earlier releases made them.
     """
+
+    def digest(content: str) -> str:
+        salted = f"{salt}:{content}".encode()
+        if not key:
+            return hashlib.sha256(salted).hexdigest()
+        return f"{_KEYED}{_key_id(key)}:{hmac.digest(key, salted, 'sha256').hex()}"
+
     data = dataclasses.asdict(spec)
-    for holder, key in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
-        holder[key] = _digest(f"{salt}:{holder[key]}") if holder[key] else ""
+    for holder, name in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+        holder[name] = digest(holder[name]) if holder[name] else ""
     for holder in (data, *data["roles"]):
-        holder["env"] = {key: _digest(f"{salt}:{key}={value}") for key, value in holder["env"].items()}
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+        holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
 
-def _digest(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()
+_KEYED = "hmac:"
+_KEY_IDS = re.compile(rf'"{_KEYED}([0-9a-f]{{8}}):')
+
+
+def _key_id(key: bytes) -> str:
+    """Return a name of a key, by which digests under another one are recognized."""
+    return hmac.digest(key, b"id", "sha256").hex()[:8]
 
 
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -201,12 +242,19 @@ def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
             )
 
 
-def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:
+def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str, key: bytes = b"") -> None:
     """Raise :class:`ValidationError` if the existing session of that name has a different request.
 
-    ``before`` is the :func:`fingerprint` of its request, made with ``salt``.
+    ``before`` is the :func:`fingerprint` of its request, made with ``salt`` and, unless by an earlier release, a key.
     """
-    differs = changed_options(before, fingerprint(spec, salt))
+    key_ids = {*_KEY_IDS.findall(json.dumps(before))}
+    if key_ids - {_key_id(key)}:
+        raise ValidationError(
+            f"session_name: {spec.name!r} is taken by a session ({status}) that was created with another queue, whose"
+            " digest.key is needed to compare session_env and scripts: set session_queue_path to that queue, or choose"
+            " another name."
+        )
+    differs = changed_options(before, fingerprint(spec, salt, key if key_ids else b""))
     if differs:
         raise ValidationError(
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"

@@ -50,7 +50,7 @@ def decided(of: SessionPlan = MADE, *, committed: bool = False) -> dict[str, Any
     """Return a start of a session as it is planned; ``committed`` is one that was committed before."""
     keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if committed else {}
     return {
-        **start_arguments(Decision(of, committed, {}, keys), spec(), [], never_completed=False),
+        **start_arguments(Decision(of, committed, {}, keys), spec(), [], never_completed=False, digest_key=b""),
         "nonce": f"nonce of {of.name}",
     }
 

@@ -243,7 +243,11 @@ def test_start_has_no_secrets() -> None:
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
     start = start_arguments(
-        Decision(session_plan, False, pulls, {}, 2, images), session_spec, [SESSION_ID], never_completed=True
+        Decision(session_plan, False, pulls, {}, 2, images),
+        session_spec,
+        [SESSION_ID],
+        never_completed=True,
+        digest_key=b"",
     )
     nonce, request = start.pop("nonce"), start.pop("request")
     assert start == {
@@ -277,20 +281,20 @@ def test_start_needs_prepare_for_images_or_an_overlay(
     network = plan().network
     assert network is not None
     session_plan = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
-    assert (
-        start_arguments(Decision(session_plan, False, pulls, {}), spec(), [], never_completed=False)["prepare"]
-        is prepare
-    )
+    decision = Decision(session_plan, False, pulls, {})
+    assert start_arguments(decision, spec(), [], never_completed=False, digest_key=b"")["prepare"] is prepare
 
 
 def test_every_start_has_its_own_nonce() -> None:
     decision = Decision(plan(), False, {}, {})
-    nonces = {start_arguments(decision, spec(), [], never_completed=False)["nonce"] for _start in range(2)}
-    assert len(nonces) == 2
+    first, second = (
+        start_arguments(decision, spec(), [], never_completed=False, digest_key=b"") for _start in range(2)
+    )
+    assert first["nonce"] != second["nonce"]
 
 
 def test_playbooks_select_existing_keys_of_a_start() -> None:
-    start = start_arguments(Decision(plan(), False, {}, {}), spec(), [], never_completed=False)
+    start = start_arguments(Decision(plan(), False, {}, {}), spec(), [], never_completed=False, digest_key=b"")
     text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
     selected = set(re.findall(r"__session_starts[^}\n]*?(?:map\(attribute=|selectattr\()'(\w+)'", text))
     assert {"prepare", "missing_images"} <= selected <= set(start)

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.recon
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint, spec_from_dict
 from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, held_session, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
@@ -368,3 +368,12 @@ def test_pending_session_knows_whether_capacity_was_released(
         queue.save(entry)
     result = run(ActionModule, {**arguments(), "started_at": NOW}, hostvars)
     assert (result["plan"], result["capacity_released"]) == (None, freed)
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_agents_get_digests_under_a_key_that_stays_in_the_queue(run: Run, queue: QueueStore, check_mode: bool) -> None:
+    result = run(ActionModule, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
+    key = queue.digest_key()
+    assert bool(key) is not check_mode
+    assert result["starts"][0]["request"] == fingerprint(spec(**ASKED), result["plan"]["id"], key)
+    assert key.hex() not in json.dumps(result["starts"]) or check_mode

@@ -18,12 +18,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint
 from tests.unit.builders import (
     IMAGE,
     POOLS,
     SESSION_ID,
     agent_facts,
     held_session,
+    holders,
     image_data,
     plan,
     requested,
@@ -45,7 +47,8 @@ def with_mount(of: SessionPlan) -> SessionPlan:
 
 def with_kernel(of: SessionPlan) -> SessionPlan:
     more = dataclasses.replace(of.kernels[-1], agent="agent3", hostname="sub4", index=4, rank=4)
-    return dataclasses.replace(of, kernels=(*of.kernels, more))
+    underlays = {**of.underlays, "agent3": of.underlays[of.agents[-1]]}
+    return dataclasses.replace(of, kernels=(*of.kernels, more), underlays=underlays)
 
 
 def with_image(of: SessionPlan) -> SessionPlan:
@@ -174,6 +177,23 @@ def test_agent_has_no_say_about_the_keys_of_others(run: Run, queue: QueueStore) 
     keys = planned(run, answers({**facts, "agent2": agent_facts("agent2", sessions=[evil])}))["public_keys"]
     own = {kernel.hostname for kernel in MADE.kernels_on("agent2")}
     assert {hostname for hostname in keys if "EVIL" in keys[hostname]["user"]} == own
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["with a record", "without a record"])
+def test_request_of_a_repair_has_digests_under_the_key_of_the_queue(
+    run: Run, queue: QueueStore, recorded: bool
+) -> None:
+    queue.make_digest_key()
+    if recorded:
+        record(queue)
+    request = fingerprint(ASKED, SESSION_ID, queue.digest_key())
+    start = planned(run, answers(holders(MADE, request=request)))
+    assert (start["existing"], start["request"]) == (True, request)
+
+
+def test_without_a_record_a_session_with_digests_of_another_queue_is_not_repaired(run: Run) -> None:
+    told = answers(holders(MADE, request=fingerprint(ASKED, SESSION_ID, b"another")))
+    assert "was created with another queue, whose digest.key is needed" in refusal(run, told)
 
 
 def test_namesake_that_an_agent_made_up_does_not_stop_a_repair(run: Run, queue: QueueStore) -> None:

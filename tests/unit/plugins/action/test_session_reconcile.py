@@ -71,6 +71,15 @@ def test_finished_command_is_saved_and_shown(run: Run, queue: QueueStore, printe
     assert printed == [ENDED_LINE]
 
 
+def test_record_of_a_session_that_its_agent_cannot_read_is_kept(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(asked=spec(), id=SESSION_ID, state="RUNNING", plan=plan({"agent1": 1})))
+    args, damaged = {**ARGUMENTS, "started_at": 1.0e10}, agent_facts("agent1", damaged_sessions=[SESSION_ID])
+    run(ActionModule, args, answers(agent1=damaged))
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+    run(ActionModule, args, answers())
+    assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
+
+
 def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, printed: list[str]) -> None:
     run(ActionModule, ARGUMENTS, answers(**finished()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from tests.unit.builders import SESSION_ID, plan, queued
+from tests.unit.builders import SESSION_ID, plan, queued, record
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report.test_logs import logged
 
@@ -94,7 +94,7 @@ def test_unknown_session_fails(
 ) -> None:
     queue.save(queued(1))
     queue.save(
-        queued(2, state="TERMINATED", spec=None, record={"status": "TERMINATED", "reason": "it was ended by alice"})
+        queued(2, state="TERMINATED", spec=None, record=record(status="TERMINATED", reason="it was ended by alice"))
     )
     path = tmp_path / "logs.json"
     with pytest.raises(AnsibleActionFail) as refused:

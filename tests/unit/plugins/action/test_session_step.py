@@ -33,7 +33,8 @@ def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts."""
     images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
     decision = Decision(of, False, {}, {}, len(of.agents), images)
-    return {**start_arguments(decision, ASKED, [OTHER_ID], never_completed=True), "nonce": "n", **changes}
+    start = start_arguments(decision, ASKED, [OTHER_ID], never_completed=True, digest_key=b"")
+    return {**start, "nonce": "n", **changes}
 
 
 class Host:

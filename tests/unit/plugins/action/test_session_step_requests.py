@@ -46,7 +46,8 @@ def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:
 def test_request_of_a_session_is_found(
     run: Run, request_result: dict[str, Any], queue_plan: dict[str, Any] | None, token: str
 ) -> None:
-    start = start_arguments(Decision(plan({"agent1": 1}), False, {}, {}), spec(), [], never_completed=False)
+    decision = Decision(plan({"agent1": 1}), False, {}, {})
+    start = start_arguments(decision, spec(), [], never_completed=False, digest_key=b"")
     localhost = {"__session_request": {**request_result, "run": OPTIONS_OF_RUN}, "__session_queue_plan": queue_plan}
     variables = {"inventory_hostname": "agent1", "hostvars": {"localhost": localhost, "agent1": {}}}
     sent = run(Sent, {"step": "claim", "starts": [start]}, variables)

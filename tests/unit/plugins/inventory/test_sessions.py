@@ -173,9 +173,9 @@ def test_secrets_of_agents_are_not_copied_to_containers(place: Place) -> None:
 
 def test_values_from_agents_are_not_templated(place: Place) -> None:
     of = plan()
-    kernels = tuple(replace(entry, address="{{ 40 + 2 }}") for entry in of.kernels)
+    kernels = tuple(replace(entry, role="{{ 40 + 2 }}") for entry in of.kernels)
     place.hold(replace(of, kernels=kernels), "agent1")
-    assert variables(place.read(), "main1.train-llm")["backendai_address"] == "{{ 40 + 2 }}"
+    assert variables(place.read(), "main1.train-llm")["backendai_role"] == "{{ 40 + 2 }}"
 
 
 def test_settings_of_agents_may_use_hostvars(place: Place, warned: list[str]) -> None:
@@ -343,8 +343,8 @@ def test_source_of_another_plugin_is_rejected(place: Place) -> None:
 def test_text_of_agents_is_safe_to_print(place: Place, warned: list[str]) -> None:
     made = plan()
     first, *others = made.kernels
-    place.hold(replace(made, kernels=(replace(first, address="\x1b]0;owned\x07"), *others)), "agent1")
+    place.hold(replace(made, kernels=(replace(first, role="\x1b]0;owned\x07"), *others)), "agent1")
     place.write("docker", "#!/bin/sh\n" + DOCKER + "case $2 in *agent2.sock) printf '\\033[2J' >&2; exit 1 ;; esac\n")
     inventory = place.read()
-    assert variables(inventory, "main1.train-llm")["backendai_address"] == "\\x1b]0;owned\\x07"
+    assert variables(inventory, "main1.train-llm")["backendai_role"] == "\\x1b]0;owned\\x07"
     assert warned == ["agent2 is left out: \\x1b[2J."]

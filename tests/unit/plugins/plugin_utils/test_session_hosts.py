@@ -124,8 +124,8 @@ def test_only_running_containers_of_this_agent_are_hosts() -> None:
 
 
 def test_a_session_that_is_not_committed_has_no_hosts() -> None:
-    of = replace(held(plan()), expires_at=1.0)
-    text = json.dumps({**asdict(of), "plan": of.plan.to_dict()})
+    of = held(plan(), expires_at=1.0)
+    text = json.dumps({**asdict(of), "version": 3, "plan": of.plan.to_dict()})
     assert session_hosts.parse_listing("agent1", f"{text}\nbackendai-train-llm-main1") == ([], [])
 
 

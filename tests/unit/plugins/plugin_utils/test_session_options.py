@@ -109,3 +109,14 @@ def test_an_unknown_variable_is_refused(variable: str, sentence: str) -> None:
     problems = ValidationErrors()
     check_unknown_variables(problems, {variable: 60})
     assert str(problems) == sentence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"command": "\udc80"}, {"env": {"A": "\ud800"}}, {"env": {"\ud800": "A"}}, {"designated_agents": ["\udcff"]}],
+)
+def test_text_that_cannot_be_written_is_refused(changes: dict[str, Any]) -> None:
+    (option,) = changes
+    problems, _values = options(**changes)
+    sentence = f"session_{option} has a character that UTF-8 does not have, such as a byte of another encoding."
+    assert str(problems) == sentence

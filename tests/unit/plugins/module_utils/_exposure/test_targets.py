@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import targets
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Endpoint, Route
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
+from tests.unit.gateway import ONE, TWO
 
 NOWHERE = "unix:///nowhere/docker.sock"
 
@@ -46,8 +47,8 @@ def test_an_agent_without_docker_reports_unknown_containers() -> None:
 
 def test_a_gateway_expects_its_ports_to_be_open(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
-    with_ssh = Route("1", "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
-    for route in (with_ssh, Route("2", "serve")):
+    with_ssh = Route(ONE, "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
+    for route in (with_ssh, Route(TWO, "serve")):
         (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps(to_plain(route)))
     result = targets.collect_gateway_targets(str(tmp_path), 8443)
     assert result["expected"] == {"32007": "SSH of the session train", "8443": "HTTPS of sessions' apps"}
@@ -65,5 +66,5 @@ def test_a_gateway_with_damaged_routes_reports_it(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
     (tmp_path / "routes" / "1.json").write_text("{")
     result = targets.collect_gateway_targets(str(tmp_path), 443)
-    assert result["unread"].startswith("its routes are not known: ")
+    assert "/routes/1.json is damaged (" in result["unread"]
     assert result["expected"] == {"443": "HTTPS of sessions' apps"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -10,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import state as state_module
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import (
+    PROVISION,
     FirewallState,
     Trial,
-    read_uptime,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import read_uptime
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id, open_sockets
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 OLD = Firewall(("192.0.2.7/32",))
@@ -127,21 +131,65 @@ def test_without_a_trial_the_confirmed_firewall_is_active(store: Store) -> None:
         '{"confirmed": null, "trial": {"firewall": null, "nonce": "n", "until": 9e12, "connection": ""}}',
     ],
 )
-def test_a_corrupt_state_file_has_a_helpful_error(store: Store, text: str) -> None:
+def test_with_a_damaged_file_the_last_confirmed_firewall_is_active(store: Store, uptime: Uptime, text: str) -> None:
+    FirewallState(store).save(OLD, trial_of(uptime.boot))
     store.firewall_file.write_text(text)
-    with pytest.raises(CorruptStateError) as damaged:
-        FirewallState(store)
-    message = str(damaged.value)
-    assert message.startswith(f"{store.firewall_file} is damaged (")
-    assert message.endswith("): remove it, and provision this host again.")
+    state = FirewallState(store)
+    assert (state.active(), state.trial) == (OLD, None)
+    assert state.damage.startswith(f"{store.firewall_file} is damaged (")
+    assert state.damage.endswith(f"), so the last firewall that was confirmed is active: {PROVISION}.")
 
 
-def test_a_folder_instead_of_the_state_file_is_an_error(store: Store) -> None:
+@pytest.mark.parametrize("copy", [None, "{"])
+def test_without_a_readable_copy_only_logins_are_open(
+    store: Store, monkeypatch: pytest.MonkeyPatch, copy: str | None
+) -> None:
+    monkeypatch.setattr(state_module, "login_ports", lambda: {2222})
+    FirewallState(store).save(OLD, None)
+    store.firewall_file.write_text("{")
+    store.firewall_copy.unlink()
+    if copy:
+        store.firewall_copy.write_text(copy)
+    state = FirewallState(store)
+    assert state.active() == Firewall(("0.0.0.0/0", "::/0"), ssh_ports=(22, 2222))
+    assert state.damage.endswith(f"), so only SSH and published ports are open: {PROVISION}.")
+
+
+def test_a_firewall_that_nobody_could_have_requested_is_damaged(store: Store) -> None:
+    FirewallState(store).save(OLD, None)
+    text = store.firewall_file.read_text()
+    store.firewall_file.write_text(text.replace("192.0.2.7/32", "everyone"))
+    assert "firewall_ssh_sources: 'everyone' must be an address or a network" in FirewallState(store).damage
+    assert FirewallState(store).active() == OLD
+
+
+def test_a_removed_file_is_no_firewall(store: Store) -> None:
+    FirewallState(store).save(OLD, None)
+    store.firewall_file.unlink()
+    assert (FirewallState(store).active(), FirewallState(store).damage) == (None, "")
+
+
+def test_saving_repairs_a_damaged_file(store: Store) -> None:
+    state = FirewallState(store)
+    state.save(OLD, None)
+    store.firewall_file.write_text("{")
+    damaged = FirewallState(store)
+    damaged.save(damaged.confirmed, None)
+    assert (damaged.damage, FirewallState(store).damage, FirewallState(store).active()) == ("", "", OLD)
+
+
+def test_a_folder_instead_of_the_state_file_is_damage(store: Store) -> None:
     store.firewall_file.mkdir()
-    with pytest.raises(
-        CorruptStateError, match=r"is damaged \(\[Errno 21\] Is a directory: '.*'\): remove it, and provision"
-    ):
-        FirewallState(store)
+    assert "is damaged ([Errno 21] Is a directory: " in FirewallState(store).damage
+
+
+def test_the_ports_of_logins_are_those_that_sshd_listens_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        own = Path("/proc/self/comm").read_text().strip()
+        inodes = open_sockets((own,))
+        assert str(os.fstat(server.fileno()).st_ino) in inodes
+        monkeypatch.setattr(state_module, "open_sockets", lambda _programs: inodes)
+        assert server.getsockname()[1] in state_module.login_ports()
 
 
 def test_saved_state_is_plain_data(store: Store) -> None:

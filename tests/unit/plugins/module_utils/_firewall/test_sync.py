@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import state as state_module
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
@@ -142,48 +143,37 @@ def test_a_session_being_removed_does_not_count(store: Store, kernel: FakeNetwor
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
-def test_corrupt_firewall_state_keeps_existing_rules(store: Store, kernel: FakeNetwork) -> None:
+def test_corrupt_firewall_state_closes_the_host_and_keeps_sessions_apart(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_module, "login_ports", set)
+    store.save(held(MADE))
+    store.firewall_file.write_text("{")
+    sync_ruleset(store, check_mode=False)
+    logins = Firewall(("0.0.0.0/0", "::/0"))
+    assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), logins, ["eth0"])
+    # Sessions start and end as before.
+    store.save(held(OTHER))
+    sync_ruleset(store, check_mode=False)
+    both = build_isolation_policy([(OTHER, "agent1"), (MADE, "agent1")], routed=())
+    assert kernel.table == render(both, logins, ["eth0"])
+
+
+def test_corrupt_firewall_state_keeps_what_was_confirmed(store: Store, kernel: FakeNetwork) -> None:
+    FirewallState(store).save(Firewall(("192.0.2.7/32",)), None)
     sync_ruleset(store, check_mode=False)
     before = kernel.table
-    store.save(held(MADE))
     store.firewall_file.write_text("{")
-    with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, check_mode=False)
+    assert sync_ruleset(store, check_mode=False) == []
     assert kernel.table == before
-
-
-def test_corrupt_firewall_state_still_isolates_sessions(store: Store, kernel: FakeNetwork) -> None:
-    store.save(held(MADE))
-    store.firewall_file.write_text("{")
-    with pytest.raises(CorruptStateError) as damaged:
-        sync_ruleset(store, check_mode=False)
-    assert str(damaged.value).startswith(f"{store.firewall_file} is damaged (")
-    assert str(damaged.value).endswith("): remove it, and provision this host again.")
-    apart = render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
-    assert kernel.table == apart
-    # The rules exist now and stay.
-    store.save(held(OTHER))
-    with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, check_mode=False)
-    assert kernel.table == apart
 
 
 def test_an_unreadable_session_is_isolated_without_existing_rules(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
     (store.folder(OTHER.id) / "session.json").write_text("{")
-    store.firewall_file.write_text("{")
-    with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, check_mode=False)
+    sync_ruleset(store, check_mode=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
-
-
-def test_a_dry_run_with_corrupt_firewall_state_changes_nothing(store: Store, kernel: FakeNetwork) -> None:
-    store.save(held(MADE))
-    store.firewall_file.write_text("{")
-    with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
-        sync_ruleset(store, check_mode=True)
-    assert kernel.table == ""
 
 
 def test_an_nft_error_precedes_corrupt_firewall_state(

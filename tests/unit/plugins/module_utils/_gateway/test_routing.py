@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -27,7 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing
     apply_routes,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
+from tests.unit.gateway import GATEWAY, ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.haproxy import AdminSocket
 
 
@@ -154,14 +155,60 @@ def test_a_host_that_is_not_a_gateway_is_an_error(tmp_path: Path, folder: Path) 
         routed(folder)
 
 
+UNREADABLE = {
+    "text": "x",
+    "nothing": "{}",
+    "parts": json.dumps({"id": ONE}),
+    "a list": "[]",
+    "newer": json.dumps({"version": 2, "id": ONE, "name": "train-llm"}),
+    "another session": json.dumps({"id": TWO, "name": "train-llm"}),
+    "two lines": json.dumps({"id": ONE, "name": "a\nb"}),
+    "no address": json.dumps({"id": ONE, "name": "train-llm", "ssh": {"address": "x y", "port": 1}}),
+    "no port": json.dumps({"id": ONE, "name": "train-llm", "ssh_port": 0}),
+}
+
+
 @pytest.mark.usefixtures("table", "admin")
-@pytest.mark.parametrize("content", ["x", "{}", '{"id": 1}', "[]"])
-def test_a_damaged_file_is_named(folder: Path, content: str) -> None:
-    (folder / "routes" / f"{ONE}.json").write_text(content)
-    with pytest.raises(GatewayError, match=rf"{ONE}\.json is damaged: remove it, and run"):
-        routed(folder)
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_damaged_route_is_left_out_and_kept_until_it_is_replaced(folder: Path, content: str) -> None:
+    path = folder / "routes" / f"{ONE}.json"
+    path.write_text(content)
+    (warning,) = routed(folder, OTHER).warnings
+    assert warning.startswith(f"{path} is damaged (")
+    assert warning.endswith(
+        "run backendai.cluster.schedule_sessions, which writes the routes of all sessions that run."
+    )
+    assert (path.read_text(), "31" in files(folder)["maps/ssh.map"]) == (content, True)
+    assert routed(folder, ROUTE).warnings == []
+    assert json.loads(path.read_text())["name"] == "train-llm"
+
+
+@pytest.mark.usefixtures("table", "admin")
+@pytest.mark.parametrize(
+    "options",
+    [{"ended": [ONE]}, {"vacated": [Vacated(ONE, "192.0.2.66")]}, {"purge": True}],
+    ids=["ended", "vacated", "purged"],
+)
+def test_a_damaged_route_of_a_session_that_has_ended_is_removed(folder: Path, options: dict[str, Any]) -> None:
+    path = folder / "routes" / f"{ONE}.json"
+    path.write_text("x")
+    assert routed(folder, **options).warnings == []
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("table", "admin")
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("x", "{}", '{"id": 1}', "[]"),
+        json.dumps({**dataclasses.asdict(GATEWAY), "first_ssh_port": 0}),
+        json.dumps({**dataclasses.asdict(GATEWAY), "last_ssh_port": 1 << 40}),
+        json.dumps({**dataclasses.asdict(GATEWAY), "hostname": "a b"}),
+    ],
+)
+def test_damaged_settings_are_named(folder: Path, content: str) -> None:
     (folder / "gateway.json").write_text(content)
-    with pytest.raises(GatewayError, match=r"gateway\.json is damaged: remove it, and run"):
+    with pytest.raises(GatewayError, match=r"gateway\.json is damaged \(.*\): remove it, and run"):
         routed(folder)
 
 

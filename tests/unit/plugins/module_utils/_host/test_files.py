@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import multiprocessing
 import os
+import random
+import signal
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,7 +128,7 @@ def test_file_is_written_in_place_for_bind_mounts(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("a longer content than the next\n")
     inode = path.stat().st_ino
-    write_files([DesiredFile(path, "new\n")])
+    write_files([DesiredFile(path, "new\n", in_place=True)])
     assert (path.read_text(), path.stat().st_ino) == ("new\n", inode)
 
 
@@ -139,3 +147,101 @@ def test_file_mode_that_is_too_open_is_restricted(tmp_path: Path) -> None:
     path.chmod(0o644)
     write_files([DesiredFile(path, "TOKEN=hunter2\n", secret=True)])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+# ---- faults
+
+FULL_DISK = """
+import os, pathlib, sys
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, write_files
+
+folder = pathlib.Path(sys.argv[1])
+before, after = "192.0.2.1 main1\\n" * 300, "192.0.2.2 main1 sub1\\n" * 1200
+hosts = DesiredFile(folder / "hosts", before, in_place=True)
+environment = DesiredFile(folder / "environment", before)
+write_files([hosts, environment])
+mounted = folder.parent / "etc-hosts"
+mounted.touch()
+assert os.system(f"mount --bind {hosts.path} {mounted}") == 0
+with open(folder / "filler", "wb", buffering=0) as filler:
+    try:
+        while True:
+            filler.write(b"x" * 512)
+    except OSError as error:
+        print("full:", error.strerror)
+for file in (hosts, environment):
+    try:
+        write_files([DesiredFile(file.path, after, in_place=file.in_place)])
+    except OSError as error:
+        print(file.path.name, error.strerror)
+    print(file.path.read_text() == before, mounted.read_text() == before, sorted(os.listdir(folder)))
+os.unlink(folder / "filler")
+write_files([DesiredFile(hosts.path, after, in_place=True)])
+print(mounted.read_text() == after)
+write_files([hosts])
+print(mounted.read_text() == before)
+"""
+
+
+def test_a_full_disk_empties_no_file_of_a_running_container(tmp_path: Path) -> None:
+    """Fill a real file system, in a mount namespace of its own, while a container sees one of its files."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    script = f'mount -t tmpfs -o size=64k none {folder} && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-ec", script, "sh", sys.executable, "-c", FULL_DISK, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    full, names = "No space left on device", "['environment', 'filler', 'hosts']"
+    unchanged = f"True True {names}"
+    printed = [f"full: {full}", f"hosts {full}", unchanged, f"environment {full}", unchanged, "True", "True"]
+    assert (result.stderr, result.stdout.splitlines()) == ("", printed)
+
+
+def test_a_write_that_fails_in_the_middle_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may take the room between the trial and the write."""
+    path = tmp_path / "hosts"
+    before = "192.0.2.1 main1\n" * 10
+    path.write_text(before)
+    failures = iter([True])
+    write = os.pwrite
+
+    def partial(descriptor: int, content: bytes, offset: int) -> int:
+        if offset and next(failures, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, content[:40], offset)
+
+    monkeypatch.setattr(os, "pwrite", partial)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_files([DesiredFile(path, "192.0.2.2 sub1\n" * 20, in_place=True)])
+    assert path.read_text() == before
+
+
+def _write_for_ever(path: Path, contents: list[str], in_place: bool) -> None:
+    for content in itertools.cycle(contents):
+        write_files([DesiredFile(path, content, in_place=in_place)])
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "replaced"])
+def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path: Path, in_place: bool) -> None:
+    path = tmp_path / "hosts"
+    contents = ["192.0.2.1 main1\n" * 200, "192.0.2.2 main1 a-longer-name\n" * 120, "192.0.2.3 main1\n"]
+    write_files([DesiredFile(path, contents[0])])
+    chance = random.Random(1)
+    for _kill in range(40):
+        arguments = (path, contents, in_place)
+        writer = multiprocessing.get_context("fork").Process(target=_write_for_ever, args=arguments)
+        writer.start()
+        time.sleep(chance.uniform(0, 0.01))
+        os.kill(writer.pid or 0, signal.SIGKILL)
+        writer.join()
+        # Between the write and the cut, empty lines cover what was longer.
+        assert path.read_text().rstrip("\n") + "\n" in contents
+        assert in_place or path.read_text() in contents
+
+
+def test_a_file_that_has_been_blown_up_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("x\n")
+    os.truncate(path, 1 << 32)
+    write_files([DesiredFile(path, "192.0.2.1 main1\n", in_place=True)])
+    assert path.read_text() == "192.0.2.1 main1\n"

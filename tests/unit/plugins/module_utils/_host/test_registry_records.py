@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host import registry_records
+from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.registry_records import (
     ALLOWED_SECONDS,
     RegistryRecords,
@@ -112,7 +112,7 @@ def test_permission_ends_with_a_reboot(
 ) -> None:
     records.allow(REPOSITORY, READER)
     (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(registry_records, "BOOT_ID", tmp_path / "boot_id")
+    monkeypatch.setattr(processes, "BOOT_ID", tmp_path / "boot_id")
     assert not records.is_allowed(REPOSITORY, READER)
 
 
@@ -120,7 +120,7 @@ def test_permission_ends_with_a_reboot(
 def test_damaged_permission_is_none(records: RegistryRecords, tmp_path: Path, content: str) -> None:
     records.allow(REPOSITORY, READER)
     (path,) = (tmp_path / "registries" / "allowed").iterdir()
-    path.write_text(content.replace("1}", f'"{registry_records._boot_id()}"}}'))
+    path.write_text(content.replace("1}", f'"{processes.boot_id()}"}}'))
     assert not records.is_allowed(REPOSITORY, READER)
 
 

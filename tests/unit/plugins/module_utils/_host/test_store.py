@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
+import os
 import re
+import signal
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import store as storing
+from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import deadline_in
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     CorruptStateError,
     LockTimeoutError,
     NotProvisionedError,
     Store,
-    deadline,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.uptime import Uptime, uptime_of_numbers
 
 PLAN = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -35,6 +40,13 @@ def store(tmp_path: Path) -> Store:
     (tmp_path / "sessions").mkdir()
     (tmp_path / "lock").touch()
     return Store(str(tmp_path))
+
+
+@pytest.fixture
+def uptime(tmp_path: Path) -> Iterator[Uptime]:
+    """Return the uptime of the host."""
+    with uptime_of_numbers(tmp_path) as numbers:
+        yield numbers
 
 
 def mode_of(path: Path) -> int:
@@ -134,18 +146,78 @@ def test_commit_removes_the_expiry(store: Store) -> None:
     assert stored.committed
 
 
-@pytest.mark.parametrize(
-    ("expires_at", "now", "committed", "expired"),
-    [(None, 1e12, True, False), (10.0, 9.9, False, False), (10.0, 10.0, False, False), (10.0, 10.1, False, True)],
-    ids=["committed", "in progress", "at the deadline", "expired"],
-)
-def test_claim_expires_after_its_deadline(expires_at: float | None, now: float, committed: bool, expired: bool) -> None:
-    claimed = held(PLAN, expires_at=expires_at)
-    assert (claimed.committed, claimed.expired(now)) == (committed, expired)
+def test_claim_expires_after_its_deadline(uptime: Uptime) -> None:
+    assert (held(PLAN).committed, held(PLAN).expired) == (True, False)
+    claimed = held(PLAN, expires_at=deadline_in(600))
+    uptime.up += 599.5
+    assert (claimed.committed, claimed.expired) == (False, False)
+    uptime.up += 0.5
+    assert (claimed.committed, claimed.expired) == (False, True)
 
 
-def test_deadline_uses_the_clock_of_the_host() -> None:
-    assert time.time() + 599 < deadline(600) <= time.time() + 600
+def test_claim_expires_with_a_reboot(uptime: Uptime) -> None:
+    claimed = held(PLAN, expires_at=deadline_in(600))
+    uptime.reboot(up=1.0)
+    assert claimed.expired
+
+
+@pytest.mark.parametrize("now", [0.0, 9e12])
+def test_claim_does_not_depend_on_the_clock(
+    store: Store, uptime: Uptime, monkeypatch: pytest.MonkeyPatch, now: float
+) -> None:
+    store.save(held(PLAN, expires_at=deadline_in(600)))
+    monkeypatch.setattr(time, "time", lambda: now)
+    (session,) = store.sessions()
+    assert not session.expired
+    uptime.up += 600
+    assert session.expired
+
+
+def test_claim_of_an_earlier_release_keeps_its_time(store: Store, uptime: Uptime) -> None:
+    store.save(held(PLAN))
+    path = store.folder(SESSION_ID) / "session.json"
+    earlier = {**json.loads(path.read_text()), "version": 2, "expires_at": time.time() + 60}
+    path.write_text(json.dumps(earlier))
+    (session,) = store.sessions()
+    assert session.expires_at is not None
+    assert 59 < session.expires_at.seconds_left <= 60
+    uptime.up += 60
+    assert session.expired
+
+
+@pytest.mark.parametrize(("expires_at", "version"), [(None, 2), (60.0, 3)], ids=["committed", "claimed"])
+def test_only_a_claim_needs_a_release_that_knows_uptimes(store: Store, expires_at: float | None, version: int) -> None:
+    store.save(held(PLAN, expires_at=expires_at))
+    assert json.loads((store.folder(SESSION_ID) / "session.json").read_text())["version"] == version
+
+
+def test_a_killed_removal_leaves_a_description_and_no_key(store: Store) -> None:
+    """Kill a process at any moment of a removal, and repeat that until it has ended in the middle often enough."""
+    interrupted = 0
+    for attempt in range(400):
+        store.save(held(PLAN))
+        for hostname in [f"sub{number}" for number in range(60)]:
+            secret = store.kernel_folder(SESSION_ID, hostname) / "ssh" / "id_ed25519"
+            secret.parent.mkdir(parents=True)
+            secret.touch()
+        remover = multiprocessing.get_context("fork").Process(target=store.remove, args=(SESSION_ID,))
+        remover.start()
+        time.sleep(attempt % 20 * 0.0005)
+        os.kill(remover.pid or 0, signal.SIGKILL)
+        remover.join()
+        left = [*store.folder(SESSION_ID).rglob("id_ed25519")]
+        interrupted += 0 < len(left) < 60
+        assert store.sessions() or not left
+        store.remove(SESSION_ID)
+        if interrupted >= 5:
+            break
+    assert interrupted
+
+
+def test_folders_without_a_description_are_found(store: Store) -> None:
+    store.save(held(PLAN))
+    store.folder(OTHER_ID).mkdir()
+    assert store.nameless_ids() == [OTHER_ID]
 
 
 def test_local_session_has_the_containers_and_slots_of_its_agent() -> None:
@@ -296,3 +368,47 @@ def test_program_is_identified_by_its_digest(store: Store, tmp_path: Path, monke
     assert store.program() is None
     program.write_bytes(b"x")
     assert store.program() == "5e5e"
+
+
+def test_checksums_of_an_earlier_release_are_used(store: Store) -> None:
+    store.save(held(PLAN))
+    path = store.folder(SESSION_ID) / "environment"
+    path.write_text("A=1\n")
+    store.save_checksums(SESSION_ID, [path])
+    seals = store.folder(SESSION_ID) / "seals.json"
+    written = json.loads(seals.read_text())
+    assert written["version"] == 2
+    seals.write_text(json.dumps(written["files"]))
+    assert store.changed_files(SESSION_ID) == []
+    path.write_text("A=2\n")
+    assert store.changed_files(SESSION_ID) == [path]
+
+
+def test_damaged_checksums_are_a_difference(store: Store) -> None:
+    store.save(held(PLAN))
+    seals = store.folder(SESSION_ID) / "seals.json"
+    seals.write_text("{")
+    assert store.changed_files(SESSION_ID) == [seals]
+
+
+@pytest.mark.parametrize(
+    ("change", "plan_change", "problem"),
+    [
+        ({}, {"id": OTHER_ID}, "it is that of another session or agent"),
+        ({"agent": "agent9"}, {}, "it is that of another session or agent"),
+        ({}, {"name": "../x"}, "its name, or a hostname, has other characters than a-z, 0-9 and -"),
+        ({}, {"agent_addresses": ["accept"]}, "an address or a network is not valid"),
+        ({}, {"underlays": {}}, "an agent has no underlay"),
+        ({}, {"kernels": []}, "it has no containers, or two of one hostname"),
+    ],
+)
+def test_a_session_file_that_contradicts_itself_is_damaged(
+    store: Store, change: dict[str, Any], plan_change: dict[str, Any], problem: str
+) -> None:
+    store.save(held(PLAN))
+    path = store.folder(SESSION_ID) / "session.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, **change, "plan": {**data["plan"], **plan_change}}))
+    with pytest.raises(CorruptStateError) as raised:
+        store.sessions()
+    assert problem in str(raised.value)

@@ -82,7 +82,7 @@ def test_session_usage_counts_the_containers_on_the_agent() -> None:
     ]
     facts = agent_facts("agent1", sessions=sessions)
     assert facts.session_usage == (
-        SessionUsage("id-train", "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),
+        SessionUsage(sessions[0].plan.id, "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),
     )
     assert facts.latest_session == 40.0
 
@@ -148,14 +148,32 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         ({"sessions": [{}]}, "sessions[0].plan is missing"),
         ({"colour": "red"}, "colour is not known"),
         ({"underlay": {"address": "here", "interface": "eth0", "mtu": 1500}}, "underlay.address must be an IP address"),
+        (
+            {"underlay": {"address": "10.0.0.1", "interface": "wg", "mtu": 1420, "endpoint": "here:51820"}},
+            "underlay.endpoint must be an IP address and a port",
+        ),
+        ({"reserved_ports": {"x": [30001]}}, "reserved_ports must be those of sessions"),
+        ({"damaged_sessions": ["x"]}, "damaged_sessions must be ids of sessions"),
         ({"addresses": ["192.0.2.1", "192.0.2.0/24"]}, "addresses must be IP addresses"),
         ({"networks": ["10.0.0.0/33"]}, "networks must be IP networks"),
         (
             {"sessions": [to_plain(bare_session("empty", NOW, {}))]},
-            "sessions must have containers",
+            "the plan of a session is damaged: it has no containers, or two of one hostname",
         ),
     ],
-    ids=["value", "kind", "missing", "unknown", "underlay", "address", "network", "no container"],
+    ids=[
+        "value",
+        "kind",
+        "missing",
+        "unknown",
+        "underlay",
+        "endpoint",
+        "ports",
+        "damaged",
+        "address",
+        "network",
+        "no container",
+    ],
 )
 def test_damaged_facts_error_contains_agent_and_field(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ClusterError) as raised:

@@ -97,7 +97,7 @@ def test_claim_is_stored_with_cores_and_a_time_limit(engine: Any, store: Store) 
     assert (noted.plan, noted.request, noted.agent, noted.nonce) == (MADE, {"name": "train-llm"}, "agent1", "nonce-1")
     assert noted.pinned == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
     assert noted.expires_at is not None
-    assert 0 < noted.expires_at - time.time() <= 600
+    assert 0 < noted.expires_at.seconds_left <= 600
 
 
 @pytest.mark.usefixtures("facts")
@@ -116,7 +116,7 @@ def test_later_run_takes_over_a_claim_with_its_cores_and_devices(engine: Any, st
     noted = store.session(SESSION_ID)
     assert noted is not None
     assert (noted.nonce, noted.pinned, noted.keys) == ("nonce-1", before, KEYS)
-    assert not noted.expired(time.time())
+    assert not noted.expired
 
 
 @pytest.mark.usefixtures("facts")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -295,8 +294,8 @@ def test_excluded_sessions_are_not_counted(engine: Any, store: Store) -> None:
 def test_expired_and_excluded_sessions_are_not_active() -> None:
     other = dataclasses.replace(MADE, id=OTHER_ID)
     mine, theirs, given_up = held(MADE), held(other, expires_at=9e12), held(other, expires_at=1.0)
-    assert active_sessions([mine, theirs, given_up], time.time()) == [mine, theirs]
-    assert active_sessions([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
+    assert active_sessions([mine, theirs, given_up]) == [mine, theirs]
+    assert active_sessions([mine, theirs, given_up], [SESSION_ID]) == [theirs]
 
 
 def test_orphaned_containers_are_counted(engine: Any, store: Store) -> None:
@@ -388,3 +387,24 @@ def test_only_containers_that_have_ended_have_an_exit_code(
 ) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
     assert surveying.container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *expected)}
+
+
+def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    store.save(held(dataclasses.replace(MADE, id=OTHER_ID)))
+    path = store.folder(OTHER_ID) / "session.json"
+    path.write_text("{")
+    facts = read(engine, store)
+    assert [session["plan"]["id"] for session in facts["sessions"]] == [SESSION_ID]
+    assert facts["damaged_sessions"] == [OTHER_ID]
+    assert facts["schedulable"] is False
+    (warning,) = [text for text in facts["warnings"] if "damaged" in text]
+    assert warning.startswith(f"it receives no new sessions, because {path} is damaged (")
+    assert path.read_text() == "{"
+
+
+def test_a_damaged_firewall_is_a_warning(engine: Any, store: Store) -> None:
+    store.firewall_file.write_text("{")
+    facts = read(engine, store)
+    assert any(text.startswith(f"{store.firewall_file} is damaged (") for text in facts["warnings"])
+    assert facts["schedulable"] is True

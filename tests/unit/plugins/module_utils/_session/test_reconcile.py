@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, reconcile
+from ansible_collections.backendai.cluster.plugins.module_utils._session.leftovers import remove_folders
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
@@ -182,10 +183,9 @@ def test_networks_of_running_containers_are_restored_every_time(
 
 @pytest.mark.parametrize("start", [True, False], ids=["engine start", "timer"])
 def test_links_of_no_session_are_removed(store: Store, engine: FakeDocker, kernel: FakeNetwork, *, start: bool) -> None:
-    store.folder(OTHER_ID).mkdir()
     stopped(engine, "main1", state="running")
-    damaged, foreign = f"bai-{OTHER_ID.replace('-', '')[:10]}", f"bax-{SESSION_ID.replace('-', '')[:10]}"
-    kernel.links = {"bai-0000000001", "bax-0000000002", damaged, foreign, "eth0"}
+    foreign = f"bax-{SESSION_ID.replace('-', '')[:10]}"
+    kernel.links = {"bai-0000000001", "bax-0000000002", foreign, "eth0"}
     client: Any = engine
     # The timer removes what it finds twice.
     restore(store, lambda: client, start=False)
@@ -199,7 +199,32 @@ def test_links_of_no_session_are_removed(store: Store, engine: FakeDocker, kerne
         *([("link bax-0000000003", None)] if start else []),
     ]
     assert [OTHER_ID in failure for failure in failures] == []
-    assert kernel.links == {damaged, foreign, "eth0"}
+    assert kernel.links == {foreign, "eth0"}
+
+
+def test_folders_without_a_session_are_removed_unless_a_container_mounts_them(
+    store: Store, engine: FakeDocker, kernel: FakeNetwork
+) -> None:
+    key = store.kernel_folder(OTHER_ID, "main1") / "ssh" / "id_ed25519"
+    for path in (key, store.kernel_folder(SESSION_ID, "main1") / "ssh" / "id_ed25519"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    stopped(engine, "main1", state="running")
+    bridge = f"bai-{SESSION_ID.replace('-', '')[:10]}"
+    kernel.links |= {bridge}
+    client: Any = engine
+    changes, failures = restore(store, lambda: client, start=False)
+    assert (Change(f"folder {store.folder(OTHER_ID)}", "of no session", None) in changes, failures) == (True, [])
+    assert (store.held_ids(), bridge in kernel.links) == ([SESSION_ID], True)
+
+
+def test_a_claim_that_is_being_stored_is_not_swept(store: Store, engine: FakeDocker) -> None:
+    store.folder(OTHER_ID).mkdir()
+    found = store.nameless_ids()
+    store.save(held(dataclasses.replace(MADE, id=OTHER_ID)))
+    client: Any = engine
+    assert remove_folders(client, store, found) == []
+    assert store.held_ids() == [OTHER_ID]
 
 
 def test_ports_of_an_earlier_release_are_pinned_before_the_rules_are_applied(

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimRequest, claim
@@ -29,18 +30,18 @@ SETTINGS = AgentSettings("default", True, (), {}, 1, 0, "", False)
 
 
 class Clock:
-    """A clock that tests set."""
+    """An uptime that tests set."""
 
-    now = 1_800_000_000.0
+    now = 1_000.0
 
-    def time(self) -> float:
+    def read(self) -> float:
         return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(port_reservations, "time", clock)
+    monkeypatch.setattr(port_reservations, "read_uptime", clock.read)
     return clock
 
 
@@ -64,6 +65,13 @@ def end(engine: Any, store: Store, **how: Any) -> None:
 
 
 def test_ports_of_a_session_are_in_use_as_long_as_it_lives(engine: Any, store: Store) -> None:
+    assert reserved(engine, store) == ([30001, 30002], {})
+
+
+def test_a_session_that_cannot_be_read_has_not_ended(engine: Any, store: Store) -> None:
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    assert reserved(engine, store) == ([30001, 30002], {})
+    reap(engine, store, [], [], expired=True, unrouted=[SESSION_ID], check_mode=False)
     assert reserved(engine, store) == ([30001, 30002], {})
 
 
@@ -119,7 +127,8 @@ def test_ports_on_the_agents_own_network_are_free_when_confirmed(engine: Any, st
     network = plan().network
     assert network
     network = dataclasses.replace(network, driver="host", subnet=None)
-    store.save(held(dataclasses.replace(MADE, network=network)))
+    underlays = {"agent1": Underlay("192.0.2.1", "eth0", 1500)}
+    store.save(held(dataclasses.replace(MADE, network=network, underlays=underlays)))
     end(engine, store, unrouted=True)
     assert reserved(engine, store) == ([], {})
 

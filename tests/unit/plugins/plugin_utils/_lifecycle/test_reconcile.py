@@ -507,7 +507,7 @@ def test_a_session_that_was_started_here_ends_like_any_other() -> None:
 
 def test_a_session_that_no_agent_holds_has_ended_elsewhere() -> None:
     entry = running(updated_at=NOW)
-    (saved,) = reconcile([entry], {}, (), False, LATER, ["agent1", "agent2"], NOW + 1).entries_to_save
+    (saved,) = reconcile([entry], {}, (), False, LATER, {"agent1": (), "agent2": ()}, NOW + 1).entries_to_save
     assert (saved.state, saved.spec, saved.plan) == ("TERMINATED", None, None)
     assert saved.record["reason"] == "no agent holds a part of it any more"
 
@@ -518,4 +518,13 @@ def test_a_session_that_no_agent_holds_has_ended_elsewhere() -> None:
     ids=["an agent was not read", "agents were read before it started", "none was read"],
 )
 def test_a_session_that_may_run_keeps_its_request(surveyed: list[str], since: float) -> None:
-    assert reconcile([running(updated_at=NOW)], {}, (), False, LATER, surveyed, since) == NOTHING
+    assert reconcile([running(updated_at=NOW)], {}, (), False, LATER, dict.fromkeys(surveyed, ()), since) == NOTHING
+
+
+@pytest.mark.parametrize("entry", [running(updated_at=NOW), ending("agent1")], ids=["running", "ending"])
+def test_a_session_that_an_agent_cannot_read_has_not_ended(entry: QueueEntry) -> None:
+    damaged = {"agent1": [SESSION_ID], "agent2": []}
+    assert reconcile([entry], {}, (), True, LATER, damaged, NOW + 1) == NOTHING
+    other = {"agent1": [], "agent2": [OTHER_ID]}
+    (saved,) = reconcile([entry], {}, (), True, LATER, other, NOW + 1).entries_to_save
+    assert saved.state == "TERMINATED"

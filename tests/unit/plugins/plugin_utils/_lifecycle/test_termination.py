@@ -257,7 +257,8 @@ def test_with_force_agents_are_cleared_of_an_id_when_they_return() -> None:
 def extended() -> SessionPlan:
     """Return the plan with one more container on agent3."""
     more = dataclasses.replace(MADE.kernels[-1], agent="agent3", hostname="sub4")
-    return dataclasses.replace(MADE, kernels=(*MADE.kernels, more))
+    underlays = {**MADE.underlays, "agent3": MADE.underlays["agent2"]}
+    return dataclasses.replace(MADE, kernels=(*MADE.kernels, more), underlays=underlays)
 
 
 def disagreeing() -> ClusterState:

@@ -206,7 +206,7 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
     data = members("agent1", "agent2", "agent3")
     manager = node("agent1", *data, port=port)
     data["agent1"] = agent_facts("agent1", 1, swarm=manager)
-    sessions = [held_session(dataclasses.replace(old, id="other"), "agent3")]
+    sessions = [held_session(dataclasses.replace(old, id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"), "agent3")]
     data["agent3"] = agent_facts("agent3", 1, swarm=node("agent3"), sessions=sessions)
     if port == 7789:
         assert decided(readings(**data)).agents == ["agent1", "agent2", "agent3"]

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     DEFAULT_MAX_SKIPS,
     STATES,
@@ -29,11 +31,13 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     mark_pending,
     mark_terminated,
     mark_terminating,
+    recorded_plans,
     sort_pending,
     timed_out,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import CHOICES, PROTOCOLS
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
-from tests.unit.builders import NOW, queued
+from tests.unit.builders import NOW, plan, queued, record
 
 POLICIES = specification()["session_queue_policy"]["choices"]
 ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
@@ -469,7 +473,7 @@ texts = st.text(max_size=5)
 json_data = st.dictionaries(
     texts,
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
         max_leaves=4,
     ),
@@ -477,21 +481,28 @@ json_data = st.dictionaries(
 )
 
 
+REQUEST = queued(1).spec
+
+
 @st.composite
 def any_entry(draw: st.DrawFn) -> QueueEntry:
     state = draw(st.sampled_from(STATES))
     times = st.floats(0, 1e10)
+    maybe = st.sampled_from([REQUEST, None])
     return QueueEntry(
         *(draw(texts), draw(texts), state, draw(texts), draw(texts), draw(st.integers(0, 100))),
-        spec=draw({"PENDING": json_data, "CREATING": json_data | st.none()}.get(state, st.none())),
-        record=draw(json_data),
+        spec=draw({"PENDING": st.just(REQUEST), "CREATING": maybe, "RUNNING": maybe}.get(state, st.none())),
+        record={**draw(json_data), **record(status=state)},
         enqueued_at=draw(times),
         updated_at=draw(times),
         skipped=draw(st.integers(0)),
         attempts=draw(st.integers(0)),
-        owner=draw(st.none() | st.builds(Owner, texts, st.integers(1), texts)),
+        owner=draw(st.none() | st.builds(Owner, texts, st.integers(1, 1 << 21), texts)),
         agents=tuple(draw(st.lists(texts, max_size=3))),
         pending_timeout=draw(st.integers(0)),
+        plan=draw(st.sampled_from([plan(), None])),
+        attended=draw(st.booleans()),
+        images=draw(st.dictionaries(texts, st.builds(ImageIdentity, texts, texts, texts), max_size=2)),
     )
 
 
@@ -504,21 +515,85 @@ def test_an_entry_comes_back_as_it_was_written(entry: QueueEntry) -> None:
 WHOLE = json.loads(queued(1, owner=OWNER).to_json())
 
 
+@pytest.mark.parametrize("unversioned", [True, False], ids=["without a version", "version 1"])
+@pytest.mark.parametrize("state", ["PENDING", "CREATING"])
+def test_an_entry_of_version_1_is_migrated(state: str, unversioned: bool) -> None:
+    entry = queued(1, state=state, owner=OWNER if state == "CREATING" else None)
+    data = json.loads(entry.to_json())
+    assert data.pop("version") == 2
+    del data["attended"], data["images"]
+    content = json.dumps(data if unversioned else {"version": 1, **data})
+    assert QueueEntry.from_json(content, "x.json") == entry
+
+
+def test_a_damaged_plan_of_a_running_session_is_reported() -> None:
+    data = json.loads(queued(1, state="RUNNING", plan=plan()).to_json())
+    data["plan"]["kernels"] = []
+    with pytest.raises(CorruptEntryError, match="the plan of a session is damaged: it has no containers"):
+        QueueEntry.from_json(json.dumps(data), "x.json")
+
+
+def test_a_plan_of_another_session_is_no_record() -> None:
+    own = queued(1, state="RUNNING", plan=dataclasses.replace(plan(), id=queued(1).id))
+    assert recorded_plans([own, queued(2, state="RUNNING", plan=plan())]) == {own.id: own.plan}
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"", "Expecting value: line 1 column 1 (char 0)"),
         (b'{"id": "5f', "Unterminated string starting at: line 1 column 8 (char 7)"),
         (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
-        (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
+        (b"[" * 100_000, "it has too many levels"),
         ([], "the content is not a mapping"),
         ({**WHOLE, "hunter2": 1}, "the entry: hunter2 is not known"),
-        ({**WHOLE, "state": "waiting"}, "state is none of PENDING, CREATING, RUNNING, TERMINATING, TERMINATED"),
-        ({**WHOLE, "spec": None}, "the state PENDING requires a spec"),
-        ({**WHOLE, "state": "TERMINATED"}, "the state TERMINATED must not have a spec"),
+        (
+            {**WHOLE, "state": "waiting"},
+            f"the entry: the data is invalid, because state is none of {', '.join(STATES)}",
+        ),
+        ({**WHOLE, "spec": None}, "the entry: the data is invalid, because the state PENDING requires a spec"),
+        (
+            {**WHOLE, "state": "TERMINATED"},
+            "the entry: the data is invalid, because the state TERMINATED must not have a spec",
+        ),
         ({**WHOLE, "priority": "high"}, "the entry: priority must be a whole number"),
         ({**WHOLE, "agents": "agent1"}, "the entry: agents must be a list"),
         ({**WHOLE, "owner": {}}, None),
+        (
+            {**WHOLE, "owner": {**WHOLE["owner"], "pid": -1}},
+            "the entry: owner is invalid, because no process has such a number",
+        ),
+        ({**WHOLE, "enqueued_at": math.nan}, "NaN is not a number of JSON"),
+        (json.dumps(WHOLE).replace("1800000001.0", "1e999").encode(), "a number is too large"),
+        ({**WHOLE, "user": "\ud800"}, "it contains half of a surrogate pair"),
+        (
+            {**WHOLE, "version": 3},
+            "written by a newer release, with state version 3: update backendai.cluster on the control node",
+        ),
+        ({**WHOLE, "version": "1"}, "its version is not a number from 1"),
+        ({**WHOLE, "version": 0}, "its version is not a number from 1"),
+        ({**WHOLE, "record": {}}, None),
+        ({**WHOLE, "record": {**WHOLE["record"], "kernels": [7]}}, "the record: kernels[0] must be a mapping"),
+        ({**WHOLE, "spec": {**WHOLE["spec"], "gpus": 1}}, "the request: gpus is not known"),
+        (
+            {**WHOLE, "spec": {key: WHOLE["spec"][key] for key in WHOLE["spec"] if key != "apps"}},
+            "the request: apps is missing",
+        ),
+        (
+            {**WHOLE, "spec": {**WHOLE["spec"], "cluster_size": 10**12}},
+            "session_cluster_size: 1000000000000 must be a whole number from 1 to 1024",
+        ),
+        (
+            {
+                **WHOLE,
+                "spec": {**WHOLE["spec"], "mounts": [{"source": "/", "target": "/run/backendai", "read_only": False}]},
+            },
+            "session_mounts[0].target: '/run/backendai' would hide /run/backendai",
+        ),
+        (
+            {**WHOLE, "spec": {**WHOLE["spec"], "failure_policy": "shrug"}},
+            "session_failure_policy: 'shrug' must be one of keep, restart, terminate",
+        ),
         ({**WHOLE, "owner": {**WHOLE["owner"], "pid": "1"}}, "the entry: owner.pid must be a whole number"),
         ({"id": "x"}, None),
     ],
@@ -535,6 +610,20 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         "a word for a number",
         "a text for a list",
         "an owner of nothing",
+        "a negative process",
+        "no number",
+        "an infinite number",
+        "half a character",
+        "a newer version",
+        "a version as text",
+        "version 0",
+        "a record of nothing",
+        "a record of something else",
+        "a foreign option",
+        "a missing option",
+        "a size out of range",
+        "a mount that is refused",
+        "an unknown choice",
         "a process that is no number",
         "half of it",
     ],
@@ -547,6 +636,14 @@ def test_a_corrupt_file_is_reported_with_a_remedy(content: Any, reason: str | No
     assert sentence.endswith("): move it to another folder, then create or end its session.")
     assert "missing" in sentence if reason is None else f"({reason})" in sentence
     assert "\n" not in sentence
+
+
+def test_choices_are_those_of_the_argument_specification() -> None:
+    options = specification()
+    assert {option: tuple(options[f"session_{option}"]["choices"]) for option in CHOICES} == CHOICES
+    assert tuple(options["session_apps"]["options"]["protocol"]["choices"]) == PROTOCOLS
+    others = {name for name, option in options.items() if "choices" in option} - {f"session_{name}" for name in CHOICES}
+    assert others == {"session_queue_policy"}
 
 
 @given(st.binary(max_size=20) | json_data.map(lambda data: json.dumps({**WHOLE, **data}).encode()))

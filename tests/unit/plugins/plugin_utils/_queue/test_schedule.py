@@ -296,7 +296,9 @@ def test_a_namesake_that_agents_hold_is_not_started_in_its_place() -> None:
 
 def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
     alices = plan({"agent1": 2, "agent2": 1})
-    bobs = dataclasses.replace(plan({"agent2": 1}, resources={"cpu": 3}), user="bob", id="b")
+    bobs = dataclasses.replace(
+        plan({"agent2": 1}, resources={"cpu": 3}), user="bob", id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+    )
     cluster_state = readings(
         agent1=agent_facts("agent1", 4, sessions=[held_session(alices, "agent1")]),
         agent2=agent_facts("agent2", 8, sessions=[held_session(alices, "agent2"), held_session(bobs, "agent2")]),

@@ -22,6 +22,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry, mark_creating
@@ -31,7 +32,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store imp
     default_path,
     owner_is_alive,
 )
-from tests.unit.builders import NOW, queued
+from tests.unit.builders import NOW, queued, record
 
 PROCESSES = multiprocessing.get_context("fork")
 
@@ -221,23 +222,53 @@ def test_what_fails_under_the_lock_is_not_taken_for_the_queues_fault(queue: Queu
     lock(queue)
 
 
-def test_a_damaged_file_is_named_and_what_it_holds_is_not_shown(queue: QueueStore) -> None:
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the warnings that the queue gives."""
+    sentences: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _self, text: sentences.append(text))
+    return sentences
+
+
+def test_a_damaged_file_is_named_and_hides_no_other(queue: QueueStore, warned: list[str]) -> None:
     queue.save(queued(1))
+    queue.save(queued(2))
     path = queue.path / f"{queued(1).id}.json"
     path.write_text('{"spec": {"env": {"TOKEN": "hunter2"}')
-    sentence = refusal(queue.entries)
-    assert sentence.startswith(f"session_queue_path: {path} is corrupt (")
-    assert sentence.endswith("): move it to another folder, then create or end its session.")
-    assert "hunter2" not in sentence
+    assert (queue.entries(), queue.entry(queued(1).id)) == ([queued(2)], None)
+    first, second = warned
+    assert first == second
+    assert first.startswith(f"session_queue_path: {path} is corrupt (")
+    assert first.endswith("): move it to another folder, then create or end its session.")
+    assert "hunter2" not in first
 
 
-def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueStore) -> None:
+def test_a_file_that_was_copied_to_another_name_is_left_out(queue: QueueStore, warned: list[str]) -> None:
     queue.save(queued(1))
     copy = queue.path / f"{queued(2).id}.json"
     shutil.copy(queue.path / f"{queued(1).id}.json", copy)
-    assert refusal(queue.entries) == (
-        f"session_queue_path: {copy} contains another session, {queued(1).id}: move it to another folder."
-    )
+    assert queue.entries() == [queued(1)]
+    assert warned == [f"session_queue_path: {copy} contains another session: move it to another folder."]
+
+
+def test_what_cannot_be_read_is_left_out(queue: QueueStore, warned: list[str]) -> None:
+    queue.save(queued(1))
+    (queue.path / f"{queued(2).id}.json").mkdir()
+    assert queue.entries() == [queued(1)]
+    path = queue.path / f"{queued(2).id}.json"
+    assert warned == [f"session_queue_path: {path} cannot be read (Is a directory), so its session is left out."]
+
+
+@pytest.mark.usefixtures("warned")
+def test_a_damaged_file_is_never_deleted(queue: QueueStore) -> None:
+    queue.save(queued(1))
+    path = queue.path / f"{queued(1).id}.json"
+    path.write_text("{")
+    queue.entries()
+    assert path.read_text() == "{"
+    queue.save(queued(1, skipped=1))
+    assert queue.entries() == [queued(1, skipped=1)]
+    assert path.with_name(f"{path.name}.corrupt").read_text() == "{"
 
 
 # ---- concurrency
@@ -316,7 +347,7 @@ def _save_for_ever(path: str, entries: list[QueueEntry], began: Event) -> None:
 
 
 def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueStore) -> None:
-    versions = [queued(1, skipped=number, record={"text": str(number) * 200_000}) for number in range(2)]
+    versions = [queued(1, skipped=number, record=record(error=str(number) * 200_000)) for number in range(2)]
     chance = random.Random(1)
     for _kill in range(25):
         began = PROCESSES.Event()
@@ -467,3 +498,24 @@ def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: P
     without = sorted(InventoryManager(DataLoader(), sources=[str(tmp_path)]).groups)
     assert without == groups[1] == ["agents", "all", "ungrouped"]
     assert groups[0] != without
+
+
+# ---- the key for digests
+
+
+def _make_key(path: str) -> None:
+    QueueStore(path).make_digest_key()
+
+
+def test_the_key_for_digests_is_made_once_and_is_private(queue: QueueStore) -> None:
+    assert queue.digest_key() == b""
+    processes = [PROCESSES.Process(target=_make_key, args=(str(queue.path),)) for _process in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    key = queue.digest_key()
+    assert len(key) == 32
+    queue.make_digest_key()
+    assert (queue.digest_key(), mode_of(queue.path / "digest.key")) == (key, 0o600)
+    assert queue.entries() == []

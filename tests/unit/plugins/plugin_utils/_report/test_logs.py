@@ -172,8 +172,8 @@ def test_a_terminal_obeys_nothing_of_what_users_print() -> None:
     assert report["kernels"][0]["log"][0] == "\x1b[2Ja\tb\r"
 
 
-@pytest.mark.parametrize("log", ["", "{}", "[", None])
-def test_damaged_log_of_an_agent_is_named(log: str | None) -> None:
+@pytest.mark.parametrize("log", ["", "{}", "[", "[NaN]", '["\\ud800"]'])
+def test_damaged_log_of_an_agent_is_named(log: str) -> None:
     parts = all_parts()
     parts["agent1"]["logs"]["main1"]["log"] = log
     report = logs_report(parts, AgentReports({}), "main1")

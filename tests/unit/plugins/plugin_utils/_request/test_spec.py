@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+    ValidationError,
+    ValidationErrors,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import (
     DEFAULT_RESOURCES,
     parse_resources,
@@ -16,7 +20,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.contain
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
-    ValidationError,
     changed_options,
     check_designated_agents,
     check_same_request,
@@ -434,3 +437,40 @@ def test_a_designated_agent_must_be_in_the_inventory(mode: str) -> None:
 
 def test_no_designated_agents_are_valid() -> None:
     check_designated_agents(spec(), [])
+
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+SECRET = spec(env={"TOKEN": "hunter2"}, command="echo hunter2", bootstrap_script="hunter2")
+
+
+def test_a_guess_cannot_be_tried_without_the_key() -> None:
+    stored = json.dumps(fingerprint(SECRET, SESSION_ID, KEY))
+    assert "hunter2" not in stored
+    for content in ("TOKEN=hunter2", "echo hunter2", "hunter2"):
+        digest = hashlib.sha256(f"{SESSION_ID}:{content}".encode()).hexdigest()
+        assert digest in json.dumps(fingerprint(SECRET, SESSION_ID))
+        assert digest not in stored
+
+
+@pytest.mark.parametrize("made_with", [KEY, b""], ids=["with the key", "by an earlier release"])
+def test_the_same_request_is_recognized_with_the_key(made_with: bytes) -> None:
+    stored = json.loads(json.dumps(fingerprint(SECRET, SESSION_ID, made_with)))
+    check_same_request(SECRET, stored, SESSION_ID, "RUNNING", KEY)
+    with pytest.raises(ValidationError, match=r"that differs in session_env \(TOKEN\);"):
+        check_same_request(dataclasses.replace(SECRET, env={"TOKEN": "x"}), stored, SESSION_ID, "RUNNING", KEY)
+
+
+@pytest.mark.parametrize("key", [OTHER_KEY, b""], ids=["another key", "no key"])
+def test_a_request_of_another_queue_is_refused_in_one_sentence(key: bytes) -> None:
+    stored = json.loads(json.dumps(fingerprint(SECRET, SESSION_ID, KEY)))
+    with pytest.raises(ValidationError) as refused:
+        check_same_request(SECRET, stored, SESSION_ID, "RUNNING", key)
+    assert str(refused.value) == (
+        "session_name: 'train-llm' is taken by a session (RUNNING) that was created with another queue, whose"
+        " digest.key is needed to compare session_env and scripts: set session_queue_path to that queue, or choose"
+        " another name."
+    )
+
+
+def test_a_request_without_secrets_needs_no_key() -> None:
+    check_same_request(spec(), fingerprint(spec(), SESSION_ID, KEY), SESSION_ID, "RUNNING", OTHER_KEY)

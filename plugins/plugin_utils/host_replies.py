@@ -1,0 +1,217 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the program on hosts returns for each phase: a reply of another shape is an error of that host alone.
+
+Fields are those that the control node reads; others are passed on as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ..module_utils._model.held_session import ContainerState, PublicKeys
+from ..module_utils._model.images import ImageIdentity
+from ..module_utils._model.plain_data import from_plain
+from ..module_utils._model.plan import SessionPlan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Reply:
+    extensible: ClassVar[bool] = True
+
+    changed: bool = False
+    diff: dict[str, str] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Survey(_Reply):
+    agent: dict[str, Any] | None
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _SessionReply:
+    extensible: ClassVar[bool] = True
+
+    steps: tuple[str, ...] = ()
+    public_keys: dict[str, PublicKeys] | None = None
+    containers: dict[str, ContainerState] | None = None
+    refused: str | None = None
+    failed: str | None = None
+    starting: bool = False
+    printed: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Sessions(_Reply):
+    sessions: dict[str, _SessionReply]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Pull(_Reply):
+    images: dict[str, ImageIdentity]
+    under_way: tuple[str, ...]
+    started: bool = False
+    progress: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Reap(_Reply):
+    failures: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Wait(_Reply):
+    ended: bool
+    exit_code: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Drift:
+    subject: str
+    actual: str | None
+    expected: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Checks:
+    """What is known of a pair of containers."""
+
+    extensible: ClassVar[bool] = True
+
+    source: str
+    to: str
+    name: bool | None
+    tcp: bool | None
+    frame: bool | None
+    ssh: bool | None
+    ssh_error: str | None = None
+    latency_ms: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _VerifiedPart:
+    extensible: ClassVar[bool] = True
+
+    plan: SessionPlan
+    committed: bool
+    expired: bool
+    containers: dict[str, ContainerState]
+    drift: tuple[_Drift, ...]
+    pairs: tuple[_Checks, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Verify(_Reply):
+    parts: tuple[_VerifiedPart, ...]
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Logs:
+    """The lines of each log as JSON text."""
+
+    extensible: ClassVar[bool] = True
+
+    log: str
+    apps: dict[str, str]
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _LoggedPart:
+    extensible: ClassVar[bool] = True
+
+    plan: SessionPlan
+    containers: dict[str, ContainerState]
+    logs: dict[str, _Logs]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ReadLogs(_Reply):
+    parts: tuple[_LoggedPart, ...]
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sight:
+    extensible: ClassVar[bool] = True
+
+    marker: bool
+    names: str
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Marker(_Reply):
+    created: tuple[str, ...] = ()
+    observed: dict[str, dict[str, _Sight]] | None = None
+    leftover: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _SshLink:
+    host: str
+    port: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _AppLink:
+    extensible: ClassVar[bool] = True
+
+    name: str
+    protocol: str
+    url: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Link:
+    extensible: ClassVar[bool] = True
+
+    id: str
+    name: str
+    ssh: _SshLink | None
+    apps: tuple[_AppLink, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Routes(_Reply):
+    links: tuple[_Link, ...]
+    unrouted: tuple[str, ...]
+
+
+_REPLIES: Mapping[str, type[_Reply]] = {
+    "survey": _Survey,
+    "start": _Sessions,
+    "overlay": _Sessions,
+    "remove": _Sessions,
+    "pull": _Pull,
+    "reap": _Reap,
+    "wait": _Wait,
+    "verify": _Verify,
+    "logs": _ReadLogs,
+    "marker": _Marker,
+    "routes": _Routes,
+}
+
+
+def check_reply(phase: str, result: Mapping[str, Any]) -> None:
+    """Raise :class:`DataError`, one sentence with the field, unless a result has the shape that its phase returns."""
+    if phase == "verify" and isinstance(result.get("parts"), list):
+        result = {**result, "parts": [_with_source(part) for part in result["parts"]]}
+    reply = from_plain(_REPLIES.get(phase, _Reply), result, "the reply of this host is damaged")
+    for part in reply.parts if isinstance(reply, (_Verify, _ReadLogs)) else ():
+        part.plan.check()
+
+
+def _with_source(part: Any) -> Any:
+    """Return a part with ``from`` of its pairs renamed, because it is a keyword of Python."""
+    if not isinstance(part, dict) or not isinstance(part.get("pairs"), list):
+        return part
+    pairs = [{**pair, "source": pair.get("from")} if isinstance(pair, dict) else pair for pair in part["pairs"]]
+    return {**part, "pairs": pairs}

@@ -1,0 +1,105 @@
+"""What runs do with the queue and with the facts of agents, once both are read."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_vacated
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import find_terminating, reconcile
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
+    build_gateway_update,
+    find_vacated,
+    reachable_plans,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import summarize_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.agreement import describe_strangers
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    ClusterState,
+    containers_of,
+    plan_of,
+    status_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
+    QueueEntry,
+    expired_history,
+    recorded_plans,
+    reserved_plans,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import owner_is_alive
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import select_logs
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, session_table
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, select_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
+from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, spec
+from tests.unit.fuzz.mutations import assert_sentence
+
+
+@contextlib.contextmanager
+def refused_at_most() -> Any:
+    """Let the project's own errors pass, if they are sentences."""
+    try:
+        yield
+    except ClusterError as error:
+        assert_sentence(error)
+
+
+def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
+    """Do what list_sessions, schedule_sessions, create_session and terminate_session do before they reach a host."""
+    cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
+    for entry in entries:
+        owner_is_alive(entry, 7200.0)
+    for end_orphaned in (True, False):
+        actions = reconcile(
+            entries, cluster.sessions, ["agent9"], end_orphaned, NOW, dict.fromkeys(cluster.facts, ()), NOW
+        )
+        for entry in actions.entries_to_save:
+            assert QueueEntry.from_json(entry.to_json(), "x.json") == QueueEntry.from_json(entry.to_json(), "x.json")
+    expired_history(entries, NOW, 30)
+    find_terminating(entries, cluster.sessions)
+    free = cluster
+    for plan in reserved_plans(entries, cluster.sessions):
+        free = free.with_plan(plan)
+    for policy in ("fifo", "drf"):
+        with refused_at_most():
+            schedule(entries, free, POOLS, QueuePolicy(policy, 16), NOW)
+    with refused_at_most():
+        _create(free)
+    for name, session_id in (("train-llm", ""), ("", SESSION_ID)):
+        with refused_at_most():
+            end_session(name, session_id, entries, cluster, force=True, now=NOW)
+        for select in (select_session, select_logs):
+            with refused_at_most():
+                select(name, session_id, AgentReports({}, {"agent1": "it is off"}), entries)
+    _list(entries, cluster)
+
+
+def _create(cluster: ClusterState) -> None:
+    request = spec(name="train-llm", cluster_size=2, cluster_mode="multi-node")
+    decision: Any = decide(request, cluster, POOLS, SESSION_ID, USER, NOW)
+    if hasattr(decision, "plan"):
+        json.dumps(start_arguments(decision, request, [], never_completed=False, digest_key=b"k"), allow_nan=False)
+        decision.plan.lines()
+
+
+def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
+    records = [(entry.record, entry.enqueued_at) for entry in entries]
+    for parts in cluster.sessions.values():
+        record = session_record(plan_of(parts), status_of(parts), containers_of(parts))
+        records.append((record, plan_of(parts).created_at))
+    "\n".join(session_table(records, NOW)).encode()
+    for record, _since in records:
+        "\n".join(summarize_record(record, check_mode=False)).encode()
+    vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]
+    # One that no gateway accepts would stop all routes.
+    parse_vacated(vacated)
+    own, reported = reachable_plans(cluster)
+    json.dumps(build_gateway_update(own, entries, 0.0, reported=reported, vacated=vacated), allow_nan=False)
+    "\n".join(describe_strangers(cluster)).encode()

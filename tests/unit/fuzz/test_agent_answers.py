@@ -1,0 +1,220 @@
+"""Whatever an agent or a gateway answers, it is left out with one sentence, or what it says can be used."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from hypothesis import given, settings
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import images_from_dict
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import combine_replies
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import read_start
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_running
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report import access, logs, verification_table
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
+    AgentReports,
+    build_verification_report,
+    select_session,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import MARK, HostAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, public_keys, queued, record
+from tests.unit.fuzz.mutations import assert_sentence, damaged, damaged_text, fuzz
+from tests.unit.fuzz.reading import refused_at_most, use
+
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+PLAN = plan({"agent1": 1, "agent2": 1}, apps=[{"name": "web", "port": 80}], mounts=[{"source": "/a", "target": "/b"}])
+CONTAINERS = {"main1": {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}}
+PAIR = {"from": "main1", "to": "sub1", "name": True, "tcp": True, "frame": None, "ssh": False, "ssh_error": "refused"}
+PART = {"plan": PLAN.to_dict(), "committed": True, "expired": False, "containers": CONTAINERS}
+VERIFIED = {
+    **PART,
+    "drift": [{"subject": "file x", "actual": None, "expected": "there"}],
+    "pairs": [{**PAIR, "latency_ms": 0.1}],
+}
+LOGGED = {
+    "plan": PLAN.to_dict(),
+    "containers": CONTAINERS,
+    "logs": {"main1": {"log": '["a"]', "apps": {"web": '["b"]'}, "error": None}},
+}
+KEYS = {"main1": dataclasses.asdict(public_keys(PLAN)["main1"])}
+LINK = {
+    "id": SESSION_ID,
+    "name": "train-llm",
+    "ssh": {"host": "door.example.org", "port": 31000},
+    "apps": [{"name": "web", "protocol": "http", "url": "https://door.example.org/"}],
+}
+REPLIES: dict[str, dict[str, Any]] = {
+    "survey": {"agent": holders(PLAN)["agent1"].to_dict(), "error": None},
+    "start": {
+        "changed": True,
+        "diff": {"before": "", "after": "x"},
+        "sessions": {
+            SESSION_ID: {
+                "steps": ["claim", "apply"],
+                "public_keys": KEYS,
+                "containers": CONTAINERS,
+                "starting": True,
+                "printed": ["a line"],
+            }
+        },
+    },
+    "remove": {"changed": True, "sessions": {SESSION_ID: {"failed": "it is busy."}}},
+    "pull": {
+        "changed": True,
+        "images": {"lab/python:1": {"id": "sha256:1", "digest": "sha256:1", "reference": ""}},
+        "under_way": ["lab/busybox:1"],
+        "started": True,
+        "progress": "1 of 2 GB",
+    },
+    "reap": {"changed": False, "failures": {SESSION_ID: "it is busy."}},
+    "wait": {"ended": True, "exit_code": 0},
+    "verify": {"parts": [VERIFIED], "error": None},
+    "logs": {"parts": [LOGGED], "error": None},
+    "marker": {
+        "created": ["/b"],
+        "observed": {"main1": {"/b": {"marker": True, "names": "0a", "folder": "1:2"}}},
+        "leftover": ["/b"],
+    },
+    "routes": {"changed": True, "links": [LINK], "warnings": ["HAProxy is not running."], "unrouted": [SESSION_ID]},
+}
+"""A reply of each phase that has all fields."""
+
+
+def consume(phase: str, reply: dict[str, Any]) -> None:
+    """Use a reply as the control node does."""
+    if phase == "survey" and reply["agent"]:
+        cluster = ClusterState({"agent1": AgentFacts.from_dict("agent1", reply["agent"])}, {})
+        use([queued(2)], cluster)
+    elif phase == "start":
+        consume_start(reply)
+    elif phase == "pull":
+        decided = {**DECIDED, "agents": ["agent1"]}
+        sent = {"__session_pull": {"sessions": {SESSION_ID: {**reply, "nonce": "n"}}}}
+        images = images_from_dict(read_start(decided, {"agent1": sent}).images)["agent1"]
+        QueueEntry.from_json(mark_running(queued(2), NOW, record(), images).to_json(), "x.json")
+    elif phase == "verify":
+        with refused_at_most():
+            for parts in ([reply["parts"]], [reply["parts"], [VERIFIED]]):
+                answers = AgentReports({f"agent{n}": part for n, part in enumerate(parts, 1)}, {}, ["/b"])
+                report = build_verification_report(select_session("train-llm", "", answers, []), answers)
+                "\n".join(verification_table.render_verification(report)).encode()
+    elif phase == "marker":
+        answers = AgentReports(
+            {"agent1": [VERIFIED]}, {}, reply.get("created", []), reply.get("leftover", []), reply.get("observed") or {}
+        )
+        build_verification_report(select_session("train-llm", "", answers, []), answers)
+    elif phase == "logs":
+        with refused_at_most():
+            answers = AgentReports({"agent1": reply["parts"]})
+            report = logs.logs_report(logs.select_logs("train-llm", "", answers, []), answers, "")
+            "\n".join(logs.render_logs(report)).encode()
+    elif phase == "routes":
+        "\n".join(
+            access.render_access("train-llm", access.session_links(SESSION_ID, {"gateway1": reply["links"]}), "key")
+        ).encode()
+
+
+DECIDED = {
+    "id": SESSION_ID,
+    "nonce": "n",
+    "plan": PLAN.to_dict(),
+    "agents": PLAN.agents,
+    "public_keys": {},
+    "missing_images": {},
+    "images": {},
+}
+
+
+def consume_start(reply: dict[str, Any]) -> None:
+    """Use the reply of a step, as the only one or as that of a second agent."""
+    sessions = {name: {**session, "nonce": "n"} for name, session in reply["sessions"].items()}
+    variables = {agent: {"__session_claim": {"sessions": sessions}} for agent in PLAN.agents}
+    start = read_start(DECIDED, variables)
+    assert start.refusals is not None
+    json.dumps(start.public_keys)
+    with refused_at_most():
+        outcome = combine_replies(PLAN, {a: start.outcome_on(a) for a in PLAN.agents}, committed_before=False)
+        json.dumps(session_record(PLAN, outcome.status, outcome.containers, outcome.error), allow_nan=False)
+
+
+@pytest.mark.parametrize("phase", REPLIES)
+def test_any_reply_is_used_or_refused(phase: str) -> None:
+    check_reply(phase, REPLIES[phase])
+    consume(phase, REPLIES[phase])
+
+    @settings(fuzz)
+    @given(damaged_text({"result": REPLIES[phase]}))
+    def try_all(text: bytes) -> None:
+        try:
+            consume(phase, PrintingHost(text).call(phase, {}, {}, 60))
+        except (AnsibleActionFail, ClusterError) as error:
+            assert_sentence(error)
+
+    try_all()
+
+
+class PrintingHost(HostAction):
+    """A host on which the program prints a reply, whatever the request is."""
+
+    def __init__(self, reply: bytes) -> None:
+        text = reply.decode("utf-8", "surrogateescape").replace("\n", " ").replace("\r", " ")
+        self._completed = {"stdout": f"{MARK}{text}\n", "stderr": "", "rc": 0}
+        self._task = SimpleNamespace(check_mode=False, diff=True)
+
+    def run(self, *_args: object, **_options: object) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _interpreter(self, _task_vars: object) -> str:
+        return "python3"
+
+    def _payload(self, _archive: bytes, _request: bytes) -> bytes:
+        return b""
+
+    def _accepts_stdin(self) -> bool:
+        return True
+
+    @contextlib.contextmanager
+    def _suppress_output(self) -> Iterator[None]:
+        yield
+
+    def _compute_environment_string(self) -> str:
+        return ""
+
+    def _low_level_execute_command(self, *_args: object, **_options: object) -> dict[str, Any]:
+        return self._completed
+
+
+RESERVING = dataclasses.replace(
+    holders(PLAN)["agent1"],
+    reserved_ports={OTHER_ID: (30001, 30002)},
+    damaged_sessions=(OTHER_ID,),
+    underlay=Underlay("10.0.0.1", "backendai0", 1420, "", "key", "192.0.2.1:51820"),
+)
+OTHERS = {"agent2": holders(PLAN)["agent2"], "agent3": agent_facts("agent3")}
+
+
+@settings(fuzz, max_examples=fuzz.max_examples * 2)
+@given(damaged(RESERVING.to_dict()))
+def test_any_facts_are_used_or_the_agent_is_left_out(data: Any) -> None:
+    facts: dict[str, AgentFacts] = {}
+    error = ""
+    try:
+        facts = {"agent1": AgentFacts.from_dict("agent1", data)}
+    except ClusterError as refused:
+        error = str(refused)
+        assert_sentence(error)
+    assert facts or error.startswith("the facts of agent1 are damaged: ")
+    use([queued(2)], ClusterState({**facts, **OTHERS}, {"agent1": error} if error else {}))
