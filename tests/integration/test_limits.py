@@ -63,8 +63,11 @@ def few_connections() -> Iterator[None]:
 
 def by_agent(session: StartedSession) -> list[tuple[Kernel, Kernel]]:
     """Return two containers of each agent."""
-    hosted = [[kernel for kernel in session.kernels if kernel["agent"] == agent] for agent in BOTH]
-    return [(first, second) for first, second in hosted]
+    pairs = []
+    for agent in BOTH:
+        first, second = [kernel for kernel in session.kernels if kernel["agent"] == agent]
+        pairs.append((first, second))
+    return pairs
 
 
 def fork(kernel: Kernel) -> int:

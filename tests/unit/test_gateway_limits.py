@@ -84,6 +84,9 @@ async def stays_open(connecting: Awaitable[Connection]) -> bool:
     """Open a connection, and return whether it is open after half a second."""
     try:
         reader, writer = await connecting
+    except ConnectionError:
+        return False
+    try:
         await asyncio.wait_for(reader.read(), 0.5)
     except TimeoutError:
         writer.transport.abort()

@@ -114,11 +114,11 @@ class MountRules:
         return Unusable("may not be mounted", f"its real path {path!r} {problem}; allowed are {roots}{exceptions}")
 
     def _find_conflict(self, path: str) -> str:
-        for folder in self.closed:
-            if path == folder:
-                return f"is {folder}"
-            if is_within(path, folder):
-                return f"is in {folder}"
-            if is_within(folder, path):
-                return f"contains {folder}"
+        for closed in self.closed:
+            if path == closed:
+                return f"is {closed}"
+            if is_within(path, closed):
+                return f"is in {closed}"
+            if is_within(closed, path):
+                return f"contains {closed}"
         return ""

@@ -7,7 +7,7 @@ import sys
 import time
 
 host, number, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-opened = [socket.create_connection((host, 22), timeout=30) for _ in range(number)]
+opened = [socket.create_connection((host, 22), timeout=30) for _number in range(number)]
 time.sleep(seconds)
 kept = 0
 for connection in opened:

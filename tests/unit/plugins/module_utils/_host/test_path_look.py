@@ -115,7 +115,7 @@ def test_process_that_is_left_behind_keeps_nothing_else_open(silent: Path, tmp_p
     with (tmp_path / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert look(places(silent)) == dict.fromkeys(places(silent), SILENT)
-    (process,) = processes_looking_below(memory)
+    [process] = list(processes_looking_below(memory))
     opened = {os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir()}
     assert {path for path in opened if not path.startswith(("pipe:", str(memory)))} == {"/", os.devnull, str(silent)}
     with (tmp_path / "lock").open("w") as again:
@@ -128,7 +128,7 @@ def test_silent_path_is_left_to_one_process_that_nobody_waits_for(silent: Path, 
     began = time.monotonic()
     assert look(listed) == dict(zip(listed, [folder_at(other[0]), SILENT, MISSING], strict=True))
     assert 0.5 <= time.monotonic() - began < 3
-    (before,) = processes_looking_below(memory).items()
+    [before] = list(processes_looking_below(memory).items())
     assert before[1] == "D", "the file system kept a process although that was killed"
     # The next ones, of this run and of another one, do not wait and start no second process.
     began = time.monotonic()
