@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,8 @@ EXTENSIONS = {
     "a mount": "s['plan']['mounts'].append({'source': '/', 'target': '/mnt/host', 'read_only': False})",
     "a kernel": (
         "s['plan']['kernels'].append({**s['plan']['kernels'][1], 'agent': 'agent3', 'hostname': 'sub9', 'index': 9,"
-        " 'rank': 9, 'container': s['plan']['kernels'][1]['container'] + '9'})"
+        " 'rank': 9, 'container': s['plan']['kernels'][1]['container'] + '9'});"
+        " s['plan']['underlays']['agent3'] = s['plan']['underlays']['agent2']"
     ),
     "an image": "[kernel.update(image='lab/busybox:1') for kernel in s['plan']['kernels']]",
 }
@@ -88,6 +90,10 @@ def test_what_an_agent_adds_to_its_plan_is_not_carried_out(session: StartedSessi
 
 def test_another_control_node_repairs_only_what_all_agents_hold(session: StartedSession, tmp_path: Path) -> None:
     elsewhere = {"queue_path": str(tmp_path / "queue")}
+    refused = session.create_again(**elsewhere)
+    assert refused.code != 0
+    assert "whose digest.key is needed to compare" in refused.text
+    shutil.copy(QUEUE / "digest.key", tmp_path / "queue")
     unchanged = session.create_again(**elsewhere)
     assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
     lost = session.sessions.run("repair_session", name=session.record["name"], **elsewhere)

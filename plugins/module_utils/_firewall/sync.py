@@ -44,7 +44,7 @@ def sync_ruleset(
     computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
-        _readable, damaged = store.load_all()
+        _readable, damaged = store.load_all(excluded)
         state = FirewallState(store)
         if not check_mode:
             apply_operations(ports)
@@ -73,8 +73,8 @@ def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", 
 
     ``links`` is a snapshot of this host, by default a new one.
     """
-    readable, _damaged = store.load_all()
-    slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != excluded]
+    readable, _damaged = store.load_all(excluded)
+    slices = [(entry.plan, entry.agent) for entry in readable]
     addresses = {peer.address for plan, agent in slices for peer in list_peers(plan, agent)}
     routed = {address for address in addresses if _is_routed(address)}
     isolation = dataclasses.replace(

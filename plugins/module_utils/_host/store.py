@@ -257,9 +257,9 @@ class Store:
             return []
         return sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
 
-    def load_all(self) -> tuple[list[LocalSession], list[CorruptStateError]]:
-        """Return the readable sessions, sorted by id, and the errors of the others."""
-        loaded = [self._load_or_error(session_id) for session_id in self.held_ids()]
+    def load_all(self, excluded: str = "") -> tuple[list[LocalSession], list[CorruptStateError]]:
+        """Return the readable sessions but ``excluded`` (an id), sorted by id, and the errors of the others."""
+        loaded = [self._load_or_error(session_id) for session_id in self.held_ids() if session_id != excluded]
         return [entry for entry in loaded if isinstance(entry, LocalSession)], [
             entry for entry in loaded if isinstance(entry, CorruptStateError)
         ]
@@ -278,9 +278,7 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise CorruptStateError(
-                f"{path} is damaged ({error}): move {path.parent} elsewhere, then terminate its session."
-            ) from error
+            raise CorruptStateError(f"{path} is damaged ({error}): terminate its session.") from error
 
     def _load_or_error(self, session_id: str) -> LocalSession | CorruptStateError | None:
         try:

@@ -49,7 +49,7 @@ class StateFormat(Generic[T]):
             raise ValueError("the content is not a mapping")
         # Files of the first releases have no version.
         version = data.pop("version", 1)
-        if type(version) is not int or version < 1:
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ValueError("its version is not a number from 1")
         if version > len(self.migrations) + 1:
             newer = f"written by a newer release, with state version {version}"

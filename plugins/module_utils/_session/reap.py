@@ -14,7 +14,7 @@ from typing import Any
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.store import CorruptStateError, Store
+from .._host.store import Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1, STOPPED
@@ -49,15 +49,12 @@ def reap(
     """Remove the slices of ``end`` and, with ``expired``, those with an expired claim; restart those of ``restart``.
 
     All gateways have removed the routes of the sessions of ``unrouted``: ports of those that have ended become free.
-    A failure of one session does not stop the others. If the stored state of a session is corrupt, no claims can be
-    read: that failure has the key ``expired``.
+    A failure of one session does not stop the others. With ``expired``, a stored session that is damaged, and was not
+    ended, is a failure with that key.
     """
     changes: list[Change] = []
     failures: dict[str, str] = {}
-    try:
-        expired_ids = [session.plan.id for session in store.sessions() if session.expired] if expired else []
-    except CorruptStateError as error:
-        expired_ids, failures["expired"] = [], str(error)
+    expired_ids = [session.plan.id for session in store.load_all()[0] if session.expired] if expired else []
     actions: list[tuple[str, _Action]] = [
         (session_id, _remove_unrouted if session_id in unrouted else _remove) for session_id in end
     ]
@@ -71,6 +68,9 @@ def reap(
         changes += applied
         if failure:
             failures[session_id] = failure
+    damaged = store.load_all()[1] if expired else []
+    if damaged:
+        failures["expired"] = str(damaged[0])
     if unrouted and not check_mode:
         _release_ports(store, unrouted)
     return ReapResult(changes, failures)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.store import LocalSession, Store
+from .._host.store import CorruptStateError, LocalSession, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
@@ -29,8 +29,9 @@ def remove_claimed(
 ) -> list[Change]:
     """Remove a slice; with a nonce, only if it was claimed with that nonce.
 
-    ``unrouted`` is as for :func:`remove_slice`. A slice that this run has committed is removed too, if another agent
-    failed: a session is never left incomplete. One that an earlier run committed has that run's nonce, and is kept.
+    ``unrouted`` says whether all gateways have removed its route. A slice that this run has committed is removed too,
+    if another agent failed: a session is never left incomplete. One that an earlier run committed has that run's nonce,
+    and is kept.
     """
 
     def is_ours(session: LocalSession | None) -> bool:
@@ -55,9 +56,11 @@ def remove_if(
     unrouted: bool = False,
     check_mode: bool,
 ) -> list[Change]:
-    """Remove a slice whose stored session, ``None`` if there is none, is ``wanted``; return what was removed.
+    """Remove a slice whose stored session is ``wanted``; return what was removed.
 
-    ``unrouted`` is as for :func:`remove_slice`.
+    ``wanted`` gets ``None`` if there is no stored session, or if it is damaged: then an end needs no plan, and what is
+    removed is what bears the id. ``unrouted`` says whether all gateways have removed its route. Raises
+    :class:`CorruptStateError` if a damaged one is not wanted.
 
     Containers are removed without the agent's lock: the engine waits for their processes to end, and one that hangs,
     on a file system that does not answer, must not keep other sessions from starting and ending.
@@ -65,24 +68,41 @@ def remove_if(
     changes: list[Change] = []
     if not check_mode:
         with store.session_lock(session_id):
-            if not wanted(store.session(session_id)):
+            if not wanted(_stored_session(store, session_id, wanted)):
                 return []
             changes = containers.remove_containers(client, containers.find_containers(client, session_id))
     with store.both_locks(session_id):
-        if not wanted(store.session(session_id)):
+        session = _stored_session(store, session_id, wanted)
+        if not wanted(session):
             return changes
-        return changes + remove_slice(client, store, session_id, unrouted=unrouted, check_mode=check_mode)
+        return changes + _remove_slice(client, store, session_id, session, unrouted=unrouted, check_mode=check_mode)
 
 
-def remove_slice(
-    client: docker.APIClient, store: Store, session_id: str, *, unrouted: bool = False, check_mode: bool = False
+def _stored_session(
+    store: Store, session_id: str, wanted: Callable[[LocalSession | None], bool]
+) -> LocalSession | None:
+    try:
+        return store.session(session_id)
+    except CorruptStateError:
+        if not wanted(None):
+            raise
+        return None
+
+
+def _remove_slice(
+    client: docker.APIClient,
+    store: Store,
+    session_id: str,
+    session: LocalSession | None,
+    *,
+    unrouted: bool,
+    check_mode: bool,
 ) -> list[Change]:
     """Remove everything of a session from this agent and return what was removed.
 
     The folder is removed last, so that an interrupted removal can be repeated. Unless all gateways have removed the
     route of the session (``unrouted``), its published ports stay reserved.
     """
-    session = store.session(session_id)
     existing = containers.find_containers(client, session_id)
     if check_mode:
         removals = [

@@ -24,8 +24,8 @@ def sync_wireguard_peers(store: Store, *, check_mode: bool, excluded: str = "") 
     if not public_key:
         return []
     with store.isolation_lock():
-        readable, damaged = store.load_all()
-        slices = [(session.plan, session.agent) for session in readable if session.plan.id != excluded]
+        readable, damaged = store.load_all(excluded)
+        slices = [(session.plan, session.agent) for session in readable]
         steps = wireguard.plan_device(build_wireguard_config(slices, public_key))
         if damaged:
             steps = [step for step in steps if step.change.after is not None]

@@ -236,7 +236,7 @@ def test_sessions_are_read_and_rules_written_under_one_lock(
             os.close(folder)
         return True
 
-    def readable() -> tuple[list[LocalSession], list[CorruptStateError]]:
+    def readable(_excluded: str) -> tuple[list[LocalSession], list[CorruptStateError]]:
         events.append(("read", free()))
         return [], []
 

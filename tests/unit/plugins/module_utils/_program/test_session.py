@@ -71,7 +71,8 @@ def test_failed_removal_stops_no_other(agent: dict[str, Any], store: Store) -> N
     store.save(held(BATCH))
     (store.folder(LOST)).mkdir()
     (store.folder(LOST) / "session.json").write_text("{")
-    sessions = [{"id": session_id, "nonce": None} for session_id in (LOST, SESSION_ID)]
+    # Whether this run has claimed it is not known.
+    sessions = [{"id": LOST, "nonce": "n"}, {"id": SESSION_ID, "nonce": None}]
     result = result_of("remove", {**agent, "sessions": sessions})
     assert "session.json is damaged" in result["sessions"][LOST]["failed"]
     assert result["sessions"][LOST]["failed"].endswith(".")

@@ -344,11 +344,19 @@ def test_corrupt_session_stops_no_other(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     store.folder(OTHER_ID).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
-    result = run_reap(engine, store, (OTHER_ID, SESSION_ID))
+    result = run_reap(engine, store, (SESSION_ID,))
     assert result.changes == [Change("session train-llm", "held", None)]
-    assert list(result.failures) == ["expired", OTHER_ID]
-    assert result.failures["expired"] == result.failures[OTHER_ID]
-    assert result.failures[OTHER_ID].startswith(f"{store.folder(OTHER_ID)}/session.json is damaged (")
+    assert list(result.failures) == ["expired"]
+    assert result.failures["expired"].startswith(f"{store.folder(OTHER_ID)}/session.json is damaged (")
+
+
+def test_end_of_a_corrupt_session_needs_no_plan(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    engine.run(MADE, "main1", "sub1")
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    result = run_reap(engine, store, (SESSION_ID,))
+    assert result.changes[-1] == Change(f"session {SESSION_ID}", "held", None)
+    assert (result.failures, engine.made, store.folder(SESSION_ID).exists()) == ({}, [], False)
 
 
 def test_unprovisioned_agent_is_reported(engine: Any, store: Store) -> None:

@@ -120,7 +120,7 @@ def test_a_claim_whose_time_is_over_is_removed(store: Store, engine: FakeDocker)
 def test_a_session_that_ended_meanwhile_is_no_failure(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "load_all", lambda: ([held(MADE)], []))
+    monkeypatch.setattr(store, "load_all", lambda _excluded="": ([held(MADE)], []))
     sync_ruleset(store, check_mode=False)
     engine: Any = FakeDocker()
     assert restore(store, lambda: engine, start=True) == ([], [])

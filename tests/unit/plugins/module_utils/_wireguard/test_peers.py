@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
-from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
     DeviceStep,
@@ -177,6 +177,6 @@ def test_peers_are_set_before_links_and_removed_with_the_session(
     store.save(held(MADE))
     monkeypatch.setattr(wireguard, "apply_device", lambda _steps: links.append(set(kernel.links)))
     restore(store, no_engine, start=False)
-    remove_slice(engine, store, MADE.id)
+    remove_claimed(engine, store, MADE.id, None, check_mode=False)
     assert (links[0], links[-1]) == (set(), set())
     assert (adapter.wanted[0], adapter.wanted[-1]) == (WireGuardConfig(SECRET[1], (SECRET[2],)), None)
