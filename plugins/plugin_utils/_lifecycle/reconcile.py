@@ -109,7 +109,7 @@ def reconcile(
             (agent, session_id)
             for entry, ids in all_terminations
             for session_id in ids
-            for agent in sessions.get(session_id, {})
+            for agent in (*sessions.get(session_id, {}), *unreadable.get(session_id, ()))
             if agent in entry.agents
         ),
         restart=_group(

@@ -68,9 +68,12 @@ def end_session(
     if entry and entry.state in (PENDING, CREATING):
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
         return Termination(record, mark_terminated(entry, record, now))
+    record = entry.record if entry else unplanned_record(None, name or None, "TERMINATED", session_id or None)
+    holders = cluster.holders(entry.id if entry else session_id)
+    if holders:
+        return _terminate_unread(record, holders, entry.agents if entry else (), now)
     if entry:
         return Termination(entry.record, unreachable=entry.agents)
-    record = unplanned_record(None, name or None, "TERMINATED", session_id or None)
     if cluster.unavailable and not force:
         raise PlanningError(
             f"no session {name or session_id!r} was found, and not all agents are available:"
@@ -138,9 +141,21 @@ def _terminate_held(
 
 def _terminate_later(record: dict[str, Any], cluster: ClusterState, now: float) -> Termination:
     """Return the end of a session that may exist on unreachable agents: they remove it when they return."""
-    final_record = ended_record(record, "TERMINATED", BY_USER, None, None, now)
     unreachable = tuple(sorted(cluster.unavailable))
-    note = QueueEntry(
+    note = _unplanned_entry(record, unreachable, now)
+    return Termination(note.record, note, unreachable=unreachable)
+
+
+def _terminate_unread(record: dict[str, Any], holders: Sequence[str], others: Iterable[str], now: float) -> Termination:
+    """Return the end of a session of which agents have parts that they cannot read; ``others`` remove it, too."""
+    unreachable = tuple(sorted({*others} - {*holders}))
+    note = _unplanned_entry(record, (*holders, *unreachable), now)
+    return Termination(note.record, note, agents=tuple(holders), unreachable=unreachable)
+
+
+def _unplanned_entry(record: dict[str, Any], agents: tuple[str, ...], now: float) -> QueueEntry:
+    """Return the entry of a session that has to be removed from agents and of which no plan is known."""
+    return QueueEntry(
         id=record["id"] or str(uuid.uuid4()),
         name=record["name"] or "",
         state=TERMINATING,
@@ -148,9 +163,8 @@ def _terminate_later(record: dict[str, Any], cluster: ClusterState, now: float) 
         resource_group="",
         priority=0,
         spec=None,
-        record=final_record,
+        record=ended_record(record, "TERMINATED", BY_USER, None, None, now),
         enqueued_at=now,
         updated_at=now,
-        agents=unreachable,
+        agents=agents,
     )
-    return Termination(final_record, note, unreachable=unreachable)

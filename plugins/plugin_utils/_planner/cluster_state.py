@@ -57,8 +57,12 @@ class ClusterState:
         return sessions
 
     def holders(self, session_id: str) -> list[str]:
-        """Return the agents that say that they hold a part of a session, sorted by name."""
-        return [facts.name for facts in self.agents if any(part.plan.id == session_id for part in facts.sessions)]
+        """Return the agents that say that they hold a part of a session, readable or not, sorted by name."""
+        return [
+            facts.name
+            for facts in self.agents
+            if session_id in facts.damaged_sessions or any(part.plan.id == session_id for part in facts.sessions)
+        ]
 
     def was_read(self, agent: str) -> bool:
         """Return whether an agent returned facts or an error."""

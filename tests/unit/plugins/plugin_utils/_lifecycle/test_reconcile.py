@@ -524,7 +524,10 @@ def test_a_session_that_may_run_keeps_its_request(surveyed: list[str], since: fl
 @pytest.mark.parametrize("entry", [running(updated_at=NOW), ending("agent1")], ids=["running", "ending"])
 def test_a_session_that_an_agent_cannot_read_has_not_ended(entry: QueueEntry) -> None:
     damaged = {"agent1": [SESSION_ID], "agent2": []}
-    assert reconcile([entry], {}, (), True, LATER, damaged, NOW + 1) == NOTHING
+    actions = reconcile([entry], {}, (), True, LATER, damaged, NOW + 1)
+    # What is ending needs no plan to be removed.
+    assert actions.end == ({"agent1": [SESSION_ID]} if entry.state == "TERMINATING" else {})
+    assert dataclasses.replace(actions, end={}) == NOTHING
     other = {"agent1": [], "agent2": [OTHER_ID]}
     (saved,) = reconcile([entry], {}, (), True, LATER, other, NOW + 1).entries_to_save
     assert saved.state == "TERMINATED"

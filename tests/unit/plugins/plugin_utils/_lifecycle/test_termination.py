@@ -295,6 +295,16 @@ def test_a_recorded_session_on_unreachable_agents_is_ended_by_its_plan() -> None
     assert (ended.agents, ended.unreachable) == (("agent1",), ("agent2",))
 
 
+@pytest.mark.parametrize("entries", [[], [noted(**ENDED)], [noted(**ENDING)]], ids=["no entry", "ended", "ending"])
+def test_a_session_that_an_agent_cannot_read_is_ended_there(entries: list[QueueEntry]) -> None:
+    facts = dict(NO_SESSIONS.facts)
+    facts["agent1"] = dataclasses.replace(facts["agent1"], damaged_sessions=(SESSION_ID,))
+    ended = end(BY_ID, dataclasses.replace(NO_SESSIONS, facts=facts), entries)
+    assert ended.agents == ("agent1",)
+    assert ended.note is not None
+    assert (ended.note.id, ended.note.state, ended.note.agents[0]) == (SESSION_ID, "TERMINATING", "agent1")
+
+
 def test_several_recorded_sessions_of_one_name_are_ended_by_id() -> None:
     entries = [noted(state="RUNNING", plan=MADE), noted(state="RUNNING", plan=MADE, id=OTHER_ID)]
     assert refusal(ValidationError, BY_NAME, NO_SESSIONS, entries) == (
