@@ -141,6 +141,19 @@ def test_running_session_survives_a_failed_repair_and_a_lost_folder(sessions: Se
         assert run_in(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
 
 
+def test_session_that_an_agent_cannot_read_is_ended(sessions: Sessions) -> None:
+    created = sessions.create(**TWO, designated_agents=["agent1", "agent2"])
+    assert created.code == 0, created.output
+    run_on("agent1", f"echo '{{' > {SESSIONS}/{created.record['id']}/session.json")
+    listed = sessions.run("list_sessions")
+    assert (
+        f"agent1: it receives no new sessions, because {SESSIONS}/{created.record['id']}/session.json is damaged"
+        in (listed.text)
+    )
+    assert sessions.terminate().code == 0
+    assert agent_state() == sessions.initial_state
+
+
 def test_unusable_agents_are_skipped_with_a_warning(sessions: Sessions, unreachable_agent2: list[str]) -> None:
     with without_engine("agent3"):
         run = sessions.create(*unreachable_agent2, **TWO)
