@@ -175,7 +175,7 @@ class PrintingHost(HostAction):
         self._task = SimpleNamespace(check_mode=False, diff=True)
 
     def run(self, *_args: object, **_options: object) -> dict[str, Any]:
-        raise NotImplementedError
+        raise AssertionError("only the reply is read")
 
     def _interpreter(self, _task_vars: object) -> str:
         return "python3"
