@@ -17,10 +17,10 @@ from tests.integration.forgery import (
     EXTERNAL,
     IN_CONTAINER,
     ON_AGENT,
-    SECONDS,
     collect_datagrams,
     external_address,
     in_container,
+    listen_in,
 )
 from tests.integration.frames import (
     CUSTOMER_TAG,
@@ -98,11 +98,8 @@ class Neighbours:
             arp_reply(target_mac, own, bridge_mac, bridge),
         ]
         listeners = {
-            self.agent: [
-                in_container(self.target, "listen", IN_CONTAINER, SECONDS),
-                run_line("listen", ON_AGENT, SECONDS),
-            ],
-            "user1": [run_line("listen", EXTERNAL, SECONDS)],
+            self.agent: [listen_in(self.target), run_line("listen", ON_AGENT)],
+            "user1": [run_line("listen", EXTERNAL)],
         }
         line = in_container(self.sender, "send_frames", "eth0", *(frame.hex() for frame in frames))
         return collect_datagrams(listeners, [(self.agent, line)])

@@ -44,9 +44,9 @@ def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps:
         frames = client.logs(
             container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
         )
+        limited = _within_limits(frames, time.monotonic() + READ_SECONDS)
         # The SDK reads logs without a timeout.
         with _ended_after(READ_SECONDS, frames.close):
-            limited = _within_limits(frames)
             return _last_lines(_join_split_lines(limited) if timestamps else limited, lines)
     except (docker.errors.APIError, OSError) as error:
         raise _read_error("its log", error) from None
@@ -59,7 +59,8 @@ def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int
     """
     try:
         chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
-        with tarfile.open(fileobj=_Stream(_within_limits(chunks)), mode="r|") as archive:
+        limited = _within_limits(chunks, time.monotonic() + READ_SECONDS)
+        with tarfile.open(fileobj=_Stream(limited), mode="r|") as archive:
             return _last_lines(_read_member(archive, path), lines)
     except docker.errors.NotFound:
         return None
@@ -79,12 +80,12 @@ def _ended_after(seconds: float, end: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def _within_limits(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield chunks; raise :class:`OSError` after :data:`READ_SECONDS`, or twice :data:`FILE_BYTES` with all headers.
+def _within_limits(chunks: Iterable[bytes], until: float) -> Iterator[bytes]:
+    """Yield chunks; raise :class:`OSError` at ``until``, or after twice :data:`FILE_BYTES` with all headers.
 
-    A connection that was closed because of the time limit looks like the end of the chunks.
+    A connection that was closed because of the time limit looks like the end of the chunks: ``until`` is not later.
     """
-    until, size = time.monotonic() + READ_SECONDS, 0
+    size = 0
     for chunk in chunks:
         size += len(chunk)
         if size > 2 * FILE_BYTES:
