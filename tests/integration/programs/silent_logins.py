@@ -1,7 +1,7 @@
 """Keep many connections without a login open to an SSH server, and count those that it accepts, until a file exists.
 
-`silent_logins.py HOST NUMBER KEPT OVER` connects again where the server has closed a connection. The highest number that
-it kept at once is in the file KEPT, once all connections have been tried.
+`silent_logins.py HOST NUMBER KEPT OVER` connects again where the server has closed a connection. The highest number it
+kept at once is in the file KEPT, once all connections have been tried.
 """
 
 from __future__ import annotations
