@@ -79,6 +79,9 @@ class Neighbours:
         def to_agent(name: str, mac: str, address: str) -> bytes:
             return ethernet(mac, bridge_mac, datagram(address, bridge, ON_AGENT, name.encode()))
 
+        def to_bridges(name: str, target: str) -> bytes:
+            return ethernet(own_mac, target, datagram(own, bridge, ON_AGENT, name.encode()))
+
         def to_world(name: str, mac: str, address: str) -> bytes:
             return ethernet(mac, bridge_mac, datagram(address, external_address(), EXTERNAL, name.encode()))
 
@@ -93,6 +96,8 @@ class Neighbours:
             to_world("a container with the address of a neighbour", own_mac, target),
             to_world("a container as a neighbour", target_mac, target),
             to_agent("a container as a neighbour to its agent", target_mac, target),
+            to_bridges("a container to the bridges of the spanning tree", "01:80:c2:00:00:00"),
+            to_bridges("a container to the neighbours of LLDP", "01:80:c2:00:00:0e"),
             ethernet(own_mac, bridge_mac, datagram("fe80::1", "ff02::1", ON_AGENT, b"a container over IPv6")),
             arp_reply(own_mac, target, bridge_mac, bridge),
             arp_reply(target_mac, own, bridge_mac, bridge),
