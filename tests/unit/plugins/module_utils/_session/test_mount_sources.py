@@ -350,7 +350,7 @@ def test_container_that_cannot_be_removed_keeps_no_other_session_from_starting(
         raise requests.exceptions.ReadTimeout("Read timed out.")
 
     monkeypatch.setattr(engine, "remove_container", remove)
-    monkeypatch.setattr("ansible_collections.backendai.cluster.plugins.module_utils._model.files.LOCK_SECONDS", 1)
+    monkeypatch.setattr("ansible_collections.backendai.cluster.plugins.module_utils._model.files.LOCK_SECONDS", 30)
     claimed(engine, store, OTHER)
     assert {*tried} == {"id-main1", "id-sub1"}
     assert store.held_ids() == sorted([SESSION_ID, OTHER.id])
