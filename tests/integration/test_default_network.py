@@ -216,3 +216,15 @@ def test_nothing_of_ended_containers_stays() -> None:
     pins = run_on_all(f"ip neigh show dev {DEFAULT_BRIDGE} nud permanent | wc -l")
     containers = run_on_all("docker ps --quiet --filter label=ai.backend.session-id | wc -l")
     assert pins == containers
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_rules_load_although_a_port_has_vanished(pairs: dict[str, Neighbours], agent: str) -> None:
+    """A container may end between the moment when its port is read and that when the rules are loaded."""
+    table = "bridge backendai"
+    with reconcile_paused(agent):
+        run_on(agent, f"nft add element {table} ports '{{ \"vanished0\" }}'")
+        run_on(agent, f"(echo delete table {table}; nft list table {table}) > /tmp/rules && nft -f /tmp/rules")
+        assert "vanished0" in run_on(agent, f"rm /tmp/rules; nft list set {table} ports")
+    assert "vanished0" not in run_on(agent, f"nft list set {table} ports")
+    assert pairs[agent].target_answers()
