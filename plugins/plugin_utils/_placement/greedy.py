@@ -10,7 +10,7 @@ import heapq
 import math
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...module_utils._model.facts import AgentFacts
 from .agent_classes import AgentClasses, CapacityVector, first_in_order
@@ -23,21 +23,25 @@ Assignment = list[tuple[AgentFacts, Packing]]
 # The packing of each chosen agent.
 Choice = list[tuple[CapacityVector, Packing]]
 
-# How many elementary steps are spent on comparing packings of an agent, and on comparing agents.
-STEPS = 100_000
+# How many elementary steps are spent on comparing packings of an agent, and as many on comparing agents.
+STEPS = 200_000
 
 # How many on containers that are spread.
-SPREAD_STEPS = 500_000
+SPREAD_STEPS = 1_000_000
+
+
+# How the fractions that a container takes of the slots, after that of the containers themselves, make its share.
+Weigh = Callable[[Sequence[float]], float]
 
 
 class Greedy:
-    """Chooses by dominant shares: that of a container is the largest fraction that it takes of any slot."""
+    """Chooses by shares: that of a container is, by default, the largest fraction that it takes of any slot."""
 
-    def __init__(self, classes: AgentClasses) -> None:
+    def __init__(self, classes: AgentClasses, weigh: Weigh = max) -> None:
         self._field, self._scale, self._sizes = classes, classes.scale, classes.sizes
         asks = self._scale.asks
         free = [sum(measure[slot] * many for measure, many in self._sizes.items()) for slot in range(len(asks[0]))]
-        self._shares = [max(part / (capacity or 1) for part, capacity in zip(ask, free, strict=True)) for ask in asks]
+        self._shares = [weigh([part / (many or 1) for part, many in zip(ask, free, strict=True)]) for ask in asks]
         self._hardest = sorted(range(len(asks)), key=lambda shape: -self._shares[shape])
         # The slots that a shape requests; the first one is the container itself.
         self._parts = [[(slot, part) for slot, part in enumerate(ask) if part] for ask in asks]
@@ -59,7 +63,7 @@ class Greedy:
             cost = -self._share(packing)
             if not cost or not free[measure]:
                 heapq.heappop(queue)
-            elif cost > previous_cost and (math.isinf(previous_cost) or self._updates.take(len(counts))):
+            elif cost > previous_cost and (math.isinf(previous_cost) or self._updates.take(5 * len(counts))):
                 heapq.heapreplace(queue, (cost, measure))
             else:
                 free[measure] -= 1
@@ -73,7 +77,7 @@ class Greedy:
         best = self._filled(measure, counts, shapes)
         share = self._share(best)
         for shape in shapes[1:]:
-            if not self._comparisons.take(4 * len(shapes)):
+            if not self._comparisons.take(5 * len(shapes)):
                 break
             packing = self._filled(measure, counts, [shape, *shapes])
             best, share = max((best, share), (packing, self._share(packing)), key=lambda one: (one[1], one[0]))
@@ -81,12 +85,12 @@ class Greedy:
 
     def most(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return the packing with most containers, filled with the hardest first or with the smallest of any slot."""
-        shapes = [shape for shape in range(len(counts)) if self._fits(measure, shape, measure[-1])]
-        packings = [self.packing(measure, counts)]
-        for slot in range(len(self._least)):
-            if self._comparisons.take(4 * len(shapes)):
-                smallest = sorted(shapes, key=lambda shape: self._scale.asks[shape][slot])
-                packings.append(self._filled(measure, counts, smallest))
+        shapes = [shape for shape in self._hardest if self._fits(measure, shape, measure[-1])]
+        packings = [self._filled(measure, counts, shapes)]
+        for slot in range(1, len(self._least)):
+            if self._comparisons.take(5 * len(shapes)):
+                shapes.sort(key=lambda shape: self._scale.asks[shape][slot])
+                packings.append(self._filled(measure, counts, shapes))
         return largest_packing(packings)
 
     def _filled(self, measure: CapacityVector, counts: Sequence[int], shapes: Sequence[int]) -> Packing:
@@ -120,7 +124,7 @@ class Greedy:
         That is the one with the fewest containers, then the first in the order. Raises :class:`BudgetExceededError`.
         """
         budget = Budget(SPREAD_STEPS)
-        budget.spend(2 * len(counts) * len(self._sizes))
+        budget.spend(6 * len(counts) * len(self._sizes))
         able = [
             sum(many for measure, many in self._sizes.items() if self._fits(measure, shape, measure[-1]))
             for shape in range(len(counts))
@@ -141,19 +145,19 @@ class Greedy:
                 if again and (following == len(emptiest) or again[0] < (*emptiest[following], 0)):
                     _many, at, place = heapq.heappop(again)
                 else:
-                    budget.spend(2)
+                    budget.spend(8)
                     place, following = following, following + 1
                     _many, at = emptiest[place]
                     if not self._fits(remaining[at], shape, agents[at][2][-1]):
                         continue
-                budget.spend(8)
+                budget.spend(30)
                 missing -= 1
                 packings[at][shape] += 1
                 remaining[at] = subtract(remaining[at], self._scale.asks[shape], 1)
                 emptiest[place] = (emptiest[place][0] + 1, at)
                 if self._fits(remaining[at], shape, agents[at][2][-1]):
                     heapq.heappush(again, (*emptiest[place], place))
-            budget.spend(len(emptiest) // 8)
+            budget.spend(len(emptiest))
             emptiest.sort()
         return [
             (agent, tuple(packing))

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...module_utils._model.facts import AgentFacts
 from .agent_classes import AgentClasses, CapacityVector, OrderedAgent, first_in_order
 from .bounds import Bounds
+from .greedy import STEPS as GREEDY_STEPS
 from .greedy import Assignment, Choice, Greedy
 from .packing import (
     Budget,
@@ -36,7 +38,7 @@ from .packing import (
 from .uniform import Order
 
 # How many elementary steps an exact search may take, about a fifth of a second; beyond, the greedy choice is used.
-STEPS = 400_000
+STEPS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +67,43 @@ def place_mixed(classes: AgentClasses, counts: Packing, order: Order, *, as_many
     spread_all = sum_packings(spread, counts) == counts
     if spread_all and len(spread) == min(sum(counts), greedy.usable_agent_count()):
         return MixedPlacement(spread, len(spread), 0)
-    rough = greedy.concentrate(counts)
+    rough, budget = greedy.concentrate(counts), Budget(STEPS)
     try:
-        return _search_exact(classes, greedy, counts, rough, order, Budget(STEPS), as_many=as_many)
+        return _search_exact(classes, greedy, counts, rough, order, budget, as_many=as_many)
     except BudgetExceededError:
         if spread_all:
             return MixedPlacement(spread, len(spread), 0)
         bounds = Bounds(classes, counts)
-        fewest = len(rough) if as_many else max(2, bounds.fewest_agents())
-        return MixedPlacement(greedy.bind_agents(rough, order), fewest, bounds.unplaced())
+        fewest, unplaced = max(2, bounds.fewest_agents()), bounds.unplaced()
+        best = _best_choice(classes, counts, rough, (unplaced, fewest), budget)
+        return MixedPlacement(greedy.bind_agents(best, order), len(best) if as_many else fewest, unplaced)
+
+
+def _best_choice(
+    classes: AgentClasses, counts: Packing, first: Choice, bound: tuple[int, int], budget: Budget
+) -> Choice:
+    """Return the choice that leaves the fewest containers and then takes the fewest agents, of those by several shares.
+
+    None does better than ``bound``.
+    """
+    slots = range(1, len(classes.scale.asks[0]))
+    best, quality = first, (sum(counts) - sum(sum_packings(first, counts)), len(first))
+    for weigh in (_smallest_first, sum, *(functools.partial(_mostly, slot) for slot in slots)):
+        if quality <= bound or not budget.take(2 * GREEDY_STEPS):
+            break
+        choice = Greedy(classes, weigh).concentrate(counts)
+        reached = (sum(counts) - sum(sum_packings(choice, counts)), len(choice))
+        if reached < quality:
+            best, quality = choice, reached
+    return best
+
+
+def _smallest_first(parts: Sequence[float]) -> float:
+    return 2 - max(parts)
+
+
+def _mostly(slot: int, parts: Sequence[float]) -> float:
+    return parts[slot] + max(parts) / 1000
 
 
 def most_on_one_agent(classes: AgentClasses, counts: Packing) -> tuple[Packing, list[AgentFacts], int]:
@@ -99,7 +129,7 @@ def _undominated(measures: Iterable[CapacityVector], budget: Budget) -> list[Cap
     """Return those that no other one exceeds in everything, or more if that takes too long."""
     kept: list[CapacityVector] = []
     for measure in sorted(measures, reverse=True):
-        if not budget.take(2 * len(kept)) or not any(all(map(operator.ge, other, measure)) for other in kept):
+        if not budget.take(5 * len(kept)) or not any(all(map(operator.ge, other, measure)) for other in kept):
             kept.append(measure)
     return kept
 

@@ -57,7 +57,7 @@ def explain(
     """Return why the containers that an attempt leaves unplaced do not fit on these agents."""
     remaining = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in remaining))
-    summary = f"no room {_how_many(len(remaining), attempt.unplaced)} of {demand.size} containers"
+    summary = _summary(len(remaining), attempt.unplaced, demand.size)
     if not agents:
         return Unschedulable(f"{summary}: no agent that may hold them is schedulable", {}, unplaced)
     shortfall: Counter[str] = Counter()
@@ -85,11 +85,11 @@ def join_names(names: Sequence[str]) -> str:
     return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"
 
 
-def _how_many(found: int, proven: int) -> str:
+def _summary(found: int, proven: int, size: int) -> str:
     """Return how many containers have no place: proven, or only found."""
-    if found == proven:
-        return f"for {found}"
-    return f"for at least {proven}, found for all but {found}," if proven else f"found for {found}"
+    if found == proven or not proven:
+        return f"no room {'' if proven else 'found '}for {found} of {size} containers"
+    return f"no room for at least {proven} of {size} containers, found for all but {found}"
 
 
 # The free amount of each slot, and the most cores of one container.

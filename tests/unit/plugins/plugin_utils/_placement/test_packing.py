@@ -105,8 +105,8 @@ def test_an_agent_is_removed_from_a_total_as_it_is_added(agents: list[Frontier],
 @given(packings_of_agents)
 def test_totals_that_are_part_of_another_one_are_left_out(agents: list[Frontier]) -> None:
     space = totals(none_empty=False)
-    combined = reachable_totals(space, [(agent, 1) for agent in agents])
-    expected = reached(agents, none_empty=False)
+    combined = reachable_totals(space, [(agent, 1) for agent in agents[:2]])
+    expected = reached(agents[:2], none_empty=False)
     assert set(space.maximal(combined)) == {
         total for total in expected if not any(within(total, other) and total != other for other in expected)
     }
