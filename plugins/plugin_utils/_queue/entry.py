@@ -19,7 +19,7 @@ were empty, because an agent was removed, must not be in ``entries`` for :func:`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.errors import ClusterError, as_phrase
@@ -167,10 +167,15 @@ def sort_pending(
     def place(entry: QueueEntry) -> tuple[bool, int, float, float, str]:
         if entry.skipped >= max_skips:
             return False, 0, 0.0, *entry.arrival_key
-        share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
-        return True, -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
+        return True, *place_in_order(entry, policy, shares)
 
     return sorted((entry for entry in entries if entry.state == PENDING), key=place)
+
+
+def place_in_order(entry: QueueEntry, policy: str, shares: Mapping[str, float]) -> tuple[int, float, float, str]:
+    """Return the sort key of a session that is not due."""
+    share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
+    return -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
 
 
 def blocked_by(
@@ -179,13 +184,14 @@ def blocked_by(
     resource_group: str,
     max_skips: int = DEFAULT_MAX_SKIPS,
     own_id: str | None = None,
+    blocks: Callable[[QueueEntry], bool] = lambda _entry: True,
 ) -> QueueEntry | None:
     """Return the earliest due session that a candidate has to wait behind; ``None`` if the candidate may start.
 
     The candidate is the entry ``own_id``, or a new session if there is no such entry. It waits behind due sessions of
     its resource group that arrived earlier and have no lower priority. CREATING sessions count as well, or they could
     lose their capacity to others again and again; once the agents hold its claim, a session's capacity is safe, and the
-    caller may omit it.
+    caller may omit it. ``blocks`` is asked, the earliest first, until one of them is what others wait behind.
     """
     listed = list(entries)
     own = next((entry for entry in listed if entry.id == own_id), None)
@@ -198,7 +204,7 @@ def blocked_by(
         and entry.priority >= candidate_priority
         and (own is None or entry.arrival_key < own.arrival_key)
     ]
-    return min(ahead, key=lambda entry: entry.arrival_key, default=None)
+    return next(filter(blocks, sorted(ahead, key=lambda entry: entry.arrival_key)), None)
 
 
 def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[QueueEntry]:
