@@ -62,7 +62,8 @@ class ActionModule(ControlAction):
             session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
         ]
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
-        answers = Answers(free, NetworkPools(**args["pools"]), now, queue.last_pass())
+        last = queue.last_pass()
+        answers = Answers(free, NetworkPools(**args["pools"]), now, last)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
         decisions = schedule(before.values(), answers, self._rules)
         skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
@@ -81,7 +82,7 @@ class ActionModule(ControlAction):
                 if not self._task.check_mode:
                     queue.save(mark_creating(current, current_owner(), now, decision.plan))
         waiting = {entry.id: (entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)}
-        if not self._task.check_mode:
+        if not self._task.check_mode and answers.result(waiting) != last:
             queue.save_last_pass(answers.result(waiting))
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
         self.invalidate_facts(agents, variables)

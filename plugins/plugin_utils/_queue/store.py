@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import multiprocessing
 import os
 import secrets
@@ -25,6 +26,7 @@ from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import describe_held_lock, locked, write_atomically
 from ...module_utils._model.session import is_session_id
 from ...module_utils._model.state_format import StateFormat
+from ..host_program import release
 from .answers import LAST_PASS, LastPass
 from .entry import CREATING, PENDING, CorruptEntryError, Owner, QueueEntry
 
@@ -40,6 +42,12 @@ SKIPS_FILE = ".skips"
 
 # What a pass over the queue leaves to the next one.
 PASS_FILE = ".pass"
+
+# Which entries this release has checked, so that those of a long queue are not checked again by each task.
+CHECKED_FILE = ".checked"
+
+# From how many new ones on that file is written.
+MANY = 50
 
 # How many entries are saved before the lock is released: each is flushed to the disk.
 BATCH = 100
@@ -57,7 +65,15 @@ class _Skips:
     skipped: dict[str, int]
 
 
-_SKIPS = StateFormat("the file", _Skips)
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+    """Digests of the entries that a release of the collection has checked."""
+
+    release: str
+    digests: tuple[str, ...]
+
+
+_SKIPS, _CHECKED = StateFormat("the file", _Skips), StateFormat("the file", _Checked)
 
 
 class QueueStore:
@@ -71,6 +87,7 @@ class QueueStore:
         self.path = Path(path).expanduser().absolute()
         # What was read before: under the lock, only what has changed since is parsed.
         self._parsed: dict[str, tuple[bytes, QueueEntry]] = {}
+        self._checked: set[str] = set()
 
     def entries(self) -> list[QueueEntry]:
         """Return all entries, sorted by id. This needs no lock: files are replaced, never rewritten."""
@@ -80,7 +97,11 @@ class QueueStore:
             except FileNotFoundError:
                 return []
         skips = self._skips()
-        entries = (self._entry(name[: -len(".json")], skips) for name in names if name.endswith(".json"))
+        known = self._checked or (self._load_checked() if len(names) >= MANY else set())
+        self._checked = set(known)
+        entries = [self._entry(name[: -len(".json")], skips) for name in names if name.endswith(".json")]
+        if len(self._checked - known) >= MANY:
+            self._save_checked()
         return [entry for entry in entries if entry]
 
     def entry(self, session_id: str) -> QueueEntry | None:
@@ -158,6 +179,21 @@ class QueueStore:
             return {}
         return {name: count for name, count in counts.items() if is_session_id(name)}
 
+    def _load_checked(self) -> set[str]:
+        try:
+            checked = _CHECKED.load((self.path / CHECKED_FILE).read_bytes())
+        except (OSError, ValueError):
+            return set()
+        return set(checked.digests) if checked.release == release() else set()
+
+    def _save_checked(self) -> None:
+        """Save the digests of all entries as they are now; whoever may only read the queue does without."""
+        digests = (hashlib.sha256(content).hexdigest() for content, _entry in self._parsed.values())
+        with contextlib.suppress(OSError):
+            text = _CHECKED.dump(_Checked(release(), tuple(sorted(digests))))
+            share = partial(share_with_group, folder=self.path)
+            write_atomically(self.path / CHECKED_FILE, text, durable=False, prepare=share)
+
     def last_pass(self) -> LastPass:
         """Return what the last pass has left; nothing if that is missing, damaged, or of another release."""
         try:
@@ -203,18 +239,22 @@ class QueueStore:
 
     def _read(self, session_id: str) -> QueueEntry | None:
         """Return an entry; ``None`` if its file does not exist. Raises :class:`CorruptEntryError`."""
-        path = self._file(session_id)
+        path = f"{self.path}/{session_id}.json"
         try:
-            with self._convert_os_errors("read", NotADirectoryError):
-                content = path.read_bytes()
+            with open(path, "rb") as stream:
+                content = stream.read()
         except FileNotFoundError:
             return None
+        except NotADirectoryError as error:
+            raise self._refusal("read", error) from None
         except OSError as error:
             raise CorruptEntryError(f"{path} cannot be read ({error.strerror}), so its session is left out.") from None
         known = self._parsed.get(session_id)
         if known and known[0] == content:
             return known[1]
-        entry = QueueEntry.from_json(content, str(path))
+        digest = hashlib.sha256(content).hexdigest()
+        entry = QueueEntry.from_json(content, path, checked=digest in self._checked)
+        self._checked.add(digest)
         if session_id != entry.id:
             raise CorruptEntryError(f"{path} contains another session: move it to another folder.")
         self._parsed[session_id] = content, entry
@@ -236,13 +276,14 @@ class QueueStore:
             os.close(handle)
 
     @contextlib.contextmanager
-    def _convert_os_errors(self, operation: str, errors: type[OSError] = OSError) -> Iterator[None]:
+    def _convert_os_errors(self, operation: str) -> Iterator[None]:
         try:
             yield
-        except errors as error:
-            raise AnsibleActionFail(
-                f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}."
-            ) from None
+        except OSError as error:
+            raise self._refusal(operation, error) from None
+
+    def _refusal(self, operation: str, error: OSError) -> AnsibleActionFail:
+        return AnsibleActionFail(f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}.")
 
 
 def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> None:
