@@ -41,7 +41,12 @@ class Placement:
 
 
 def place(
-    agents: Sequence[AgentFacts], groups: Sequence[Group], *, single_node: bool, selection: str
+    agents: Sequence[AgentFacts],
+    groups: Sequence[Group],
+    *,
+    single_node: bool,
+    selection: str,
+    name_blockers: bool = True,
 ) -> Placement | Unschedulable:
     """Return the agent of each container of the groups, which are in rank order: all of them or none.
 
@@ -90,7 +95,7 @@ def place(
         attempt = PartialPlacement(
             placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.unplaced
         )
-    return explain(agents, demand, attempt, single_node=single_node)
+    return explain(agents, demand, attempt, single_node=single_node, name_blockers=name_blockers)
 
 
 def _assign_hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:

@@ -52,9 +52,17 @@ class PartialPlacement:
 
 
 def explain(
-    agents: Sequence[AgentFacts], demand: Demand, attempt: PartialPlacement, *, single_node: bool
+    agents: Sequence[AgentFacts],
+    demand: Demand,
+    attempt: PartialPlacement,
+    *,
+    single_node: bool,
+    name_blockers: bool = True,
 ) -> Unschedulable:
-    """Return why the containers that an attempt leaves unplaced do not fit on these agents."""
+    """Return why the containers that an attempt leaves unplaced do not fit on these agents.
+
+    Without ``name_blockers``, the sessions that would have to end are not looked for.
+    """
     remaining = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in remaining))
     summary = _summary(len(remaining), attempt.unplaced, demand.size)
@@ -69,7 +77,8 @@ def explain(
         least = min((_lack(request, left) for left in room.most), key=lambda lack: _weight(lack, request))
         roles = {member.role for member in remaining if member.shape == shape}
         missing |= dict.fromkeys(roles, least)
-    blocking = blocking_sessions(agents, demand, single_node=single_node) if attempt.unplaced else ()
+    proven = attempt.unplaced and name_blockers
+    blocking = blocking_sessions(agents, demand, single_node=single_node) if proven else ()
     names = f" ({join_names([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
     cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
