@@ -85,6 +85,8 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         "failure_policy": "keep",
         "priority": 10,
         "pending_timeout": 0,
+        "stop_grace": 30,
+        "stop_command": "",
     }
 
 
