@@ -72,7 +72,7 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         "changed": bool(reaped.changes),
         "diff": as_diff(reaped.changes),
         "failures": reaped.failures,
-        "ends": {session_id: result for session_id, end in ends.items() if (result := end.to_dict())},
+        "ends": {session_id: end.to_dict() for session_id, end in ends.items()},
     }
 
 

@@ -95,7 +95,7 @@ def keep_output(
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
         prune(store, session.plan.id)
     except OSError as error:
-        problem = f"{folder} cannot be written ({as_phrase(reason(error))})"
+        problem = f"{folder} cannot be written ({error.strerror or error})"
         return {_hostname(container): problem for container in existing}
     return lost
 
