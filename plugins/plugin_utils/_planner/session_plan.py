@@ -78,6 +78,8 @@ def make_plan(
         infiniband=spec.infiniband,
         published=allocate_published_ports(spec.apps, by_name[main_agent], pools, session_id, own_ssh_ports),
         gateways=tuple(pools.gateways),
+        stop_grace=spec.stop_grace,
+        stop_command=spec.stop_command,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain
-from ...module_utils._model.session import ALL, MAIN, App, Mount
+from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -39,6 +39,7 @@ NUMBERS = {
     "gid": (1, MAX_ID),
     "priority": (0, 100),
     "pending_timeout": (0, 1 << 31),
+    "stop_grace": (0, MAX_GRACE),
 }
 # The allowed values of options, as in the argument specification.
 CHOICES = {
@@ -50,7 +51,9 @@ CHOICES = {
     "failure_policy": ("keep", "restart", "terminate"),
 }
 PROTOCOLS = ("http", "tcp")
-TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
+# Texts that may contain secrets.
+SCRIPTS = ("command", "stop_command", "bootstrap_script")
+TEXTS = ("resource_group", "architecture", "command", "stop_command", "bootstrap_script")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +61,8 @@ class SessionSpec:
     """A validated request.
 
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
-    if all containers are identical. ``pending_timeout`` is in seconds, 0 for none.
+    if all containers are identical. ``pending_timeout`` is in seconds, 0 for none. ``stop_grace`` is how many seconds
+    the processes have to end, before they are killed.
     """
 
     name: str
@@ -86,6 +90,8 @@ class SessionSpec:
     failure_policy: str
     priority: int
     pending_timeout: int
+    stop_grace: int = STOP_GRACE
+    stop_command: str = ""
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
@@ -128,6 +134,11 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     fields = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
     spec = SessionSpec(**{**fields, **lists, **texts, **checked})
     _check_consistency(problems, spec)
+    if spec.stop_grace > max(STOP_GRACE, values.get("claim_ttl", MAX_GRACE)):
+        problems.add(
+            f"session_stop_grace: {spec.stop_grace} is longer than session_claim_ttl, {values['claim_ttl']} seconds,"
+            " within which a repair has to end and replace containers"
+        )
     if values["wait"] and not spec.command:
         problems.add("session_wait requires session_command")
     return spec
@@ -188,7 +199,8 @@ def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any
         return f"{_KEYED}{_key_id(key)}:{hmac.digest(key, salted, 'sha256').hex()}"
 
     data = dataclasses.asdict(spec)
-    for holder, name in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+    scripts = [(data, name) for name in SCRIPTS]
+    for holder, name in (*scripts, *((app, "command") for app in data["apps"])):
         holder[name] = digest(holder[name]) if holder[name] else ""
     for holder in (data, *data["roles"]):
         holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
@@ -216,7 +228,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
             old, new = (side if isinstance(side, dict) else {} for side in (old, new))
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
-        elif option in ("command", "bootstrap_script", "apps"):
+        elif option in (*SCRIPTS, "apps"):
             phrases.append(f"session_{option}")
         elif option == "roles":
             roles = [_index_by_name(side) for side in (old, new)]
