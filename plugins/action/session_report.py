@@ -16,9 +16,21 @@ from ..module_utils._model.printable import printable_data
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
-from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, recorded_plans
+from ..plugin_utils._queue.entry import (
+    CREATING,
+    DEFAULT_MAX_SKIPS,
+    PENDING,
+    TERMINATED,
+    TERMINATING,
+    dominant_shares,
+    queue_positions,
+    recorded_plans,
+    sort_pending,
+)
+from ..plugin_utils._queue.schedule import usage
 from ..plugin_utils._report import logs, verification_table
-from ..plugin_utils._report.record import session_record, session_table, to_json
+from ..plugin_utils._report.record import complete_record, session_record, to_json
+from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._report.verification import (
     AgentReports,
     SessionNotFoundError,
@@ -54,17 +66,28 @@ class ActionModule(ControlAction):
         running = {
             session_id: parts for session_id, parts in cluster.sessions.items() if session_id not in terminating_ids
         }
+        requested = {entry.id: {"created_at": entry.enqueued_at} for entry in entries}
         sessions = [
-            (finished.get(session_id) or _record(parts), plan_of(parts).created_at)
+            (finished.get(session_id) or {**_record(parts), **requested.get(session_id, {})}, plan_of(parts).created_at)
             for session_id, parts in running.items()
         ]
+        shares = dominant_shares(*usage(cluster))
+        pending = sort_pending(
+            entries, args.get("policy", "fifo"), shares, int(args.get("max_skips", DEFAULT_MAX_SKIPS))
+        )
+        positions = queue_positions(pending)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
         sessions += [
-            (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in running
+            ({**complete_record(entry.record), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
+            for entry in entries
+            if entry.state in states and entry.id not in running
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
-        self.show(session_table(sessions, now))
+        style = args.get("format") or "table"
+        self.show(
+            to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
+        )
         warnings = self.warnings(cluster) + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in terminating_sessions
