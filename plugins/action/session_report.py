@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.printable import printable_data
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
+from ..plugin_utils._lifecycle.time_limits import end_time
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
 from ..plugin_utils._queue.entry import (
@@ -68,7 +69,10 @@ class ActionModule(ControlAction):
         }
         requested = {entry.id: {"created_at": entry.enqueued_at} for entry in entries}
         sessions = [
-            (finished.get(session_id) or {**_record(parts), **requested.get(session_id, {})}, plan_of(parts).created_at)
+            (
+                finished.get(session_id) or {**_record(parts, now), **requested.get(session_id, {})},
+                plan_of(parts).created_at,
+            )
             for session_id, parts in running.items()
         ]
         shares = dominant_shares(*usage(cluster))
@@ -139,13 +143,14 @@ class ActionModule(ControlAction):
         return report
 
 
-def _record(parts: Parts) -> dict[str, Any]:
+def _record(parts: Parts, now: float) -> dict[str, Any]:
     """Return the record of a session on agents; it is not healthy if they disagree."""
     disagreement, status = find_disagreement(parts), status_of(parts)
     error = f"its agents disagree: {disagreement}" if disagreement else None
-    return session_record(
+    record = session_record(
         plan_of(parts), "DEGRADED" if error and status == "RUNNING" else status, containers_of(parts), error
     )
+    return {**record, "ends_at": end_time(parts, now) if record["started_at"] else None}
 
 
 def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:
