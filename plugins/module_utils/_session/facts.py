@@ -34,8 +34,8 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .look import read_times
 from .mount_sources import MountSettings, find_sources
-from .use import read_times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,7 +249,7 @@ def _held_session(
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
     known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
-    return HeldSession(*known, *read_times(store, session))
+    return HeldSession(*known, *read_times(client, store, session))
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 
-from .._docker import containers
+from .._docker import containers, labels
 from .._docker.client import DockerUnavailableError
 from .._docker.sdk import docker
 from .._host.container_use import accepted_connections, cpu_seconds, working_gpus
@@ -22,7 +22,6 @@ from .._model.errors import EXPECTED, reason
 from .._model.session import MAIN1
 from .._model.use import NOTICE_SECONDS, Sample, SessionUse
 from .._network.sockets import sockets
-from .command import containers_by_hostname
 from .use import ends_by_time, read_use, save_use
 
 Gpus = Callable[[], "set[str] | None"]
@@ -37,6 +36,24 @@ def look_at_sessions(
     """
     gpus = functools.lru_cache(None)(working_gpus)
     return [failure for session in filter(ends_by_time, sessions) if (failure := _try(engine, store, session, gpus))]
+
+
+def read_times(client: docker.APIClient, store: Store, session: LocalSession) -> tuple[int | None, int | None]:
+    """Return how long a session has lived and been idle, in seconds; ``None`` if it is unknown.
+
+    One that was idle for too long at the last look is looked at again: somebody may have come back since.
+    """
+    use = read_use(store, session.plan.id) if ends_by_time(session) else None
+    if use is None:
+        return None, None
+    boot, uptime = boot_id(), read_uptime()
+    idle = use.idle
+    if session.plan.idle_timeout and idle >= session.plan.idle_timeout:
+        try:
+            idle = use.after(_sample(session, _running_pids(client, session), working_gpus), boot, uptime).idle
+        except EXPECTED:
+            idle = 0.0
+    return int(use.lived_at(boot, uptime)), int(idle)
 
 
 def _try(engine: Callable[[], docker.APIClient], store: Store, session: LocalSession, gpus: Gpus) -> str:
@@ -68,12 +85,11 @@ def _look(client: docker.APIClient, store: Store, session: LocalSession, gpus: G
 
 def _running_pids(client: docker.APIClient, session: LocalSession) -> dict[str, int]:
     """Return the first process of each running container here, by hostname."""
-    found = containers_by_hostname(client, session.plan.id)
-    running = {
-        name: found[name]["Id"]
-        for name in (kernel.hostname for kernel in session.kernels)
-        if name in found and found[name]["State"] == "running"
+    hostnames = {kernel.hostname for kernel in session.kernels}
+    found = {
+        bears["Labels"].get(labels.HOSTNAME): bears for bears in containers.find_containers(client, session.plan.id)
     }
+    running = {name: found[name]["Id"] for name in hostnames if name in found and found[name]["State"] == "running"}
     pids = {name: containers.pid_of(client, container) for name, container in running.items()}
     return {name: pid for name, pid in pids.items() if pid}
 

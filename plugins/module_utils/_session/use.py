@@ -32,12 +32,6 @@ def read_use(store: Store, session_id: str) -> SessionUse | None:
         return None
 
 
-def read_times(store: Store, session: LocalSession) -> tuple[int | None, int | None]:
-    """Return how long a session has lived, and been idle at the last look, in seconds; ``None`` if it is unknown."""
-    use = read_use(store, session.plan.id) if ends_by_time(session) else None
-    return (int(use.lived_at(boot_id(), read_uptime())), int(use.idle)) if use else (None, None)
-
-
 def begin_use(store: Store, session: LocalSession) -> None:
     """Let the time of a session begin, if it may end by time and has not begun."""
     if ends_by_time(session) and read_use(store, session.plan.id) is None:

@@ -14,10 +14,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import Socket
 from ansible_collections.backendai.cluster.plugins.module_utils._session import look
-from ansible_collections.backendai.cluster.plugins.module_utils._session.look import look_at_sessions
-from ansible_collections.backendai.cluster.plugins.module_utils._session.use import begin_use, read_times, read_use
+from ansible_collections.backendai.cluster.plugins.module_utils._session.look import look_at_sessions, read_times
+from ansible_collections.backendai.cluster.plugins.module_utils._session.use import begin_use, read_use
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.fake_docker import FakeDocker
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 TIMED = plan({"agent1": 2}, idle_timeout=600, max_lifetime=3600)
@@ -29,13 +28,19 @@ class Agent:
     """An agent with the figures of its containers: of every process, and the text that terminals got."""
 
     store: Store
-    engine: FakeDocker
+    engine: Any
     uptime: Uptime
-    cpu: float = 1.0
+    cpu: float | None = 1.0
     accepted: int = 0
     connections: list[Socket] = dataclasses.field(default_factory=list)
     gpus: set[str] | None = None
     told: list[str] = dataclasses.field(default_factory=list)
+
+    def seconds(self) -> float:
+        """Return the CPU time of a container; raises :class:`OSError` without one."""
+        if self.cpu is None:
+            raise OSError(2, "No such file or directory")
+        return self.cpu
 
     def begin(self, session: LocalSession) -> LocalSession:
         """Let a session begin, look at it once, and let half a minute pass."""
@@ -63,7 +68,7 @@ def agent(store: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with uptime_of_numbers(tmp_path / "host") as uptime:
         made = Agent(store, engine, uptime)
         monkeypatch.setattr(look.containers, "pid_of", lambda _client, name: {"main1": 7, "sub1": 8}[name])
-        monkeypatch.setattr(look, "cpu_seconds", lambda _pid: made.cpu)
+        monkeypatch.setattr(look, "cpu_seconds", lambda _pid: made.seconds())
         monkeypatch.setattr(look, "accepted_connections", lambda _pid: made.accepted)
         monkeypatch.setattr(look, "sockets", lambda _protocol, _proc: made.connections)
         monkeypatch.setattr(look, "working_gpus", lambda: made.gpus)
@@ -79,7 +84,7 @@ def test_a_session_that_nobody_uses_is_idle(agent: Agent) -> None:
     session = agent.begin(held(TIMED))
     assert agent.look(session) == 30
     agent.uptime.up += 12
-    assert read_times(agent.store, session) == (42, 30)
+    assert read_times(agent.engine, agent.store, session) == (42, 30)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +104,25 @@ def test_what_the_kernel_reports_is_use(agent: Agent, change: dict[str, Any], id
     for name, value in change.items():
         setattr(agent, name, value)
     assert agent.look(session) == idle
+
+
+@pytest.mark.parametrize(
+    ("change", "idle"),
+    [({}, 640), ({"connections": [connection(22)]}, 0), ({"cpu": None}, 0)],
+    ids=["still idle", "somebody came back", "it cannot be seen"],
+)
+def test_before_an_idle_session_ends_it_is_looked_at_again(agent: Agent, change: dict[str, Any], idle: int) -> None:
+    session = agent.begin(held(TIMED))
+    for _look in range(21):
+        agent.look(session)
+        agent.uptime.up += 30
+    agent.uptime.up -= 20
+    for name, value in change.items():
+        setattr(agent, name, value)
+    assert read_times(agent.engine, agent.store, session)[1] == idle
+    use = read_use(agent.store, SESSION_ID)
+    assert use
+    assert use.idle == 630
 
 
 def test_a_command_is_use_as_long_as_it_runs(agent: Agent) -> None:
@@ -142,13 +166,13 @@ def test_logins_can_read_when_the_session_ends(agent: Agent) -> None:
 
 def test_sessions_without_limits_are_not_looked_at(agent: Agent) -> None:
     session = agent.begin(held(plan({"agent1": 2})))
-    assert (agent.look(session), read_times(agent.store, session)) == (-1, (None, None))
+    assert (agent.look(session), read_times(agent.engine, agent.store, session)) == (-1, (None, None))
 
 
 def test_a_damaged_count_begins_anew(agent: Agent) -> None:
     session = agent.begin(held(TIMED))
     (agent.store.folder(SESSION_ID) / "use.json").write_text("{")
-    assert read_times(agent.store, session) == (None, None)
+    assert read_times(agent.engine, agent.store, session) == (None, None)
     assert agent.look(session) == 0
 
 
@@ -161,13 +185,9 @@ def test_an_engine_that_does_not_answer_is_reported_elsewhere(agent: Agent) -> N
     assert look_at_sessions(agent.store, connect, [session]) == []
 
 
-def test_what_cannot_be_seen_is_a_failure_of_that_session_only(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_seen_is_a_failure_of_that_session_only(agent: Agent) -> None:
     session = agent.begin(held(TIMED))
-
-    def fail(_pid: int) -> float:
-        raise OSError(2, "No such file or directory")
-
-    monkeypatch.setattr(look, "cpu_seconds", fail)
+    agent.cpu = None
     (failure,) = look_at_sessions(agent.store, lambda: agent.engine, [session])
     assert failure.startswith("train-llm: its use cannot be seen: ")
 
