@@ -21,7 +21,7 @@ from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._planner.decision import Decision, decide
+from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.answers import Answers
 from ..plugin_utils._queue.entry import (
@@ -141,7 +141,7 @@ class ActionModule(ControlAction):
                 "capacity_released": capacity_released,
             }
             pending_result["starts"] = []
-            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            record = _pending_record(spec, entry, decision)
             return {
                 **result,
                 **pending_result,
@@ -200,7 +200,11 @@ class ActionModule(ControlAction):
             if attempt == 1:
                 raise
             return Unschedulable(as_phrase(error), {})
-        if isinstance(decision, Unschedulable) or decision.existing:
+        if isinstance(decision, Decision) and decision.existing:
+            return decision
+        if entry.spec is None:
+            check_time_limits(spec, NetworkPools(**args["pools"]))
+        if isinstance(decision, Unschedulable):
             return decision
         return waits_behind(entries, entry, answers, self._rules) or decision
 
@@ -221,7 +225,7 @@ class ActionModule(ControlAction):
             return
         with_request = dataclasses.replace(entry, spec=dataclasses.asdict(spec))
         if isinstance(decision, Unschedulable):
-            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            record = _pending_record(spec, entry, decision)
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
         if entry.id != decision.plan.id:
@@ -233,6 +237,12 @@ class ActionModule(ControlAction):
         queue.save(mark_creating(owned, current_owner(), entry.updated_at, decision.plan))
         if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
             queue.add_skips({passed.id: 1 for passed in count_skips(entries, entry)}, entries)
+
+
+def _pending_record(spec: SessionSpec, entry: QueueEntry, decision: Unschedulable) -> dict[str, Any]:
+    """Return the record of a session that waits for capacity."""
+    record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+    return {**record, "user": entry.user, "created_at": entry.enqueued_at}
 
 
 def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
@@ -285,7 +295,7 @@ def _make_entry(spec: SessionSpec, user: str, now: float) -> QueueEntry:
         resource_group=spec.resource_group,
         priority=spec.priority,
         spec=None,
-        record=unplanned_record(spec, spec.name, "CREATING", session_id),
+        record={**unplanned_record(spec, spec.name, "CREATING", session_id), "user": user, "created_at": now},
         enqueued_at=now,
         updated_at=now,
         pending_timeout=spec.pending_timeout,

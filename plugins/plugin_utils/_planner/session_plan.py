@@ -80,6 +80,8 @@ def make_plan(
         gateways=tuple(pools.gateways),
         stop_grace=spec.stop_grace,
         stop_command=spec.stop_command,
+        max_lifetime=spec.max_lifetime or pools.max_lifetime,
+        idle_timeout=spec.idle_timeout or pools.idle_timeout,
     )
 
 

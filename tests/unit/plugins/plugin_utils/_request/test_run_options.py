@@ -51,6 +51,8 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             force=False,
             wait=False,
             history=False,
+            list_format="table",
+            agent_lost_after=600,
             kernel="",
             logs_lines=100,
         ),
