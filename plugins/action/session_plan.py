@@ -131,7 +131,7 @@ class ActionModule(ControlAction):
                 "capacity_released": capacity_released,
             }
             pending_result["starts"] = []
-            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            record = _pending_record(spec, entry, decision)
             return {
                 **result,
                 **pending_result,
@@ -206,7 +206,7 @@ class ActionModule(ControlAction):
             return
         with_request = dataclasses.replace(entry, spec=dataclasses.asdict(spec))
         if isinstance(decision, Unschedulable):
-            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            record = _pending_record(spec, entry, decision)
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
         if entry.id != decision.plan.id:
@@ -219,6 +219,12 @@ class ActionModule(ControlAction):
         if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_skips(entries, entry):
                 queue.save(passed)
+
+
+def _pending_record(spec: SessionSpec, entry: QueueEntry, decision: Unschedulable) -> dict[str, Any]:
+    """Return the record of a session that waits for capacity."""
+    record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+    return {**record, "user": entry.user, "created_at": entry.enqueued_at}
 
 
 def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
@@ -271,7 +277,7 @@ def _make_entry(spec: SessionSpec, user: str, now: float) -> QueueEntry:
         resource_group=spec.resource_group,
         priority=spec.priority,
         spec=None,
-        record=unplanned_record(spec, spec.name, "CREATING", session_id),
+        record={**unplanned_record(spec, spec.name, "CREATING", session_id), "user": user, "created_at": now},
         enqueued_at=now,
         updated_at=now,
         pending_timeout=spec.pending_timeout,

@@ -16,9 +16,22 @@ from ..module_utils._model.printable import printable_data
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
-from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, recorded_plans
+from ..plugin_utils._queue.entry import (
+    CREATING,
+    DEFAULT_MAX_SKIPS,
+    PENDING,
+    TERMINATED,
+    TERMINATING,
+    dominant_shares,
+    queue_positions,
+    recorded_plans,
+    sort_pending,
+)
+from ..plugin_utils._queue.schedule import usage
 from ..plugin_utils._report import logs, verification_table
-from ..plugin_utils._report.record import session_record, session_table, to_json
+from ..plugin_utils._report.page import PageSources, render_page
+from ..plugin_utils._report.record import complete_record, session_record, to_json
+from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._report.verification import (
     AgentReports,
     SessionNotFoundError,
@@ -28,6 +41,7 @@ from ..plugin_utils._report.verification import (
 )
 from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
+from ..plugin_utils.host_program import COLLECTION
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"
@@ -54,17 +68,33 @@ class ActionModule(ControlAction):
         running = {
             session_id: parts for session_id, parts in cluster.sessions.items() if session_id not in terminating_ids
         }
+        requested = {entry.id: {"created_at": entry.enqueued_at} for entry in entries}
         sessions = [
-            (finished.get(session_id) or _record(parts), plan_of(parts).created_at)
+            (finished.get(session_id) or {**_record(parts), **requested.get(session_id, {})}, plan_of(parts).created_at)
             for session_id, parts in running.items()
         ]
+        shares = dominant_shares(*usage(cluster))
+        pending = sort_pending(
+            entries, args.get("policy", "fifo"), shares, int(args.get("max_skips", DEFAULT_MAX_SKIPS))
+        )
+        positions = queue_positions(pending)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
         sessions += [
-            (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in running
+            ({**complete_record(entry.record), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
+            for entry in entries
+            if entry.state in states and entry.id not in running
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
-        self.show(session_table(sessions, now))
+        if args.get("page_path"):
+            page = render_page(_page_sources(), records, cluster.facts, cluster.unavailable, now)
+            self.write_report(args["page_path"], page, 0o644)
+        style = args.get("format") or "table"
+        if style == "none":
+            return {"sessions": records}
+        self.show(
+            to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
+        )
         warnings = self.warnings(cluster) + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in terminating_sessions
@@ -114,6 +144,11 @@ class ActionModule(ControlAction):
         if report["error"]:
             raise AnsibleActionFail(report["error"])
         return report
+
+
+def _page_sources() -> PageSources:
+    folder = COLLECTION / "roles" / "session" / "templates" / "page"
+    return PageSources(*((folder / name).read_text() for name in ("page.html.j2", "page.css", "page.js")))
 
 
 def _record(parts: Parts) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class SessionPlan:
     containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session counts towards
     the share of ``user``. ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
-    source addresses of gateways.
+    source addresses of gateways. The session ends when it has lived ``max_lifetime`` seconds, or has not been used for
+    ``idle_timeout``; 0 for never.
     """
 
     id: str
@@ -77,6 +78,8 @@ class SessionPlan:
     infiniband: bool = False
     published: tuple[PublishedPort, ...] = ()
     gateways: tuple[str, ...] = ()
+    max_lifetime: int = 0
+    idle_timeout: int = 0
 
     @property
     def agents(self) -> list[str]:

@@ -173,6 +173,15 @@ def sort_pending(
     return sorted((entry for entry in entries if entry.state == PENDING), key=place)
 
 
+def queue_positions(ordered: Iterable[QueueEntry]) -> dict[str, int]:
+    """Return the positions of PENDING sessions by id, each in its resource group, from 1, as they will be tried."""
+    groups: dict[str, int] = {}
+    positions = {}
+    for entry in ordered:
+        positions[entry.id] = groups[entry.resource_group] = groups.get(entry.resource_group, 0) + 1
+    return positions
+
+
 def blocked_by(
     entries: Iterable[QueueEntry],
     candidate_priority: int,
@@ -254,7 +263,7 @@ def mark_running(
     return dataclasses.replace(
         entry,
         state=RUNNING,
-        record=record,
+        record={**record, "created_at": entry.enqueued_at},
         updated_at=now,
         skipped=0,
         attempts=0,

@@ -76,6 +76,7 @@ class RunOptions:
     force: bool
     wait: bool
     history: bool
+    list_format: str
     kernel: str
     logs_lines: int
 

@@ -50,10 +50,26 @@ def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
 
 def test_table_of_sessions_is_shown(run: Run, printed: list[str]) -> None:
     run(ActionModule, LIST, THERE)
-    assert [line.split()[:5] for line in printed] == [
-        ["NAME", "MODE", "SIZE", "STATUS", "AGENTS"],
-        ["train-llm", "Multi-node", "4", "RUNNING", "agent1,agent2"],
+    assert [line.split()[:7] for line in printed] == [
+        ["NAME", "USER", "MODE", "SIZE", "CPU/GPU", "STATUS", "AGENTS"],
+        ["train-llm", "alice", "Multi-node", "4", "4/0", "RUNNING", "agent1,agent2"],
     ]
+
+
+def test_the_list_is_printed_as_a_wide_table_or_as_json(run: Run, printed: list[str]) -> None:
+    run(ActionModule, {**LIST, "format": "wide"}, THERE)
+    assert "IMAGE" in printed[0]
+    del printed[:]
+    result = run(ActionModule, {**LIST, "format": "json"}, THERE)
+    assert json.loads("\n".join(printed)) == result["sessions"]
+
+
+def test_pending_sessions_have_their_position_in_the_queue(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    queue.save(requested(1))
+    queue.save(requested(2, priority=20))
+    records = {entry["name"]: entry for entry in run(ActionModule, LIST, THERE)["sessions"]}
+    assert [records[name]["queue_position"] for name in ("session-1", "session-2", "train-llm")] == [2, 1, None]
+    assert "#2" in printed[2]
 
 
 @pytest.mark.usefixtures("printed")
@@ -156,7 +172,7 @@ def test_finished_session_is_listed_before_it_is_saved(
     (record,) = listed["sessions"]
     reason = f"the command ended with exit code {exit_code}"
     assert (record["status"], record["exit_code"], record["reason"]) == ("TERMINATED", exit_code, reason)
-    assert printed[1].split()[:4] == ["train-llm", "Multi-node", "4", "TERMINATED"]
+    assert printed[1].split()[:6] == ["train-llm", "alice", "Multi-node", "4", "4/0", "TERMINATED"]
     assert printed[1].endswith(reason)
     assert listed["warnings"] == [ACTION_NEEDED]
     assert queue.entries() == []
