@@ -189,8 +189,8 @@ class ControlAction(ActionBase):
     def write_report(self, path: str, content: str, mode: int = 0o600) -> None:
         """Write a report on the control node, atomically; does nothing in check mode, or if the path is empty.
 
-        By default only its owner can read it, because errors quote what users wrote. A report does not change the cluster, so the
-        task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
+        By default only its owner can read it, because errors quote what users wrote. A report does not change the
+        cluster, so the task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
         """
         if not path or self._task.check_mode:
             return
