@@ -43,7 +43,13 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
     def run(html: str) -> list[dict[str, Any]]:
         page = folder / "page.html"
         page.write_text(html)
-        command = [sys.executable, HERE / "browser.py", str(shutil.which("chromium-headless-shell")), axe, page]
+        command = [
+            sys.executable,
+            str(HERE / "browser.py"),
+            str(shutil.which("chromium-headless-shell")),
+            str(axe),
+            str(page),
+        ]
         seen = subprocess.run(command, env={"PYTHONPATH": str(folder)}, check=True, stdout=subprocess.PIPE, text=True)
         views: list[dict[str, Any]] = json.loads(seen.stdout)
         return views
