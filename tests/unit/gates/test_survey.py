@@ -1,4 +1,4 @@
-"""The launch forms: what is committed is generated, keeps the rules of AWX and Semaphore, and is what playbooks take."""
+"""The launch forms: what is committed is generated, AWX and Semaphore accept it, and playbooks take the answers."""
 
 from __future__ import annotations
 
