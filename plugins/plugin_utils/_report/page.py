@@ -51,8 +51,8 @@ def render_page(
     unavailable: Mapping[str, str],
     now: float,
 ) -> str:
-    """Return the page of these records, of agents with facts, and of unavailable ones with the reason."""
-    names = sorted({*agents, *unavailable})
+    """Return the page of these records, of unavailable agents with the reason, and of agents with facts."""
+    names = [*sorted(unavailable), *sorted(agents)]
     sessions = [_session(record) for record in records]
     hosts = [_agent(name, agents[name]) if name in agents else _unavailable(name, unavailable[name]) for name in names]
     data = printable_data({"now": now, "sessions": sessions, "agents": hosts})

@@ -80,7 +80,7 @@
     const tag = tagOf(session);
     const main = make("span", "main", make("span", "name", session.name), tag ? make("span", "tag", tag) : null);
     const summary = make("summary", "", make("span", "", make("span", `status ${session.status}`, word(session.status))), main,
-      make("span", "quiet user", session.user || ""), make("span", "quiet", session.total || ""), make("span", "quiet", shown),
+      make("span", "quiet user", session.user || ""), make("span", "quiet", session.total || ""), make("span", "quiet agents", shown),
       make("span", "quiet time", timeOf(session)), session.why ? make("span", "why", session.why) : null);
     const element = make("details", "", summary);
     element.addEventListener("toggle", () => {
@@ -167,6 +167,7 @@
   const away = data.agents.filter((agent) => agent.away).length;
   $("capacity").textContent = `${count(data.agents.length, "agent")}${away ? `, ${away} of them unavailable` : ""}`;
   $("hosts").append(...data.agents.map(hostOf));
+  for (const bar of document.querySelectorAll("#statuses, .tools")) bar.hidden = !sessions.length;
   $("sessions").hidden = false;
   $("agents").hidden = false;
 })();
