@@ -118,7 +118,7 @@ def _why(record: Mapping[str, Any]) -> str:
         return str(reason or "")
     failed = [kernel for kernel in record["kernels"] if kernel.get("status") not in ("running", "unknown")]
     unknown = sorted({kernel["agent"] for kernel in record["kernels"] if kernel.get("status") == "unknown"})
-    reasons = [f"{kernel['hostname']} on {kernel['agent']} is {kernel['status']}" for kernel in failed]
+    reasons = [f"{kernel['hostname']} on {kernel['agent']}: {kernel['status']}" for kernel in failed]
     reasons += [f"nothing is known of its containers on {', '.join(unknown)}"] if unknown else []
     return "; ".join(reasons)
 

@@ -83,7 +83,7 @@ def test_waiting_session_says_why_and_what_comes_next() -> None:
 @pytest.mark.parametrize(
     ("states", "error", "why"),
     [
-        ({"sub1": ContainerState("exited", None, 1)}, None, "sub1 on agent1 is exited"),
+        ({"sub1": ContainerState("exited", None, 1)}, None, "sub1 on agent1: exited"),
         ({"sub1": ContainerState("exited", None, 1)}, "its agents disagree", "its agents disagree"),
         ({"sub2": None, "sub3": None}, None, "nothing is known of its containers on agent2"),
     ],
