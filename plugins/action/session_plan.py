@@ -21,7 +21,7 @@ from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._planner.decision import Decision, decide
+from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.entry import (
     CREATING,
@@ -185,7 +185,11 @@ class ActionModule(ControlAction):
             if attempt == 1:
                 raise
             return Unschedulable(as_phrase(error), {})
-        if isinstance(decision, Unschedulable) or decision.existing:
+        if isinstance(decision, Decision) and decision.existing:
+            return decision
+        if entry.spec is None:
+            check_time_limits(spec, NetworkPools(**args["pools"]))
+        if isinstance(decision, Unschedulable):
             return decision
         rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
         return waits_behind(entries, entry, cluster, rules) or decision

@@ -162,6 +162,12 @@ class ControlAction(ActionBase):
         reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
         return ClusterState(facts, reasons, recorded_plans(entries), digest_key=self.queue(task_vars).digest_key())
 
+    def attendance(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        """Return the agents that could not be reached in this run, and those that answered; others were not asked."""
+        results = {name: task_vars["hostvars"][name].get(AGENT_RESULT) for name in agents}
+        asked = {name: bool(result.get("unreachable")) for name, result in results.items() if result is not None}
+        return [name for name, away in asked.items() if away], [name for name, away in asked.items() if not away]
+
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""
         hostvars = task_vars["hostvars"]

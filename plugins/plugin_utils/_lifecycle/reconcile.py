@@ -26,6 +26,7 @@ from .._queue.entry import (
     timed_out,
 )
 from .._report.record import ended_record, session_record
+from .time_limits import time_reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
-def find_end_reason(parts: Parts) -> tuple[str, int | None]:
+def find_end_reason(parts: Parts, now: float) -> tuple[str, int | None]:
     """Return why a committed session is over (empty if it is not) and the exit code that ended it."""
     plan, containers = plan_of(parts), containers_of(parts)
     stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
@@ -179,7 +180,7 @@ def find_end_reason(parts: Parts) -> tuple[str, int | None]:
     if failed and plan.failure_policy == "terminate":
         exit_code = stopped[failed[0]].exit_code
         return f"{failed[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code
-    return "", None
+    return time_reason(parts, now), None
 
 
 def _next_entry(
@@ -251,7 +252,7 @@ def _end_fields(record: Mapping[str, Any]) -> dict[str, Any]:
 def _termination_entry(parts: Parts, entry: QueueEntry | None, now: float) -> QueueEntry | None:
     """Return the TERMINATING entry of a committed session that is over; ``None`` if it is not."""
     plan = plan_of(parts)
-    reason, exit_code = find_end_reason(parts)
+    reason, exit_code = find_end_reason(parts, now)
     if not reason:
         return None
     record = _record(parts, "TERMINATED")

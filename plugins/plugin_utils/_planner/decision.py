@@ -17,7 +17,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
 from .._request.run_options import NetworkPools
-from .._request.spec import SessionSpec, check_same_request
+from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
 from .cluster_state import ClusterState, Parts, plan_of, status_of
 from .route_address import find_foreign_address
@@ -79,6 +79,19 @@ def decide(
         raise PlanningError(problem)
     missing, present = _missing_images(plan, agents), _present_images(plan, agents)
     return Decision(plan, False, missing, {}, placement.lower_bound, present)
+
+
+def check_time_limits(spec: SessionSpec, pools: NetworkPools) -> None:
+    """Raise :class:`ValidationError` for a new request of more time than the operator gives.
+
+    Earlier requests remain as they were accepted.
+    """
+    for option in TIMES:
+        wanted, limit = getattr(spec, option), getattr(pools, option)
+        if limit and wanted > limit:
+            raise ValidationError(
+                f"session_{option}: {wanted} exceeds session_{option}_limit, {limit}: request at most {limit} seconds."
+            )
 
 
 def is_feasible(spec: SessionSpec, cluster: ClusterState, session_id: str = "") -> bool:

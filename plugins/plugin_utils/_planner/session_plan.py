@@ -78,6 +78,8 @@ def make_plan(
         infiniband=spec.infiniband,
         published=allocate_published_ports(spec.apps, by_name[main_agent], pools, session_id, own_ssh_ports),
         gateways=tuple(pools.gateways),
+        max_lifetime=spec.max_lifetime or pools.max_lifetime,
+        idle_timeout=spec.idle_timeout or pools.idle_timeout,
     )
 
 

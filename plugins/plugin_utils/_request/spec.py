@@ -40,6 +40,9 @@ NUMBERS = {
     "priority": (0, 100),
     "pending_timeout": (0, 1 << 31),
 }
+# The shortest time after which a session may end, as most of it must not be its start.
+MIN_SECONDS, MAX_SECONDS = 60, 1 << 31
+TIMES = ("max_lifetime", "idle_timeout")
 # The allowed values of options, as in the argument specification.
 CHOICES = {
     "cluster_mode": ("single-node", "multi-node"),
@@ -58,7 +61,8 @@ class SessionSpec:
     """A validated request.
 
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
-    if all containers are identical. ``pending_timeout`` is in seconds, 0 for none.
+    if all containers are identical. ``pending_timeout``, ``max_lifetime`` and ``idle_timeout`` are in seconds, 0 for
+    none.
     """
 
     name: str
@@ -86,6 +90,8 @@ class SessionSpec:
     failure_policy: str
     priority: int
     pending_timeout: int
+    max_lifetime: int = 0
+    idle_timeout: int = 0
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
@@ -112,6 +118,8 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         parse_session_name(problems, "session_name", values["name"])
     for option, (least, most) in NUMBERS.items():
         integer(problems, f"session_{option}", values[option], least, most)
+    for option in TIMES:
+        parse_time(problems, f"session_{option}", values[option])
     checked = {
         "image": image,
         "resources": slots,
@@ -131,6 +139,12 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     if values["wait"] and not spec.command:
         problems.add("session_wait requires session_command")
     return spec
+
+
+def parse_time(problems: ValidationErrors, option: str, value: Any) -> None:
+    """Add a problem unless a value is a time in seconds after which a session may end, or 0 for none."""
+    if value != 0:
+        integer(problems, option, value, MIN_SECONDS, MAX_SECONDS)
 
 
 def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
@@ -207,8 +221,10 @@ def _key_id(key: bytes) -> str:
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
+    # Requests of earlier releases lack options that have been added since.
+    added = dict.fromkeys(TIMES, 0)
     for option in sorted(set(before) | set(after)):
-        old, new = before.get(option), after.get(option)
+        old, new = (side.get(option, added.get(option)) for side in (before, after))
         if old == new:
             continue
         if option == "env":

@@ -219,6 +219,36 @@ def test_user_is_as_agents_report_it(run: Run, queue: QueueStore) -> None:
     assert [entry.user for entry in queue.entries()] == ["bob\\u200b\\x1b"]
 
 
+def limited(**asked: Any) -> dict[str, Any]:
+    """Return the arguments with a longest lifetime of an hour, which the operator has set."""
+    made = arguments(**asked)
+    return {**made, "pools": {**made["pools"], "max_lifetime": 3600}}
+
+
+def test_new_session_wants_no_more_time_than_the_operator_gives(run: Run, queue: QueueStore) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, limited(max_lifetime=7200), answers(agent1=fit("agent1")))
+    assert str(refused.value) == (
+        "session_max_lifetime: 7200 exceeds session_max_lifetime_limit, 3600: request at most 3600 seconds."
+    )
+    assert queue.entries() == []
+
+
+@pytest.mark.parametrize(("asked", "lifetime"), [({}, 3600), ({"max_lifetime": 600}, 600)])
+def test_the_limit_is_the_time_of_a_session_that_names_none(run: Run, asked: dict[str, int], lifetime: int) -> None:
+    assert run(ActionModule, limited(**asked), answers(agent1=fit("agent1")))["plan"]["max_lifetime"] == lifetime
+
+
+def test_existing_and_queued_sessions_keep_the_time_that_they_got(run: Run, queue: QueueStore) -> None:
+    full, asked = answers(agent1=fit("agent1", 3)), {"max_lifetime": 7200}
+    run(ActionModule, arguments(**asked), full)
+    assert run(ActionModule, limited(**asked), full)["pending"]["shortfall"] == {"cpu": 1}
+    queue.remove(queue.entries()[0].id)
+    held = held_session(plan({"agent1": 4}, max_lifetime=7200), "agent1", spec(**{**ASKED, **asked}))
+    again = run(ActionModule, limited(**asked), answers(agent1=fit("agent1", sessions=[held])))
+    assert (again["existing"], again["plan"]["max_lifetime"]) == (True, 7200)
+
+
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM], ids=["room", "no room"])
 def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueStore, hostvars: dict[str, Any]) -> None:
     waits = of_entry(skipped=1, attempts=1)

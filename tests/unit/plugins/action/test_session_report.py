@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -307,8 +308,31 @@ def test_session_is_listed_as_it_was_started_here(run: Run, queue: QueueStore) -
 
 
 @pytest.mark.usefixtures("printed")
-def test_running_session_whose_agents_are_away_is_not_listed(run: Run, queue: QueueStore) -> None:
+def test_running_session_whose_agents_are_away_is_degraded(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
     gone = {"hostvars": {name: {"__session_agent": {"unreachable": True, "msg": "no route"}} for name in AGENTS}}
-    assert run(ActionModule, {**LIST, "history": True}, gone)["sessions"] == []
+    listed = run(ActionModule, LIST, gone)
+    (record,) = listed["sessions"]
+    remedy = "switch it on and connect it, or end the session with session_force=true"
+    assert (record["status"], record["error"]) == (
+        "DEGRADED",
+        f"agent1 does not answer, agent2 does not answer: {remedy}",
+    )
+    assert "this control node may be cut off" in listed["warnings"][3]
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
+def test_degraded_session_says_which_agent_is_away(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    variables = holding(MADE)
+    variables["hostvars"]["agent2"] = {"__session_agent": {"unreachable": True, "msg": "no route"}}
+    (record,) = run(ActionModule, LIST, variables)["sessions"]
+    assert (record["status"], record["error"][:23]) == ("DEGRADED", "agent2 does not answer:")
+    assert "agent2 does not answer:" in printed[1]
+
+
+def test_list_shows_when_a_session_ends(run: Run, printed: list[str]) -> None:
+    timed = plan(max_lifetime=7200)
+    (record,) = run(ActionModule, LIST, holding(timed, lived=1800, idle=0))["sessions"]
+    assert record["ends_at"] - time.time() == pytest.approx(5400, abs=600)
+    assert printed[1].split()[-1] == "1h"
