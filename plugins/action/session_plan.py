@@ -39,6 +39,7 @@ from ..plugin_utils._queue.entry import (
 from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
 from ..plugin_utils._queue.store import QueueStore, current_owner
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
+from ..plugin_utils._request.advice import advise
 from ..plugin_utils._request.run_options import NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_arguments
@@ -122,7 +123,7 @@ class ActionModule(ControlAction):
             for warning in self.warnings(cluster):
                 self._display.warning(warning)
             raise AnsibleActionFail(sentence) from None
-        warnings = self.warnings(cluster)
+        warnings = self.warnings(cluster) + (advise(spec) if self._task.check_mode else [])
         result: dict[str, Any] = {"warnings": warnings, "queued": entry.waits_for_start}
         if isinstance(decision, Unschedulable):
             details = {

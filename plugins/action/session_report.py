@@ -34,6 +34,7 @@ from ..plugin_utils._queue.entry import (
 )
 from ..plugin_utils._queue.schedule import usage
 from ..plugin_utils._report import logs, verification_table
+from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import complete_record, session_record, to_json
 from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._report.verification import (
@@ -46,6 +47,7 @@ from ..plugin_utils._report.verification import (
 from ..plugin_utils.absence_file import load_absences
 from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
+from ..plugin_utils.host_program import COLLECTION
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"
@@ -106,7 +108,12 @@ class ActionModule(ControlAction):
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
+        if args.get("page_path"):
+            page = render_page(_page_sources(), records, cluster.facts, cluster.unavailable, now)
+            self.write_report(args["page_path"], page, 0o644)
         style = args.get("format") or "table"
+        if style == "none":
+            return {"sessions": records}
         self.show(
             to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
         )
@@ -159,6 +166,11 @@ class ActionModule(ControlAction):
         if report["error"]:
             raise AnsibleActionFail(report["error"])
         return report
+
+
+def _page_sources() -> PageSources:
+    folder = COLLECTION / "roles" / "session" / "templates" / "page"
+    return PageSources(*((folder / name).read_text() for name in ("page.html.j2", "page.css", "page.js")))
 
 
 def _absent(plan: SessionPlan, away: Sequence[str]) -> list[str]:

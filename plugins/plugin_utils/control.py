@@ -211,15 +211,15 @@ class ControlAction(ActionBase):
         for line in lines:
             self._display.display(printable(line))
 
-    def write_report(self, path: str, content: str) -> None:
+    def write_report(self, path: str, content: str, mode: int = 0o600) -> None:
         """Write a report on the control node, atomically; does nothing in check mode, or if the path is empty.
 
-        Only its owner can read it, because errors quote what users wrote. A report does not change the cluster, so the
-        task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
+        By default only its owner can read it, because errors quote what users wrote. A report does not change the
+        cluster, so the task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
         """
         if not path or self._task.check_mode:
             return
         try:
-            write_atomically(Path(path).expanduser().absolute(), content, 0o600, durable=False)
+            write_atomically(Path(path).expanduser().absolute(), content, mode, durable=False)
         except OSError as error:
             raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from None

@@ -73,13 +73,16 @@ def notes(count: int) -> list[dict[str, Any]]:
 def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> None:
     run_on(MANAGER, f"chmod 777 '{FOLDER}'")
     variables = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": 1}
+    page = f"{FOLDER}/page $HOME.html"
     options = {"options": OPTIONS, "user": "daemon", "directory": FOLDER, "environment": variables, "interval": "100ms"}
+    options["page_path"] = page
     installed = provision(**options)
     assert installed.code == 0, installed.output
     assert run_on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
     assert run_on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
     runs = notes(8)
-    assert runs[0]["arguments"] == ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions", *OPTIONS]
+    command = ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions"]
+    assert runs[0]["arguments"] == [*command, "-e", json.dumps({"session_page_path": page}), *OPTIONS]
     assert runs[0]["directory"] == FOLDER
     expected = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": "1", "USER": "daemon", "RUNTIME_DIRECTORY": CONNECTIONS}
     assert {**expected, "ANSIBLE_SSH_CONTROL_PATH_DIR": CONNECTIONS}.items() <= runs[0]["environment"].items()

@@ -64,6 +64,7 @@ class RunOptions:
     queue_path: str
     record_path: str
     list_path: str
+    page_path: str
     report_path: str
     logs_path: str
     access_path: str
