@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.errors import as_phrase, as_sentence
 from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationError
@@ -61,7 +62,7 @@ class ActionModule(ControlAction):
             session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
         ]
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
-        decisions = schedule(before.values(), free, NetworkPools(**args["pools"]), rules, now)
+        decisions = schedule(before.values(), free, self._pools(), rules, now)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
         with self.transaction(queue):
             current = {entry.id: entry for entry in self.entries(queue)}
@@ -167,6 +168,10 @@ class ActionModule(ControlAction):
         cluster = self.cluster_state(self._task.args["agents"], variables, entries)
         return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
+    def _pools(self) -> NetworkPools:
+        pools = self._task.args["pools"]
+        return NetworkPools(**{**pools, "sites": [Gateway(**site) for site in pools.get("sites") or ()]})
+
     def _decide_request(
         self, spec: SessionSpec, cluster: ClusterState, entries: Sequence[QueueEntry], entry: QueueEntry
     ) -> Decision | Unschedulable:
@@ -179,7 +184,7 @@ class ActionModule(ControlAction):
                 f"other runs claimed the resources first, {attempts} times in a row; last error: {refusals}", {}
             )
         try:
-            decision = decide(spec, cluster, NetworkPools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+            decision = decide(spec, cluster, self._pools(), entry.id, entry.user, entry.updated_at)
         except (ValidationError, PlanningError) as error:
             if attempt == 1:
                 raise

@@ -18,7 +18,7 @@ def build_gateway_route(plan: SessionPlan) -> dict[str, Any]:
     endpoints = {port.name: {"address": port.address, "port": port.host_port} for port in plan.published}
     ssh = endpoints.pop(SSH, None)
     apps = [
-        {"name": app.name, "protocol": app.protocol, **endpoints[app.name]}
+        {"name": app.name, "protocol": app.protocol, "path": app.path, "start": app.start, **endpoints[app.name]}
         for app in plan.apps
         if app.name in endpoints
     ]

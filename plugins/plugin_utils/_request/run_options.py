@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._gateway.model import Gateway
 from ...module_utils._model.session import MAX_LINES
 from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
@@ -32,7 +33,7 @@ class NetworkPools:
 
     ``first_host_port`` to ``last_host_port`` are for the sshds of containers in host network mode,
     ``first_published_port`` to ``last_published_port`` for the ports of main1 that agents publish to the addresses
-    ``gateways``.
+    ``gateways``; users reach those at ``sites``.
     """
 
     network: str
@@ -44,6 +45,7 @@ class NetworkPools:
     first_published_port: int
     last_published_port: int
     gateways: Sequence[str] = ()
+    sites: Sequence[Gateway] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     Route,
     RoutedApp,
     Vacated,
-    app_hostname,
     build_app_links,
     build_haproxy_maps,
     merge_routes,
@@ -200,8 +199,8 @@ def test_map_entries_contain_session_and_endpoint() -> None:
     ],
 )
 def test_an_app_has_a_host_name_if_valid_and_unambiguous(session: str, app: str, host: str) -> None:
-    assert app_hostname(session, app, NAMED) == host
-    assert app_hostname(session, app, GATEWAY) == ""
+    assert NAMED.app_hostname(session, app) == host
+    assert GATEWAY.app_hostname(session, app) == ""
 
 
 def test_links_contain_ssh_and_app_urls() -> None:
