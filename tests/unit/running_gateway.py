@@ -49,7 +49,7 @@ class RunningGateway:
         self._token = sign(folder / "token.key", build_claims(SESSION_ID, NAME, int(time.time()), 3600))
         _write_certificate(folder / "certificate.pem")
         (folder / "keys/gateway1.pem").write_text(public_key(folder / "token.key"))
-        (folder / "maps/apps.map").write_text(f"{NAME}/web {SESSION_ID}@{self.app_port}@{ADDRESS}\n")
+        (folder / "maps/apps.map").write_text(f"{NAME}/web {SESSION_ID}@{self.app_port}@{ADDRESS}@strip\n")
         (folder / "maps/hosts.map").write_text("")
         (folder / "maps/ssh.map").write_text(f"{self.ssh_port} {SESSION_ID}@{self.sshd_port}@{ADDRESS}\n")
         (folder / "haproxy.cfg").write_text(self._render(options))
@@ -73,9 +73,10 @@ class RunningGateway:
             "__gateway_ipv6": {"stat": SimpleNamespace(exists=False)},
             **{f"gateway_{name}": value for name, value in options.items()},
         }
-        page = environment.from_string((ROLE / "templates/page.html.j2").read_text())
-        for item in VARIABLES["__gateway_error_pages"]:
-            (self._folder / f"pages/{item['code']}.html").write_text(page.render(item=item))
+        for form in ("html", "json"):
+            page = environment.from_string((ROLE / f"templates/page.{form}.j2").read_text())
+            for item in VARIABLES["__gateway_error_pages"]:
+                (self._folder / f"pages/{item['name']}.{form}").write_text(page.render(item=(item, form)))
         return environment.from_string((ROLE / "templates/haproxy.cfg.j2").read_text()).render(variables)
 
     @contextlib.contextmanager
