@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.errors import as_phrase, as_sentence
 from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationError
@@ -55,8 +56,7 @@ class ActionModule(ControlAction):
 
     def _plan_pending(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Decide which pending sessions start now, and save in the queue why the others do not."""
-        args, now = self._task.args, time.time()
-        queue = self.queue(variables)
+        now, queue = time.time(), self.queue(variables)
         before = {entry.id: entry for entry in self.entries(queue)}
         cluster, starts, specs = self._cluster(variables, before.values()), [], {}
         stale_ids = [
@@ -64,7 +64,7 @@ class ActionModule(ControlAction):
         ]
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
         last = queue.last_pass()
-        answers = Answers(free, NetworkPools(**args["pools"]), now, last)
+        answers = Answers(free, self._pools(), now, last)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
         decisions = schedule(before.values(), answers, self._rules)
         skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
@@ -97,7 +97,7 @@ class ActionModule(ControlAction):
         user = printable(args.get("user") or getpass.getuser())
         # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
         # since is parsed and judged again.
-        answers = Answers(cluster, NetworkPools(**args["pools"]), time.time(), queue.last_pass())
+        answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
         waits_behind(self.entries(queue), _make_entry(spec, user, time.time()), answers, self._rules)
         try:
             with self.transaction(queue):
@@ -183,6 +183,10 @@ class ActionModule(ControlAction):
         cluster = self.cluster_state(self._task.args["agents"], variables, entries)
         return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
+    def _pools(self) -> NetworkPools:
+        pools = self._task.args["pools"]
+        return NetworkPools(**{**pools, "sites": [Gateway(**site) for site in pools.get("sites") or ()]})
+
     def _decide_request(
         self, spec: SessionSpec, answers: Answers, entries: Sequence[QueueEntry], entry: QueueEntry
     ) -> Decision | Unschedulable:
@@ -195,8 +199,7 @@ class ActionModule(ControlAction):
                 f"other runs claimed the resources first, {attempts} times in a row; last error: {refusals}", {}
             )
         try:
-            pools = NetworkPools(**args["pools"])
-            decision = decide(spec, answers.cluster, pools, entry.id, entry.user, entry.updated_at)
+            decision = decide(spec, answers.cluster, self._pools(), entry.id, entry.user, entry.updated_at)
         except (ValidationError, PlanningError) as error:
             if attempt == 1:
                 raise
@@ -204,7 +207,7 @@ class ActionModule(ControlAction):
         if isinstance(decision, Decision) and decision.existing:
             return decision
         if entry.spec is None:
-            check_time_limits(spec, NetworkPools(**args["pools"]))
+            check_time_limits(spec, self._pools())
         if isinstance(decision, Unschedulable):
             return decision
         return waits_behind(entries, entry, answers, self._rules) or decision

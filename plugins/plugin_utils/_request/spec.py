@@ -16,7 +16,7 @@ from typing import Any
 
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain
-from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, STOP_GRACE, App, Mount
+from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -180,6 +180,7 @@ def check_spec(spec: SessionSpec) -> SessionSpec:
         choice(problems, f"session_{option}", getattr(spec, option), choices)
     for index, app in enumerate(spec.apps):
         choice(problems, f"session_apps[{index}].protocol", app.protocol, PROTOCOLS)
+        choice(problems, f"session_apps[{index}].path", app.path, PATHS)
     string(problems, "session_image", spec.image)
     values = dataclasses.asdict(spec)
     # A role without a slot of the session has none of it.
@@ -215,6 +216,11 @@ def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any
     scripts = [(data, name) for name in SCRIPTS]
     for holder, name in (*scripts, *((app, "command") for app in data["apps"])):
         holder[name] = digest(holder[name]) if holder[name] else ""
+    # Earlier releases have stored requests without these.
+    for app, defaults in ((app, App("", 0)) for app in data["apps"]):
+        for name in ("path", "start"):
+            if app[name] == getattr(defaults, name):
+                del app[name]
     for holder in (data, *data["roles"]):
         holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
