@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 def decode_value(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
     """Return the mapping or list in a string, as passed by ``-e name=value``.
 
-    The string is JSON, or for lists of texts also separated by ``separator``; any other value is returned unchanged.
+    The string is JSON, or for lists of texts or words also separated by ``separator``; any other value is returned unchanged.
     """
     kind = option["type"]
     if kind not in ("dict", "list") or not isinstance(value, str):
@@ -33,7 +33,7 @@ def decode_value(option: Mapping[str, Any], value: Any, separator: str = ",") ->
         except ValueError:
             return value
     split = [entry for entry in value.split(separator) if entry.strip()]
-    return split if option.get("elements") == "str" else value
+    return split if option.get("elements") in ("str", "raw") else value
 
 
 def find_type_error(option: Mapping[str, Any], value: Any) -> str:
