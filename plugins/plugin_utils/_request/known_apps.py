@@ -4,8 +4,8 @@
 
 """The apps that an entry of ``session_apps`` names by one word.
 
-None of them asks for a password: the gateway has checked the user's token. They find what they serve in the home of user
-work, and in its folder ``data``.
+None of them asks for a password: the gateway has checked the user's token. What they serve is in the home of user work,
+or in its folder ``data``.
 """
 
 from __future__ import annotations

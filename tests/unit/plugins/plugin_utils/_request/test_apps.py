@@ -40,7 +40,10 @@ def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
         ({"port": 22}, "session_apps[0].port: 22 is the port of ssh."),
         ({"protocol": "udp"}, "value of session_apps[0].protocol must be one of: http, tcp, got: udp."),
         ({"command": ["a"]}, "session_apps[0].command must be the text of a shell script."),
-        ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command."),
+        (
+            {"cmd": "x"},
+            "session_apps[0].cmd is not known; allowed are name, port, protocol, command, path, start, program.",
+        ),
     ],
 )
 def test_each_invalid_app_has_one_message(invalid: dict[str, Any], sentence: str) -> None:
