@@ -32,14 +32,15 @@ def fetch(method: str, page: str = "", **fields: object) -> tuple[int, str]:
 
 
 def post(**fields: object) -> dict[str, str]:
-    status, text = fetch("POST", "?", width=COLUMNS, height=ROWS, **fields)
-    return dict(json.loads(text)) if status == 200 else {}
+    """Send input to the terminal, or wait for its output; an answer to input is empty."""
+    text = fetch("POST", "?", width=COLUMNS, height=ROWS, **fields)[1]
+    return dict(json.loads(text)) if text.startswith("{") else {}
 
 
 statuses = [fetch("GET", page)[0] for page in ("", "ShellInABox.js", "styles.css", "print-styles.css")]
 session = post(rooturl=f"https://{host}{path}")["session"]
 post(session=session, keys=f"{line}\r".encode().hex())
-screen, deadline = "", time.monotonic() + 120
-while expected not in screen.splitlines() and time.monotonic() < deadline:
-    screen += post(session=session).get("data", "")
-print(json.dumps({"statuses": statuses, "screen": screen.splitlines()}))
+screen, deadline = b"", time.monotonic() + 120
+while expected.encode() not in screen.splitlines() and time.monotonic() < deadline:
+    screen += post(session=session).get("data", "").encode("latin-1")  # a character for each byte
+print(json.dumps({"statuses": statuses, "screen": screen.decode().splitlines()}))
