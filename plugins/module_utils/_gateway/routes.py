@@ -211,12 +211,12 @@ def _find_conflict(route: Route, others: Sequence[Route]) -> str:
 
 
 def build_haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
-    """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by host name."""
+    """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS``, of apps with their path, and apps by host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
     for route in sorted(routes, key=lambda entry: entry.name):
         for app in _http_apps(route):
             target = f"{route.name}/{app.name}"
-            maps[APPS][target] = _format_target(route, app.endpoint)
+            maps[APPS][target] = f"{_format_target(route, app.endpoint)}@{app.path}"
             host = gateway.app_hostname(route.name, app.name)
             if host:
                 maps[HOSTS][host] = target
