@@ -89,8 +89,9 @@ def _best_choice(
     slots = range(1, len(classes.scale.asks[0]))
     best, quality = first, (sum(counts) - sum(sum_packings(first, counts)), len(first))
     weights: list[Weigh] = [_smallest_first, sum, *(functools.partial(_mostly, slot) for slot in slots)]
+    steps = 2 * GREEDY_STEPS + 5 * len(classes.agents) * len(counts)
     for weigh in weights:
-        if quality <= bound or not budget.take(2 * GREEDY_STEPS):
+        if quality <= bound or not budget.take(steps):
             break
         choice = Greedy(classes, weigh).concentrate(counts)
         reached = (sum(counts) - sum(sum_packings(choice, counts)), len(choice))
