@@ -102,6 +102,25 @@ def _planner() -> dict[str, Figure]:
         "decision_10000_agents": time("10,000", 100),
         "decision_100000_agents": time("100,000", 1000),
         "facts_memory": Figure("planner", "Memory of the facts of 100,000 agents.", "GiB", wanted=1),
+        **_waiting(),
+    }
+
+
+def _waiting() -> dict[str, Figure]:
+    where = "10,000 waiting sessions, 1,213 full agents"
+
+    def passes(what: str, wanted: float, moonshot: float) -> Figure:
+        return Figure("planner", f"{where}: CPU time of {what}.", "s", wanted=wanted, moonshot=moonshot)
+
+    def due(what: str) -> Figure:
+        return Figure("planner", f"{where}: {what} with all past their patience / otherwise.", wanted=2, moonshot=1)
+
+    return {
+        "queue_first": passes("the first pass over the queue", 30, 5),
+        "queue_unchanged": passes("a pass when nothing has changed", 1, 0.1),
+        "queue_due_first": due("the first pass"),
+        "queue_due_unchanged": due("a pass when nothing has changed"),
+        "queue_lock": passes("the longest work under the queue's lock", 2, 0.2),
     }
 
 
