@@ -47,16 +47,18 @@ class LogReadError(ClusterError):
     """A log exists and cannot be read; the message is one sentence without its full stop."""
 
 
-def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps: bool = False) -> list[str]:
+def tail_of(
+    client: docker.APIClient, container: str, lines: int, *, timestamps: bool = False, since: int = 0
+) -> list[str]:
     """Return the last lines of a container's log, stdout and stderr in the order of their output.
 
-    With ``timestamps`` each begins with its time in UTC and a space. Raises :class:`LogReadError` if the engine cannot
-    return the log: the log driver does not support reading, or the container does not exist.
+    With ``timestamps`` each begins with its time in UTC and a space. Those before ``since``, in seconds since the
+    epoch, are left out. Raises :class:`LogReadError` if the engine cannot return the log: the log driver does not
+    support reading, or the container does not exist.
     """
     try:
-        frames = client.logs(
-            container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
-        )
+        options = {"stdout": True, "stderr": True, "stream": True, "follow": False, "timestamps": timestamps}
+        frames = client.logs(container, tail=lines, **options, **({"since": since} if since else {}))
         # The SDK reads logs without a timeout.
         until = time.monotonic() + READ_SECONDS
         with _ended_at(until, frames.close):

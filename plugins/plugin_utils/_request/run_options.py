@@ -77,6 +77,7 @@ class RunOptions:
     history: bool
     kernel: str
     logs_lines: int
+    logs_follow: bool
 
 
 def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:

@@ -53,6 +53,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             history=False,
             kernel="",
             logs_lines=100,
+            logs_follow=False,
         ),
         "",
     )
