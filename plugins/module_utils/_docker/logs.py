@@ -16,7 +16,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .._model.errors import ClusterError, as_phrase, reason
 from .sdk import docker
@@ -57,8 +57,16 @@ def tail_of(
     support reading, or the container does not exist.
     """
     try:
-        options = {"stdout": True, "stderr": True, "stream": True, "follow": False, "timestamps": timestamps}
-        frames = client.logs(container, tail=lines, **options, **({"since": since} if since else {}))
+        frames = client.logs(
+            container,
+            stdout=True,
+            stderr=True,
+            stream=True,
+            follow=False,
+            tail=lines,
+            timestamps=timestamps,
+            since=since or None,
+        )
         # The SDK reads logs without a timeout.
         until = time.monotonic() + READ_SECONDS
         with _ended_at(until, frames.close):
@@ -87,7 +95,7 @@ def compressed_log(client: docker.APIClient, container: str) -> bytes:
     raise LogReadError("its log cannot be read: the engine did not send all of it")
 
 
-def _frames(client: docker.APIClient, container: str, tail: int | str) -> Iterator[tuple[bytes, bytes]]:
+def _frames(client: docker.APIClient, container: str, tail: int | Literal["all"]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the messages of a log, each without the timestamp of a continued line, and as the engine sent it."""
     frames = client.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail, timestamps=True)
     until = time.monotonic() + READ_SECONDS

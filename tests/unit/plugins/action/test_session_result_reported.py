@@ -143,7 +143,7 @@ def test_end_of_the_log_of_a_failed_command_is_shown(run: Run, queue: QueueStore
     logged = {"main1": {"log": json.dumps(["out of memory"]), "apps": {}, "error": None}}
     containers = {"main1": {"status": "exited", "exit_code": 3}}
     part = {"plan": MADE.to_dict(), "containers": containers, "logs": logged}
-    starts = [{"id": SESSION_ID, "agents": ["agent1"]}]
+    starts = [{"id": SESSION_ID, "agents": ["agent1"], "nonce": "n", "public_keys": {}, "plan": MADE.to_dict()}]
     settled = {"sessions": [{"record": RUNS, "error": None}], "wait": True}
     args = {"state": "reported", "result": settled, "starts": starts, "later": [], "gateways": []}
     read = {"parts": [part], "error": None}

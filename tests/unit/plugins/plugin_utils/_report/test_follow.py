@@ -20,7 +20,7 @@ BATCH = plan({"agent1": 2}, command="python train.py")
 def part(*lines: str, of: Any = BATCH, **changes: Any) -> dict[str, Any]:
     """Return a part of a session in which main1 has printed lines, each with the second of its time."""
     log = [f"2026-03-01T02:59:{line[:2]}.000000000Z {line[3:]}" for line in lines]
-    logs = {"main1": {"log": json.dumps(log), "apps": {}, "error": None}}
+    logs: dict[str, Any] = {"main1": {"log": json.dumps(log), "apps": {}, "error": None}}
     containers = {"main1": {"status": "running"}, "sub1": {"status": "running"}}
     return {"plan": of.to_dict(), "containers": containers, "logs": logs, **changes}
 
