@@ -34,6 +34,7 @@ from ..plugin_utils._queue.entry import (
 )
 from ..plugin_utils._queue.schedule import usage
 from ..plugin_utils._report import logs, verification_table
+from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import complete_record, session_record, to_json
 from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._report.verification import (
@@ -46,6 +47,7 @@ from ..plugin_utils._report.verification import (
 from ..plugin_utils.absence_file import load_absences
 from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
+from ..plugin_utils.host_program import COLLECTION
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"
@@ -61,7 +63,8 @@ class ActionModule(ControlAction):
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the sessions of the agents and of the queue, and warn about those that need action."""
         args, now = self._task.args, time.time()
-        entries = self.entries(self.queue(variables))
+        queue = self.queue(variables)
+        entries = self.entries(queue)
         cluster = self.cluster_state(args["agents"], variables, entries)
         terminating_sessions = find_terminating(entries, cluster.sessions)
         terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
@@ -92,8 +95,9 @@ class ActionModule(ControlAction):
         )
         positions = queue_positions(pending)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
+        last = queue.last_pass()
         sessions += [
-            ({**complete_record(entry.record), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
+            ({**complete_record(last.record(entry)), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
             for entry in entries
             if entry.state in states and entry.id not in running
         ]
@@ -104,7 +108,12 @@ class ActionModule(ControlAction):
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
+        if args.get("page_path"):
+            page = render_page(_page_sources(), records, cluster.facts, cluster.unavailable, now)
+            self.write_report(args["page_path"], page, 0o644)
         style = args.get("format") or "table"
+        if style == "none":
+            return {"sessions": records}
         self.show(
             to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
         )
@@ -157,6 +166,11 @@ class ActionModule(ControlAction):
         if report["error"]:
             raise AnsibleActionFail(report["error"])
         return report
+
+
+def _page_sources() -> PageSources:
+    folder = COLLECTION / "roles" / "session" / "templates" / "page"
+    return PageSources(*((folder / name).read_text() for name in ("page.html.j2", "page.css", "page.js")))
 
 
 def _absent(plan: SessionPlan, away: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.session import SSH, SSH_PORT, App
-from ...module_utils._model.validation import ValidationErrors, integer, parse_app_name
+from ...module_utils._model.validation import ValidationErrors, integer, parse_app_name, parse_start_page
 
 
 def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:
@@ -25,7 +25,8 @@ def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]])
         port = integer(problems, f"{where}.port", entry["port"], 1, 65535)
         if port == SSH_PORT:
             problems.add_invalid(f"{where}.port", port, "is the port of ssh")
-        apps.append(App(name, port, entry["protocol"], entry["command"].strip()))
+        start = parse_start_page(problems, f"{where}.start", entry["start"])
+        apps.append(App(name, port, entry["protocol"], entry["command"].strip(), entry["path"], start))
     for key in ("name", "port"):
         counts = Counter(getattr(app, key) for app in apps)
         for duplicate in (value for value, count in counts.items() if count > 1):

@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.recon
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint, spec_from_dict
 from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, held_session, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
@@ -61,6 +62,14 @@ def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> 
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
     assert result["changed"] is check_mode
     assert result["diff"]["after"].startswith("session train-llm: single-node, 4 containers of lab/python:1\n")
+
+
+@pytest.mark.parametrize("cores", [8, 3], ids=["room", "no room"])
+def test_check_mode_says_what_the_session_takes_and_keeps(run: Run, cores: int) -> None:
+    hostvars = answers(agent1=fit("agent1", cores))
+    advice = ["Resources are of one container: 4 × (cpu 1, mem 1g) = cpu 4, mem 4g in all.", NO_FOLDER]
+    assert run(ActionModule, arguments(), hostvars, check_mode=True)["warnings"] == advice
+    assert run(ActionModule, arguments(), hostvars)["warnings"] == []
 
 
 def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:

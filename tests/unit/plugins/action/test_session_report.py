@@ -144,6 +144,19 @@ def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueStore) -> None
     ]
 
 
+def test_page_is_written_for_a_web_server(run: Run, printed: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    quiet = run(ActionModule, {**LIST, "format": "none", "page_path": str(path)}, THERE)
+    page = path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert all(text in page for text in ("<title>Cluster sessions</title>", '"train-llm"', '"no route to host"'))
+    assert ([record["name"] for record in quiet["sessions"]], quiet.get("warnings"), printed) == (
+        ["train-llm"],
+        None,
+        [],
+    )
+
+
 @pytest.mark.usefixtures("printed")
 def test_check_mode_writes_no_list(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "list.json"

@@ -36,6 +36,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             queue_path="",
             record_path="",
             list_path="",
+            page_path="",
             report_path="",
             logs_path="",
             access_path="",
