@@ -166,6 +166,14 @@ def test_failed_bootstrap_script_is_reported_and_leaves_nothing(
     assert agent_state() == agent1_sessions.initial_state
 
 
+def test_app_without_its_program_is_refused_and_leaves_nothing(agent1_sessions: Sessions) -> None:
+    run = agent1_sessions.create(**SMALL, apps=["terminal", "jupyter"])
+    assert run.code == 2, run.output
+    assert "session_apps: jupyter needs the program jupyter-lab, which main1 does not have: install it" in run.text
+    assert "terminal needs" not in run.text
+    assert agent_state() == agent1_sessions.initial_state
+
+
 def test_session_terminates_while_its_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
     extra_vars = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
     with launch(command("create_session", tmp_path, extra_vars)) as run:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runtime kit: sshd, ssh and a shell of the agent's distribution that run in any image.
+"""The runtime kit: sshd, ssh, a shell and a web terminal of the agent's distribution that run in any image.
 
 A kit is a folder ``<root>/<version>`` with ``bin``, ``etc``, ``lib``, ``libexec`` and ``shell``, mounted at
 ``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by
@@ -36,6 +36,7 @@ PROGRAMS = (
     "/usr/bin/sftp",
     "/usr/bin/ssh-keygen",
     "/usr/bin/setpriv",
+    "/usr/bin/shellinaboxd",
 )
 
 # Programs that sshd starts, with the options that name them: from OpenSSH 9.8 and 10.0 on.
@@ -249,8 +250,8 @@ def _read(path: str) -> bytes:
     except FileNotFoundError as error:
         raise KitBuildError(
             f"{path} is missing and needed for the runtime kit: run backendai.cluster.provision_agents on this host,"
-            " which installs agent_packages; a list of your own must contain busybox-static, openssh-client and"
-            " openssh-server."
+            " which installs agent_packages; a list of your own must contain busybox-static, openssh-client,"
+            " openssh-server and shellinabox."
         ) from error
 
 

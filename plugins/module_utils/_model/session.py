@@ -48,7 +48,8 @@ class Mount:
 class App:
     """A service of main1 on ``port``. Without a ``command`` it is started by other means, such as the image.
 
-    ``path`` is one of :data:`PATHS`. Links open the page ``start``, relative to where the app is.
+    ``path`` is one of :data:`PATHS`. Links open the page ``start``, relative to where the app is. The session is not
+    created without the ``program``, if there is one.
     """
 
     name: str
@@ -57,6 +58,7 @@ class App:
     command: str = ""
     path: str = STRIP
     start: str = "/"
+    program: str = ""
 
     def base_url(self, session: str) -> str:
         """Return the path at which browsers find the app of a session."""

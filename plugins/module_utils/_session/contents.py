@@ -141,6 +141,8 @@ def _files(
     scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
     scripts["stop-command"] = plan.stop_command if kernel.hostname == MAIN1 else ""
     scripts |= {f"apps/{app.name}": _app_script(plan, app) for app in plan.apps if kernel.rank == 0}
+    programs = "".join(f"{app.program} {app.name}\n" for app in plan.apps if kernel.rank == 0 and app.program)
+    programs_file = [DesiredFile(folder / "programs", programs)] if programs else []
     pinned = session.pinned.get(kernel.hostname, PinnedResources())
     nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
@@ -161,6 +163,7 @@ def _files(
         *waits,
         *ports_file,
         *grace,
+        *programs_file,
     ]
 
 

@@ -218,7 +218,7 @@ def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any
         holder[name] = digest(holder[name]) if holder[name] else ""
     # Earlier releases have stored requests without these.
     for app, defaults in ((app, App("", 0)) for app in data["apps"]):
-        for name in ("path", "start"):
+        for name in ("path", "start", "program"):
             if app[name] == getattr(defaults, name):
                 del app[name]
     for holder in (data, *data["roles"]):

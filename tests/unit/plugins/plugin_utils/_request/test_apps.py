@@ -47,7 +47,10 @@ def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
         ({"port": 22}, "session_apps[0].port: 22 is the port of ssh."),
         ({"protocol": "udp"}, "value of session_apps[0].protocol must be one of: http, tcp, got: udp."),
         ({"command": ["a"]}, "session_apps[0].command must be the text of a shell script."),
-        ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command, path, start."),
+        (
+            {"cmd": "x"},
+            "session_apps[0].cmd is not known; allowed are name, port, protocol, command, path, start, program.",
+        ),
         ({"path": "drop"}, "value of session_apps[0].path must be one of: strip, keep, none, got: drop."),
         ({"start": "status"}, f"session_apps[0].start: 'status' {PAGE_RULE}."),
         ({"start": "//evil.example"}, f"session_apps[0].start: '//evil.example' {PAGE_RULE}."),

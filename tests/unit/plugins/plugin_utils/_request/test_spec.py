@@ -261,7 +261,7 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ({"infiniband": "mlx5_0"}, "session_infiniband: 'mlx5_0' must be true or false."),
         ({"wait": True}, "session_wait requires session_command."),
         ({"wait": True, "command": " \n"}, "session_wait requires session_command."),
-        ({"apps": "jupyter"}, "session_apps must be a list of mappings."),
+        ({"apps": 7}, "session_apps must be a list of mappings."),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
