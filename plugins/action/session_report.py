@@ -63,7 +63,8 @@ class ActionModule(ControlAction):
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the sessions of the agents and of the queue, and warn about those that need action."""
         args, now = self._task.args, time.time()
-        entries = self.entries(self.queue(variables))
+        queue = self.queue(variables)
+        entries = self.entries(queue)
         cluster = self.cluster_state(args["agents"], variables, entries)
         terminating_sessions = find_terminating(entries, cluster.sessions)
         terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
@@ -94,8 +95,9 @@ class ActionModule(ControlAction):
         )
         positions = queue_positions(pending)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
+        last = queue.last_pass()
         sessions += [
-            ({**complete_record(entry.record), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
+            ({**complete_record(last.record(entry)), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
             for entry in entries
             if entry.state in states and entry.id not in running
         ]

@@ -22,8 +22,14 @@ from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, mark_running
 from ..plugin_utils._queue.store import current_owner
 from ..plugin_utils._report.access import render_access, session_links
+from ..plugin_utils._report.logs import logs_report, render_logs
 from ..plugin_utils._report.record import session_record, to_json
+from ..plugin_utils._report.verification import AgentReports
+from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
+
+# The variable of main1's agent with the log of a command that has failed.
+LOGGED = "__session_wait_logs"
 
 
 class ActionModule(ControlAction):
@@ -90,9 +96,19 @@ class ActionModule(ControlAction):
         error = failed or record["error"] or (_failure(record) if was_waited_for else None)
         if failed:
             self.show(_render_printed(session))
+        if error and was_waited_for:
+            self.show(self._end_of_log(variables))
         if error:
             raise AnsibleActionFail(printable(error))
         return {"record": record, "access": links}
+
+    def _end_of_log(self, variables: Mapping[str, Any]) -> list[str]:
+        """Return what the command that failed has printed last; nothing if it could not be read."""
+        agents = (self._task.args.get("starts") or [{}])[0].get("agents") or []
+        hostvars = {agent: variables["hostvars"][agent] for agent in agents[:1]}
+        parts, errors = collect_parts(hostvars, LOGGED)
+        held = {agent: listed[0] for agent, listed in parts.items() if listed}
+        return list(render_logs(logs_report(held, AgentReports(parts, errors), MAIN1))) if held else []
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """Return the links of each gateway, by name."""

@@ -260,4 +260,4 @@ def container_states(client: docker.APIClient, containers: Iterable[Mapping[str,
 def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:
     ended = container["State"] in STOPPED
     exit_code, finished_at = exit_status(client, container["Id"]) if ended else (None, None)
-    return ContainerState(container["State"], container["Labels"][labels.IMAGE_DIGEST], exit_code, finished_at)
+    return ContainerState(container["State"], container["Labels"].get(labels.IMAGE_DIGEST), exit_code, finished_at)

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._gateway.model import Gateway
 from ...module_utils._model.session import MAX_LINES
 from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
@@ -34,7 +35,8 @@ class NetworkPools:
 
     ``first_host_port`` to ``last_host_port`` are for the sshds of containers in host network mode,
     ``first_published_port`` to ``last_published_port`` for the ports of main1 that agents publish to the addresses
-    ``gateways``. ``max_lifetime`` and ``idle_timeout`` limit those of new sessions, in seconds; 0 for no limit.
+    ``gateways``; users reach those at ``sites``. ``max_lifetime`` and ``idle_timeout`` limit those of new sessions, in
+    seconds; 0 for no limit.
     """
 
     network: str
@@ -48,6 +50,7 @@ class NetworkPools:
     gateways: Sequence[str] = ()
     max_lifetime: int = 0
     idle_timeout: int = 0
+    sites: Sequence[Gateway] = ()
 
 
 @dataclasses.dataclass(frozen=True)

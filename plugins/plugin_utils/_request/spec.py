@@ -16,7 +16,7 @@ from typing import Any
 
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain
-from ...module_utils._model.session import ALL, MAIN, App, Mount
+from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -39,6 +39,7 @@ NUMBERS = {
     "gid": (1, MAX_ID),
     "priority": (0, 100),
     "pending_timeout": (0, 1 << 31),
+    "stop_grace": (0, MAX_GRACE),
 }
 # The shortest time after which a session may end, as most of it must not be its start.
 MIN_SECONDS, MAX_SECONDS = 60, 1 << 31
@@ -53,7 +54,9 @@ CHOICES = {
     "failure_policy": ("keep", "restart", "terminate"),
 }
 PROTOCOLS = ("http", "tcp")
-TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
+# Texts that may contain secrets.
+SCRIPTS = ("command", "stop_command", "bootstrap_script")
+TEXTS = ("resource_group", "architecture", "command", "stop_command", "bootstrap_script")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +65,7 @@ class SessionSpec:
 
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
     if all containers are identical. ``pending_timeout``, ``max_lifetime`` and ``idle_timeout`` are in seconds, 0 for
-    none.
+    none. ``stop_grace`` is how many seconds the processes have to end, before they are killed.
     """
 
     name: str
@@ -90,6 +93,8 @@ class SessionSpec:
     failure_policy: str
     priority: int
     pending_timeout: int
+    stop_grace: int = STOP_GRACE
+    stop_command: str = ""
     max_lifetime: int = 0
     idle_timeout: int = 0
 
@@ -136,6 +141,11 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     fields = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
     spec = SessionSpec(**{**fields, **lists, **texts, **checked})
     _check_consistency(problems, spec)
+    if spec.stop_grace > max(STOP_GRACE, values.get("claim_ttl", MAX_GRACE)):
+        problems.add(
+            f"session_stop_grace: {spec.stop_grace} is longer than session_claim_ttl, {values['claim_ttl']} seconds,"
+            " within which a repair has to end and replace containers"
+        )
     if values["wait"] and not spec.command:
         problems.add("session_wait requires session_command")
     return spec
@@ -170,6 +180,7 @@ def check_spec(spec: SessionSpec) -> SessionSpec:
         choice(problems, f"session_{option}", getattr(spec, option), choices)
     for index, app in enumerate(spec.apps):
         choice(problems, f"session_apps[{index}].protocol", app.protocol, PROTOCOLS)
+        choice(problems, f"session_apps[{index}].path", app.path, PATHS)
     string(problems, "session_image", spec.image)
     values = dataclasses.asdict(spec)
     # A role without a slot of the session has none of it.
@@ -202,8 +213,14 @@ def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any
         return f"{_KEYED}{_key_id(key)}:{hmac.digest(key, salted, 'sha256').hex()}"
 
     data = dataclasses.asdict(spec)
-    for holder, name in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+    scripts = [(data, name) for name in SCRIPTS]
+    for holder, name in (*scripts, *((app, "command") for app in data["apps"])):
         holder[name] = digest(holder[name]) if holder[name] else ""
+    # Earlier releases have stored requests without these.
+    for app, defaults in ((app, App("", 0)) for app in data["apps"]):
+        for name in ("path", "start", "program"):
+            if app[name] == getattr(defaults, name):
+                del app[name]
     for holder in (data, *data["roles"]):
         holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
@@ -232,7 +249,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
             old, new = (side if isinstance(side, dict) else {} for side in (old, new))
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
-        elif option in ("command", "bootstrap_script", "apps"):
+        elif option in (*SCRIPTS, "apps"):
             phrases.append(f"session_{option}")
         elif option == "roles":
             roles = [_index_by_name(side) for side in (old, new)]

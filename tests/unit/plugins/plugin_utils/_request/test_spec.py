@@ -86,6 +86,8 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         "failure_policy": "keep",
         "priority": 10,
         "pending_timeout": 0,
+        "stop_grace": 30,
+        "stop_command": "",
         "max_lifetime": 0,
         "idle_timeout": 0,
     }
@@ -125,6 +127,8 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         ("infiniband", "yes", True),
         ("failure_policy", "restart", "restart"),
         ("pending_timeout", "3600", 3600),
+        ("stop_grace", "0", 0),
+        ("stop_command", " date ", "date"),
     ],
 )
 def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: str, value: Any, taken: Any) -> None:
@@ -203,6 +207,14 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ({"cluster_size": True}, "session_cluster_size: True must be a whole number."),
         ({"cluster_size": [4]}, "session_cluster_size: [4] must be a whole number."),
         ({"cluster_size": None}, "session_cluster_size is required."),
+        ({"stop_grace": 301}, "session_stop_grace: 301 must be a whole number from 0 to 300."),
+        (
+            {"stop_grace": 61, "claim_ttl": 60},
+            (
+                "session_stop_grace: 61 is longer than session_claim_ttl, 60 seconds, within which a repair has to end"
+                " and replace containers."
+            ),
+        ),
         ({"pending_timeout": -1}, "session_pending_timeout: -1 must be a whole number from 0 to 2147483648."),
         ({"claim_ttl": 0}, "session_claim_ttl: 0 must be a whole number from 1 to 86400."),
         ({"priority": 101}, "session_priority: 101 must be a whole number from 0 to 100."),
@@ -249,7 +261,7 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ({"infiniband": "mlx5_0"}, "session_infiniband: 'mlx5_0' must be true or false."),
         ({"wait": True}, "session_wait requires session_command."),
         ({"wait": True, "command": " \n"}, "session_wait requires session_command."),
-        ({"apps": "jupyter"}, "session_apps must be a list of mappings."),
+        ({"apps": 7}, "session_apps must be a list of mappings."),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
