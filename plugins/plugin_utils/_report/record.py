@@ -168,6 +168,8 @@ class _StoredResources:
 
 @dataclasses.dataclass(frozen=True)
 class _StoredApp:
+    extensible: ClassVar[bool] = True
+
     name: str
     port: int
     protocol: str
