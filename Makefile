@@ -68,7 +68,7 @@ docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page 
 	$(WITH_BIN) python -m tests.gates.docs_site
 
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
-	$(BIN)/python -m tests.gates.survey
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint
