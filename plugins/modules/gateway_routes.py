@@ -53,7 +53,7 @@ options:
             choices: [http, tcp]
             default: http
           path:
-            description: What the gateway does with C(/s/SESSION/APP) in links by path - removes it, leaves it, or refuses them.
+            description: Whether C(/s/SESSION/APP) in links by path is removed or left, or such links refused.
             type: str
             choices: [strip, keep, none]
             default: strip
@@ -115,7 +115,7 @@ options:
             choices: [http, tcp]
             default: http
           path:
-            description: What the gateway does with C(/s/SESSION/APP) in links by path - removes it, leaves it, or refuses them.
+            description: Whether C(/s/SESSION/APP) in links by path is removed or left, or such links refused.
             type: str
             choices: [strip, keep, none]
             default: strip
