@@ -11,7 +11,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
-	test-frameworks soak
+	test-frameworks soak survey
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -66,6 +66,9 @@ docs: setup ## Every page of documentation with its examples, every reference, e
 
 docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
 	$(WITH_BIN) python -m tests.gates.docs_site
+
+survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
+	$(BIN)/python -m tests.gates.survey
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint

@@ -41,6 +41,11 @@ class ActionModule(HostAction):
             return {**result, "changed": False, **FAILED_RESULTS[phase], "error": str(error)}
         for session_id, sentence in (reply.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
+        ended = {**(reply.get("sessions") or {}), **(reply.get("ends") or {})}
+        for session_id, end in ended.items():
+            lost = "; ".join(end.get("lost_output") or ())
+            if lost:
+                result.setdefault("warnings", []).append(f"{session_id}: output was lost: {lost}")
         failures = [reply["failed"] for reply in (reply.get("sessions") or {}).values() if "failed" in reply]
         if failures:
             raise AnsibleActionFail(" ".join(failures))

@@ -11,11 +11,20 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..plugin_utils._lifecycle.absence import describe_cut_off, end_lost
 from ..plugin_utils._lifecycle.reconcile import ReconcileActions, reconcile
 from ..plugin_utils._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans, sent_ids
+from ..plugin_utils._lifecycle.termination import add_end_results
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._queue.entry import RUNNING, TERMINATING, expired_history, recorded_plans
+from ..plugin_utils._queue.entry import RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
+from ..plugin_utils.absence_file import load_absences, save_absences
 from ..plugin_utils.control import AGENT_RESULT, RUN_SECONDS, ControlAction
+
+# The variable of each agent with the result of its last reap.
+REAPED = "__session_reap"
+
+LOST_SECONDS = 600
+"""After how long an agent that does not answer is lost, unless the operator says otherwise."""
 
 
 class ActionModule(ControlAction):
@@ -31,13 +40,23 @@ class ActionModule(ControlAction):
             entries = self.entries(queue)
             cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
             abandoned = bool(args.get("abandoned"))
+            away, answered = self.attendance(args["agents"], task_vars or {})
+            before = load_absences(queue.path)
+            absences = before.after(away, answered, now)
+            lost_after = int(args.get("agent_lost_after", LOST_SECONDS))
+            lost = absences.lost(away, answered, lost_after)
+            gone = {entry.id: entry for entry in end_lost(entries, cluster.sessions, lost, lost_after, now)}
+            current = [gone.get(entry.id, entry) for entry in entries]
             read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
-            actions = reconcile(entries, cluster.sessions, unreachable, abandoned, now, read, surveyed_since)
+            current = [self._with_end_results(entry, task_vars or {}) for entry in current]
+            actions = reconcile(current, cluster.sessions, unreachable, abandoned, now, read, surveyed_since)
+            to_save = {**gone, **{entry.id: entry for entry in actions.entries_to_save}}.values()
             if not self._task.check_mode:
+                save_absences(queue.path, before, absences)
                 old = expired_history(entries, now, int(args.get("history_days", 30)))
                 for entry in old:
                     queue.remove(entry.id)
-                for entry in actions.entries_to_save:
+                for entry in to_save:
                     queue.save(entry)
         if args.get("facts_max_age") and not self._task.check_mode:
             hostvars = (task_vars or {})["hostvars"]
@@ -47,7 +66,7 @@ class ActionModule(ControlAction):
         ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
         self.show(
             f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
-            for entry in actions.entries_to_save
+            for entry in to_save
             if entry.id not in ending_ids and entry.state != RUNNING
         )
         if args.get("all_routes"):
@@ -55,12 +74,21 @@ class ActionModule(ControlAction):
         return {
             **result,
             "changed": False,
+            "warnings": describe_cut_off(away, answered),
             "end": actions.end,
             "restart": actions.restart,
             "agents": actions.agents,
             "reserving": sorted(find_vacated(cluster)) if args.get("all_routes") else [],
             "routes": self._routes(cluster, actions, task_vars or {}),
         }
+
+    def _with_end_results(self, entry: QueueEntry, variables: Mapping[str, Any]) -> QueueEntry:
+        """Return the entry of an ending session with what agents of this run have reported of its end."""
+        if entry.state != TERMINATING:
+            return entry
+        reaped = [variables["hostvars"][name].get(REAPED) or {} for name in self._task.args["agents"]]
+        results = [result["ends"][entry.id] for result in reaped if entry.id in (result.get("ends") or {})]
+        return dataclasses.replace(entry, record=add_end_results(entry.record, results))
 
     def _routes(self, cluster: ClusterState, actions: ReconcileActions, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the update of gateways before agents end sessions: those, and with ``all_routes`` all others.

@@ -22,8 +22,14 @@ from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, mark_running
 from ..plugin_utils._queue.store import current_owner
 from ..plugin_utils._report.access import render_access, session_links
+from ..plugin_utils._report.logs import logs_report, render_logs
 from ..plugin_utils._report.record import session_record, to_json
+from ..plugin_utils._report.verification import AgentReports
+from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
+
+# The variable of main1's agent with the log of a command that has failed.
+LOGGED = "__session_wait_logs"
 
 
 class ActionModule(ControlAction):
@@ -90,9 +96,19 @@ class ActionModule(ControlAction):
         error = failed or record["error"] or (_failure(record) if was_waited_for else None)
         if failed:
             self.show(_render_printed(session))
+        if error and was_waited_for:
+            self.show(self._end_of_log(variables))
         if error:
             raise AnsibleActionFail(printable(error))
         return {"record": record, "access": links}
+
+    def _end_of_log(self, variables: Mapping[str, Any]) -> list[str]:
+        """Return what the command that failed has printed last; nothing if it could not be read."""
+        agents = (self._task.args.get("starts") or [{}])[0].get("agents") or []
+        hostvars = {agent: variables["hostvars"][agent] for agent in agents[:1]}
+        parts, errors = collect_parts(hostvars, LOGGED)
+        held = {agent: listed[0] for agent, listed in parts.items() if listed}
+        return list(render_logs(logs_report(held, AgentReports(parts, errors), MAIN1))) if held else []
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """Return the links of each gateway, by name."""
@@ -137,8 +153,9 @@ class ActionModule(ControlAction):
                 # All agents have the same images.
                 images = images_from_dict(start.images).values()
                 by_name = {name: image for held in images for name, image in held.items()}
-                queue.save(mark_running(entry, time.time(), record, by_name))
-                return record
+                running = mark_running(entry, time.time(), record, by_name)
+                queue.save(running)
+                return running.record
             kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)
             return kept.record if kept.state == PENDING else record
@@ -151,6 +168,6 @@ def _render_printed(session: Mapping[str, Any]) -> list[str]:
 
 def _failure(record: Mapping[str, Any]) -> str | None:
     """Return the error of a session that was waited for; ``None`` if its command succeeded."""
-    if "exit_code" not in record:
+    if record.get("ended_at") is None:
         return f"the session {record['name']!r} is still running: its agent became unreachable."
     return None if record["exit_code"] == 0 else f"the session {record['name']!r} has ended: {record['reason']}."

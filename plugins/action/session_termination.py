@@ -16,7 +16,7 @@ from ..module_utils._model.errors import as_sentence
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.routes import build_gateway_update
 from ..plugin_utils._lifecycle.start_result import summarize_record
-from ..plugin_utils._lifecycle.termination import end_session
+from ..plugin_utils._lifecycle.termination import add_end_results, end_session
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.entry import TERMINATING, mark_terminated, recorded_plans
 from ..plugin_utils._report.record import to_json
@@ -62,14 +62,16 @@ class ActionModule(ControlAction):
     def _end(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Write the final record. Agents on which the session could not be removed are kept in the queue."""
         args = self._task.args
-        record, removed = dict(args["record"]), args.get("removed") or {}
+        removed = args.get("removed") or {}
+        replies = [(reply.get("sessions") or {}).get(args["record"]["id"]) for reply in removed.values()]
+        record = add_end_results(args["record"], [reply for reply in replies if reply is not None])
         failed = [agent for agent, reply in removed.items() if reply.get("failed") or reply.get("unreachable")]
         unreachable = [*(args.get("unreachable_agents") or []), *failed]
         queue = self.queue(variables)
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None
             if entry and entry.state == TERMINATING and not self._task.check_mode:
-                remaining = dataclasses.replace(entry, agents=tuple(unreachable))
+                remaining = dataclasses.replace(entry, agents=tuple(unreachable), record=record)
                 queue.save(remaining if unreachable else mark_terminated(entry, record, time.time()))
         self.write_report(args.get("path") or "", to_json(record))
         self.show(summarize_record(record, check_mode=self._task.check_mode))

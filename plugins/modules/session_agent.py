@@ -18,8 +18,8 @@ options:
   phase:
     description:
       - V(survey) returns the agent's facts, as M(backendai.cluster.agent_info) does.
-      - V(reap) ends the sessions of O(end), restarts failed containers of the sessions of O(restart), and removes
-        expired claims. Failures of single sessions are warnings.
+      - V(reap) ends the sessions of O(end), whose processes are asked first, restarts failed containers of the sessions
+        of O(restart), and removes expired claims. Failures of single sessions are warnings.
       - V(remove) removes this agent's part of O(sessions).
       - V(wait) waits for C(main1) of a session to end.
       - V(verify) and V(logs) read this agent's part of a session and change nothing.
@@ -54,6 +54,12 @@ options:
       - The agent gives their ports to other sessions.
     type: list
     elements: str
+  force:
+    description: Whether to kill the processes of the sessions to remove at once, for O(phase=remove).
+    type: bool
+  history_days:
+    description: How many days to keep what the containers printed, for O(phase=reap) and O(phase=remove).
+    type: int
   name:
     description: The name of the session, for O(phase=verify) and O(phase=logs).
   session_id:
@@ -81,7 +87,9 @@ EXAMPLES = r"""
 RETURN = r"""
 agent: {type: dict, returned: with O(phase=survey), description: The facts of the agent; V(null) if RV(error) is set.}
 failures: {type: dict, returned: with O(phase=reap), description: The errors by session id.}
-sessions: {type: dict, returned: with O(phase=remove), description: An empty result for each session id.}
+ends: {type: dict, returned: with O(phase=reap), description: How each session has ended, as in RV(sessions).}
+sessions: {type: dict, returned: with O(phase=remove),
+  description: "By session id C(grace_exceeded) if processes had to be killed, and C(lost_output) if there is any."}
 ended: {type: bool, returned: with O(phase=wait), description: Whether the command has ended.}
 exit_code: {type: int, returned: with O(phase=wait), description: The exit code of main1; V(null) if it is not known.}
 parts: {type: list, elements: dict, returned: with O(phase=verify) or O(phase=logs),

@@ -43,6 +43,8 @@ class _SessionReply:
     containers: dict[str, ContainerState] | None = None
     refused: str | None = None
     failed: str | None = None
+    grace_exceeded: bool = False
+    lost_output: tuple[str, ...] = ()
     starting: bool = False
     printed: tuple[str, ...] = ()
 
@@ -60,9 +62,16 @@ class _Pull(_Reply):
     progress: str | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class _End:
+    grace_exceeded: bool = False
+    lost_output: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Reap(_Reply):
     failures: dict[str, str]
+    ends: dict[str, _End] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,6 +139,7 @@ class _LoggedPart:
     plan: SessionPlan
     containers: dict[str, ContainerState]
     logs: dict[str, _Logs]
+    ended_at: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

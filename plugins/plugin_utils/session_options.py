@@ -60,6 +60,8 @@ def parse_options(
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
         raw = variables.get(name, default)
+        # Forms send an empty text for what was left out.
+        raw = default if raw == "" and "default" in option else raw
         if short in leave_out:
             value = raw
         elif _is_text(raw):

@@ -87,9 +87,10 @@ class FakeDocker:
         self.calls.append(f"start {container}")
         self._container(container)["State"] = "running"
 
-    def kill(self, container: str) -> None:
-        self.calls.append(f"kill {container}")
-        self._container(container).update(State="exited", Pid=0)
+    def kill(self, container: str, signal: str = "SIGKILL") -> None:
+        self.calls.append(f"{'kill' if signal == 'SIGKILL' else signal} {container}")
+        if signal == "SIGKILL" or not self._container(container).get("Stubborn"):
+            self._container(container).update(State="exited", Pid=0)
 
     def remove_container(self, container: str, *, force: bool, v: bool) -> None:
         assert force, "a running container is removed by force only"
@@ -106,12 +107,14 @@ class FakeDocker:
             "NetworkSettings": {"Networks": {"backendai-default": {**endpoint, "Gateway": "172.18.0.1"}}},
         }
 
-    def logs(self, container: str, *, tail: int, timestamps: bool, stream: bool, follow: bool, **_options: bool) -> Any:
+    def logs(
+        self, container: str, *, tail: int | str, timestamps: bool, stream: bool, follow: bool, **_options: bool
+    ) -> Any:
         assert (stream, follow) == (True, False), "logs are streamed and not followed"
         log = self._container(container).get("Log", [])
         if isinstance(log, Exception):
             raise log
-        return (when + line if timestamps else line for when, line in log[-tail:])
+        return (when + line if timestamps else line for when, line in log[-tail if isinstance(tail, int) else None :])
 
     def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
         archive = self._container(container).get("Files", {}).get(path, NotFound(f"Could not find the file {path}"))

@@ -140,7 +140,7 @@ class RunningGateway:
             line = ["haproxy", "-db", "-f", str(self._folder / "haproxy.cfg")]
             process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT)
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not _listens(self.https_port):
                 assert process.poll() is None, (self._folder / "log").read_text()
                 assert time.monotonic() < deadline

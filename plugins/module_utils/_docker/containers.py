@@ -226,7 +226,7 @@ def _lost_nodes(current: Mapping[str, Any], desired: Container) -> list[str]:
 
 def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -> None:
     """Apply all steps in parallel. The first error is raised after all steps have finished."""
-    _in_parallel(lambda step: _apply_step(client, step), steps)
+    in_parallel(lambda step: _apply_step(client, step), steps)
 
 
 def start_stopped(
@@ -242,7 +242,7 @@ def start_stopped(
         for container in find_containers(client, session_id)
         if container["Labels"].get(labels.HOSTNAME) in hostnames and container["State"] != "running"
     ]
-    _in_parallel(lambda container: _start_until(client, container["Id"], deadline), stopped)
+    in_parallel(lambda container: _start_until(client, container["Id"], deadline), stopped)
     return [
         Change(f"container {container['Names'][0].lstrip('/')}", container["State"], "running") for container in stopped
     ]
@@ -260,7 +260,7 @@ def kill(client: docker.APIClient, container: str) -> None:
 
 def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, in parallel and return the changes."""
-    _in_parallel(lambda container: _remove(client, container["Id"]), existing)
+    in_parallel(lambda container: _remove(client, container["Id"]), existing)
     return [
         Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
     ]
@@ -417,7 +417,9 @@ def _remove(client: docker.APIClient, container: str) -> None:
         return
 
 
-def _in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
+def in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
+    """Take an action for each item; the first error is raised after all have finished."""
+
     def take_turn(item: Any) -> None:
         with _REQUESTS:
             action(item)

@@ -44,9 +44,8 @@ SSHD_PROGRAMS = {
     "/usr/lib/openssh/sshd-session": ("PerSourcePenalties no", f"SshdSessionPath {MOUNT_POINT}/bin/sshd-session"),
     "/usr/lib/openssh/sshd-auth": (f"SshdAuthPath {MOUNT_POINT}/bin/sshd-auth",),
 }
-# Frameworks log in many times at once, some over one connection. Each login that has not succeeded yet takes 0.2 MB of
-# the container; those of one source, such as a gateway, leave room for other containers. internal-sftp requires no
-# program in the image.
+# Frameworks log in many times at once, some over one connection. How many logins may be unfinished, depends on the
+# container's memory: see the entrypoint. internal-sftp requires no program in the image.
 SSHD_CONFIG = """\
 HostKey /run/backendai/ssh/ssh_host_ed25519_key
 PidFile none
@@ -56,8 +55,6 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
 LoginGraceTime 60
-MaxStartups 300
-PerSourceMaxStartups 200
 MaxSessions 1000
 MaxAuthTries 20
 PrintLastLog no

@@ -17,7 +17,7 @@ from .addressing import is_address
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .quantity import format_slots
-from .session import ALL, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort, is_session_id
+from .session import ALL, MAIN, MAIN1, MAX_GRACE, SSH_PORT, STOP_GRACE, App, Mount, PublishedPort, is_session_id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,8 @@ class SessionPlan:
     containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session counts towards
     the share of ``user``. ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
-    source addresses of gateways.
+    source addresses of gateways. At an end, main1 runs ``stop_command``, and all processes have ``stop_grace`` seconds.
+    The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
     """
 
     id: str
@@ -77,6 +78,10 @@ class SessionPlan:
     infiniband: bool = False
     published: tuple[PublishedPort, ...] = ()
     gateways: tuple[str, ...] = ()
+    stop_grace: int = STOP_GRACE
+    stop_command: str = ""
+    max_lifetime: int = 0
+    idle_timeout: int = 0
 
     @property
     def agents(self) -> list[str]:
@@ -200,6 +205,8 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
         yield "a MAC or the name of an interface is not valid"
     ports = [number for published in plan.published for number in (published.port, published.host_port)]
     ports += [*(kernel.ssh_port for kernel in kernels), (network.port if network else None) or 1]
+    if not 0 <= plan.stop_grace <= MAX_GRACE:
+        yield "its grace is out of range"
     vni = (network.vni if network else None) or 0
     if not all(0 < port < 1 << 16 for port in ports) or not 0 <= vni < 1 << 24:
         yield "a port or a network identifier is out of range"

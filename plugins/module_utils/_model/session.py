@@ -19,6 +19,9 @@ ALL = "all"
 # The engine's states of a container that has exited.
 STOPPED = ("exited", "dead")
 
+# How many seconds the processes of a session have to end before they are killed: by default, and at most.
+STOP_GRACE, MAX_GRACE = 30, 300
+
 # The maximum number of log lines in one request.
 MAX_LINES = 100_000
 

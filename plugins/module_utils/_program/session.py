@@ -15,7 +15,9 @@ from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, reason, sentence
 from .._session import mount_markers
 from .._session.command import wait_for_end
+from .._session.end import SessionEnd, stop_sessions
 from .._session.logs import read_logs
+from .._session.output import DAYS, find_kept, read_kept
 from .._session.reap import reap as reap_sessions
 from .._session.remove import remove_claimed
 from .._session.verify import find_local_sessions
@@ -28,20 +30,26 @@ TIMEOUT_SECONDS = 3
 def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Remove this agent's part of ``sessions``: ``id``, and the ``nonce`` of the run that created it, or none for any.
 
-    ``unrouted`` are the ids of those whose routes all gateways have removed. Returns ``changed``, ``diff`` and a result
-    for each by its id, with ``failed`` as one sentence.
+    ``unrouted`` are the ids of those whose routes all gateways have removed. Those of any run are asked to end first,
+    unless ``force``, and their output is kept for ``history_days``. Returns ``changed``, ``diff`` and a result for each
+    by its id: ``failed`` as one sentence, or if it is so ``grace_exceeded``, and ``lost_output``, sentences.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     changes: list[Change] = []
     results: dict[str, dict[str, Any]] = {}
     all_unrouted = options.get("unrouted") or ()
+    force, days = bool(options.get("force")), float(options.get("history_days", DAYS))
+    ends = {request["id"]: SessionEnd(force, days) for request in options["sessions"] if request["nonce"] is None}
+    if not check_mode:
+        stop_sessions(client, store, ends)
     for request in options["sessions"]:
         results[request["id"]] = {}
         try:
-            unrouted = request["id"] in all_unrouted
+            unrouted, end = request["id"] in all_unrouted, ends.get(request["id"])
             changes += remove_claimed(
-                client, store, request["id"], request["nonce"], unrouted=unrouted, check_mode=check_mode
+                client, store, request["id"], request["nonce"], unrouted=unrouted, end=end, check_mode=check_mode
             )
+            results[request["id"]] |= end.to_dict() if end else {}
         except EXPECTED as error:
             results[request["id"]]["failed"] = sentence(error)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
@@ -51,14 +59,21 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Remove the sessions of ``end``, restart dead containers of those of ``restart``, and remove expired claims.
 
     ``unrouted`` are the ids of ended sessions whose routes all gateways have removed.
-    Returns ``changed``, ``diff``, and ``failures``: a sentence by session id.
+    Ended sessions are asked first; their output is kept for ``history_days``. Returns ``changed``, ``diff``, and by
+    session id ``failures``, a sentence, and ``ends`` with ``grace_exceeded`` and ``lost_output``.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
-    unrouted = options.get("unrouted") or ()
+    unrouted, days = options.get("unrouted") or (), float(options.get("history_days", DAYS))
+    ends = {session_id: SessionEnd(days=days) for session_id in options["end"]}
     reaped = reap_sessions(
-        client, store, options["end"], options["restart"], expired=True, unrouted=unrouted, check_mode=check_mode
+        client, store, ends, options["restart"], expired=True, unrouted=unrouted, check_mode=check_mode
     )
-    return {"changed": bool(reaped.changes), "diff": as_diff(reaped.changes), "failures": reaped.failures}
+    return {
+        "changed": bool(reaped.changes),
+        "diff": as_diff(reaped.changes),
+        "failures": reaped.failures,
+        "ends": {session_id: end.to_dict() for session_id, end in ends.items()},
+    }
 
 
 def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
@@ -81,7 +96,8 @@ def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the ``parts`` of the sessions with a ``name`` or ``session_id``, with the last ``lines`` of each log.
 
-    With ``kernel``, the hostname of a container, only its logs are returned.
+    With ``kernel``, the hostname of a container, only its logs are returned. A part that has ended has an ``ended_at``,
+    and of those with a ``name`` only the last one is returned.
     """
     store = Store(options["state_path"])
     try:
@@ -90,6 +106,9 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
             read_logs(connect(options["docker_host"]), session, options["kernel"], options["lines"])
             for session in sessions
         ]
+        kept = find_kept(store, options["name"], options["session_id"])
+        if kept and kept.plan.id not in {session.plan.id for session in sessions}:
+            parts.append(read_kept(store, kept, options["kernel"], options["lines"]))
     except EXPECTED as error:
         return {"parts": [], "error": reason(error)}
     return {"parts": parts, "error": None}

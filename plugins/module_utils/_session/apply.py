@@ -25,6 +25,7 @@ from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
 from .claim import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
+from .end import replace_containers
 from .facts import read_host
 from .image_access import ImageAccess, require_image_access
 from .interfaces import apply_interfaces, plan_interfaces
@@ -165,7 +166,7 @@ def apply_slice(
         write_files((file for file, _change in files), durable=False)
         store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
-    changes += _apply_network(client, desired.network, check_mode=check_mode)
+    changes += _apply_network(client, store, session, desired.network, check_mode=check_mode)
     # Apply the isolation rules before any container is attached.
     changes += sync_ruleset(store, check_mode=check_mode)
     changes += sync_wireguard_peers(store, check_mode=check_mode)
@@ -186,6 +187,7 @@ def apply_slice(
     if not check_mode:
         folders = check_before_start(client, store, session, request.mounts) if steps else {}
         sources = {source: folder.path for source, folder in folders.items()}
+        replace_containers(client, store, session, [step.existing for step in steps if step.existing and step.create])
         containers.apply_containers(client, [step.with_sources(sources) for step in steps])
         check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
@@ -231,14 +233,21 @@ def _find_images(
 
 
 def _apply_network(
-    client: docker.APIClient, desired: networks.BridgeNetwork | None, *, check_mode: bool
+    client: docker.APIClient,
+    store: Store,
+    session: LocalSession,
+    desired: networks.BridgeNetwork | None,
+    *,
+    check_mode: bool,
 ) -> list[Change]:
     change = networks.plan_network(client, desired) if desired else None
     if desired is None or change is None:
         return []
     if not check_mode:
         # A network can only be recreated, and only once it is empty: its containers are recreated next.
-        containers.remove_containers(client, containers.find_containers(client, desired.session_id))
+        existing = containers.find_containers(client, desired.session_id)
+        replace_containers(client, store, session, [container["Id"] for container in existing])
+        containers.remove_containers(client, existing)
         networks.remove_networks(client, desired.session_id)
         networks.create_network(client, desired)
     return [change]

@@ -23,7 +23,7 @@ from .._model.environment import REDERIVED_VARIABLES, derived_variables, environ
 from .._model.held_session import PublicKeys
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import Kernel, SessionPlan
-from .._model.session import SSH_PORT, App
+from .._model.session import MAIN1, SSH_PORT, STOP_GRACE, App
 from .._network.container import DEFAULT_INTERFACE
 from .facts import HostCapabilities
 
@@ -139,6 +139,7 @@ def _files(
     host_keys = known_hosts(plan.kernels, contents.keys)
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
     scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
+    scripts["stop-command"] = plan.stop_command if kernel.hostname == MAIN1 else ""
     scripts |= {f"apps/{app.name}": _app_script(plan, app) for app in plan.apps if kernel.rank == 0}
     programs = "".join(f"{app.program} {app.name}\n" for app in plan.apps if kernel.rank == 0 and app.program)
     programs_file = [DesiredFile(folder / "programs", programs)] if programs else []
@@ -147,6 +148,7 @@ def _files(
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
     # The entrypoint waits until the agent has configured this interface; with the agent's own network there is none.
     waits = [] if plan.shares_host_network else [DesiredFile(folder / "interface", f"{DEFAULT_INTERFACE}\n")]
+    grace = [] if plan.stop_grace == STOP_GRACE else [DesiredFile(folder / "grace", f"{plan.stop_grace}\n")]
     port_lines = ssh_ports_file(plan.kernels)
     ports_file = [DesiredFile(folder / "ports", port_lines)] if port_lines else []
     return [
@@ -160,6 +162,7 @@ def _files(
         *devices,
         *waits,
         *ports_file,
+        *grace,
         *programs_file,
     ]
 

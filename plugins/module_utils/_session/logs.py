@@ -20,9 +20,7 @@ from .._model.plain_data import to_plain
 from .._model.plan import Kernel
 from .._model.session import MAIN1, App
 from .facts import container_states
-
-# The log file of an app in main1.
-APP_LOG = "/var/log/backendai/{name}.log"
+from .output import APP_LOG
 
 
 def read_logs(client: docker.APIClient, session: LocalSession, hostname: str, lines: int) -> dict[str, Any]:

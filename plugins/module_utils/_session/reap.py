@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1, STOPPED
 from .._network import iproute
 from .command import containers_by_hostname
+from .end import SessionEnd, stop_sessions
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .mount_sources import check_after_start, check_before_start
@@ -39,26 +41,35 @@ class ReapResult:
 def reap(
     client: docker.APIClient,
     store: Store,
-    end: Sequence[str],
+    ends: Mapping[str, SessionEnd],
     restart: Sequence[str],
     *,
     expired: bool,
     unrouted: Collection[str] = (),
     check_mode: bool,
 ) -> ReapResult:
-    """Remove the slices of ``end`` and, with ``expired``, those with an expired claim; restart those of ``restart``.
+    """Remove the slices of ``ends`` and, with ``expired``, those with an expired claim; restart those of ``restart``.
 
-    All gateways have removed the routes of the sessions of ``unrouted``: ports of those that have ended become free.
-    A failure of one session does not stop the others. With ``expired``, a stored session that is damaged, and was not
-    ended, is a failure with that key.
+    The sessions of ``ends`` are stopped at the same time, and get their results. All gateways have removed the routes
+    of the sessions of ``unrouted``: ports of those that have ended become free. A failure of one session does not stop
+    the others. With ``expired``, a stored session that is damaged, and was not ended, is a failure with that key.
     """
     changes: list[Change] = []
     failures: dict[str, str] = {}
     expired_ids = [session.plan.id for session in store.load_all()[0] if session.expired] if expired else []
-    actions: list[tuple[str, _Action]] = [
-        (session_id, _remove_unrouted if session_id in unrouted else _remove) for session_id in end
-    ]
-    actions += [(session_id, remove_expired) for session_id in expired_ids if session_id not in end]
+    if not check_mode:
+        # A failure is repeated, and reported, when the session is removed.
+        with contextlib.suppress(*EXPECTED):
+            stop_sessions(client, store, ends)
+
+    def remove(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
+        is_unrouted, ending = session_id in unrouted, ends[session_id]
+        return remove_claimed(
+            client, store, session_id, None, unrouted=is_unrouted, end=ending, check_mode=check_mode
+        ), ""
+
+    actions: list[tuple[str, _Action]] = [(session_id, remove) for session_id in ends]
+    actions += [(session_id, remove_expired) for session_id in expired_ids if session_id not in ends]
     actions += [(session_id, _restart) for session_id in restart]
     for session_id, action in actions:
         try:
@@ -81,16 +92,6 @@ def _release_ports(store: Store, unrouted: Collection[str]) -> None:
     with store.lock():
         for session_id in {*unrouted}.intersection(store.ports.by_session()) - {*store.held_ids()}:
             store.ports.release(session_id, drain=True)
-
-
-def _remove(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
-    return remove_claimed(client, store, session_id, None, check_mode=check_mode), ""
-
-
-def _remove_unrouted(
-    client: docker.APIClient, store: Store, session_id: str, check_mode: bool
-) -> tuple[list[Change], str]:
-    return remove_claimed(client, store, session_id, None, unrouted=True, check_mode=check_mode), ""
 
 
 def remove_expired(

@@ -16,6 +16,8 @@ from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
 from .._wireguard.peers import sync_wireguard_peers
+from .end import SessionEnd, stop_sessions
+from .end import remove_containers as end_containers
 
 
 def remove_claimed(
@@ -25,6 +27,7 @@ def remove_claimed(
     nonce: str | None,
     *,
     unrouted: bool = False,
+    end: SessionEnd | None = None,
     check_mode: bool,
 ) -> list[Change]:
     """Remove a slice; with a nonce, only if it was claimed with that nonce.
@@ -39,7 +42,7 @@ def remove_claimed(
 
     # A run that rolls back has not sent a route yet.
     unrouted = unrouted or nonce is not None
-    return remove_if(client, store, session_id, is_ours, unrouted=unrouted, check_mode=check_mode)
+    return remove_if(client, store, session_id, is_ours, unrouted=unrouted, end=end, check_mode=check_mode)
 
 
 def is_expired(session: LocalSession | None) -> bool:
@@ -54,6 +57,7 @@ def remove_if(
     wanted: Callable[[LocalSession | None], bool],
     *,
     unrouted: bool = False,
+    end: SessionEnd | None = None,
     check_mode: bool,
 ) -> list[Change]:
     """Remove a slice whose stored session is ``wanted``; return what was removed.
@@ -62,15 +66,19 @@ def remove_if(
     removed is what bears the id. ``unrouted`` says whether all gateways have removed its route. Raises
     :class:`CorruptStateError` if a damaged one is not wanted.
 
-    Containers are removed without the agent's lock: the engine waits for their processes to end, and one that hangs,
+    With an ``end`` the processes are asked first, and what they printed is kept. Containers are removed without the
+    agent's lock: the engine waits for their processes to end, and one that hangs,
     on a file system that does not answer, must not keep other sessions from starting and ending.
     """
     changes: list[Change] = []
     if not check_mode:
+        if end is not None:
+            stop_sessions(client, store, {session_id: end})
         with store.session_lock(session_id):
-            if not wanted(_stored_session(store, session_id, wanted)):
+            session = _stored_session(store, session_id, wanted)
+            if not wanted(session):
                 return []
-            changes = containers.remove_containers(client, containers.find_containers(client, session_id))
+            changes = end_containers(client, store, session_id, session, end)
     with store.both_locks(session_id):
         session = _stored_session(store, session_id, wanted)
         if not wanted(session):

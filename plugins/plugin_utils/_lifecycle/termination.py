@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
@@ -26,9 +26,22 @@ from .._queue.entry import (
     mark_terminating,
 )
 from .._report.record import ended_record, session_record, unplanned_record
-from .reconcile import find_terminating, make_terminating_entry
+from .reconcile import find_terminating, make_terminating_entry, requested_at
 
 BY_USER = "terminate_session was run"
+
+
+def add_end_results(record: Mapping[str, Any], results: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the record of an ended session with what its agents report: the grace was exceeded, output was lost.
+
+    Without results it is as it was; what an earlier run has added stays.
+    """
+    listed = list(results)
+    if not listed:
+        return dict(record)
+    exceeded = bool(record.get("grace_exceeded")) or any(result.get("grace_exceeded") for result in listed)
+    lost = [text for known in (record, *listed) for text in known.get("lost_output") or ()]
+    return {**record, "grace_exceeded": exceeded, **({"lost_output": list(dict.fromkeys(lost))} if lost else {})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +143,8 @@ def _terminate_held(
             f" {cluster.explain_unavailable(unreachable)};"
             " with session_force it is removed from them when they return"
         )
-    record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
+    began = requested_at(plan, entry)
+    record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, began, now)
     live = entry if entry and entry.state != TERMINATED else None
     note = mark_terminating(live or make_terminating_entry(plan, record, now), record, named, now)
     # An overlay can only be removed when it is no longer in use: the agent that removes it comes last.

@@ -81,6 +81,10 @@ def make_plan(
             for port in allocate_published_ports(spec.apps, by_name[main_agent], pools, session_id, own_ssh_ports)
         ),
         gateways=tuple(pools.gateways),
+        stop_grace=spec.stop_grace,
+        stop_command=spec.stop_command,
+        max_lifetime=spec.max_lifetime or pools.max_lifetime,
+        idle_timeout=spec.idle_timeout or pools.idle_timeout,
     )
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,21 @@ from .verification import AgentReports, SessionNotFoundError, select_session
 def select_logs(
     name: str, session_id: str, answers: AgentReports, entries: Sequence[QueueEntry]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the parts of the selected session by agent. Raises :class:`SessionNotFoundError`, also if it has ended."""
+    """Return the parts of the selected session by agent; if none of that name lives, of the last one that ended.
+
+    Raises :class:`SessionNotFoundError`, also if agents have kept nothing of it.
+    """
+    live = {agent: [part for part in parts if part.get("ended_at") is None] for agent, parts in answers.parts.items()}
+    unfinished = [entry for entry in entries if entry.unfinished and entry.id != session_id and entry.name == name]
+    if any(live.values()) or (unfinished and not session_id):
+        answers = dataclasses.replace(answers, parts=live)
+    elif any(answers.parts.values()):
+        plans = [part["plan"] for parts in answers.parts.values() for part in parts]
+        last = max(plans, key=lambda plan: (plan["created_at"], plan["id"]))["id"]
+        parts = {
+            agent: [part for part in parts if part["plan"]["id"] == last] for agent, parts in answers.parts.items()
+        }
+        answers = dataclasses.replace(answers, parts=parts)
     matching = [entry for entry in entries if (entry.id == session_id if session_id else entry.name == name)]
     if any(answers.parts.values()) or any(entry.state != TERMINATED for entry in matching) or not matching:
         return select_session(name, session_id, answers, entries)
@@ -27,8 +42,8 @@ def select_logs(
     cause = f": {last.record['reason']}" if last.record.get("reason") else ""
     unreachable = "".join(f"; {agent} is unavailable: {reason}" for agent, reason in answers.errors.items())
     raise SessionNotFoundError(
-        f"the session {last.name or last.id!r} is {last.record['status']}{cause}; its containers and their"
-        f" logs were removed{unreachable}"
+        f"the session {last.name or last.id!r} is {last.record['status']}{cause}; no agent has kept"
+        f" its output{unreachable}"
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain
-from ...module_utils._model.session import ALL, MAIN, PATHS, App, Mount
+from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -39,7 +39,11 @@ NUMBERS = {
     "gid": (1, MAX_ID),
     "priority": (0, 100),
     "pending_timeout": (0, 1 << 31),
+    "stop_grace": (0, MAX_GRACE),
 }
+# The shortest time after which a session may end, as most of it must not be its start.
+MIN_SECONDS, MAX_SECONDS = 60, 1 << 31
+TIMES = ("max_lifetime", "idle_timeout")
 # The allowed values of options, as in the argument specification.
 CHOICES = {
     "cluster_mode": ("single-node", "multi-node"),
@@ -50,7 +54,9 @@ CHOICES = {
     "failure_policy": ("keep", "restart", "terminate"),
 }
 PROTOCOLS = ("http", "tcp")
-TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
+# Texts that may contain secrets.
+SCRIPTS = ("command", "stop_command", "bootstrap_script")
+TEXTS = ("resource_group", "architecture", "command", "stop_command", "bootstrap_script")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +64,8 @@ class SessionSpec:
     """A validated request.
 
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
-    if all containers are identical. ``pending_timeout`` is in seconds, 0 for none.
+    if all containers are identical. ``pending_timeout``, ``max_lifetime`` and ``idle_timeout`` are in seconds, 0 for
+    none. ``stop_grace`` is how many seconds the processes have to end, before they are killed.
     """
 
     name: str
@@ -86,6 +93,10 @@ class SessionSpec:
     failure_policy: str
     priority: int
     pending_timeout: int
+    stop_grace: int = STOP_GRACE
+    stop_command: str = ""
+    max_lifetime: int = 0
+    idle_timeout: int = 0
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
@@ -112,6 +123,8 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         parse_session_name(problems, "session_name", values["name"])
     for option, (least, most) in NUMBERS.items():
         integer(problems, f"session_{option}", values[option], least, most)
+    for option in TIMES:
+        parse_time(problems, f"session_{option}", values[option])
     checked = {
         "image": image,
         "resources": slots,
@@ -128,9 +141,20 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     fields = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
     spec = SessionSpec(**{**fields, **lists, **texts, **checked})
     _check_consistency(problems, spec)
+    if spec.stop_grace > max(STOP_GRACE, values.get("claim_ttl", MAX_GRACE)):
+        problems.add(
+            f"session_stop_grace: {spec.stop_grace} is longer than session_claim_ttl, {values['claim_ttl']} seconds,"
+            " within which a repair has to end and replace containers"
+        )
     if values["wait"] and not spec.command:
         problems.add("session_wait requires session_command")
     return spec
+
+
+def parse_time(problems: ValidationErrors, option: str, value: Any) -> None:
+    """Add a problem unless a value is a time in seconds after which a session may end, or 0 for none."""
+    if value != 0:
+        integer(problems, option, value, MIN_SECONDS, MAX_SECONDS)
 
 
 def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
@@ -189,7 +213,8 @@ def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any
         return f"{_KEYED}{_key_id(key)}:{hmac.digest(key, salted, 'sha256').hex()}"
 
     data = dataclasses.asdict(spec)
-    for holder, name in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+    scripts = [(data, name) for name in SCRIPTS]
+    for holder, name in (*scripts, *((app, "command") for app in data["apps"])):
         holder[name] = digest(holder[name]) if holder[name] else ""
     # Earlier releases have stored requests without these.
     for app, defaults in ((app, App("", 0)) for app in data["apps"]):
@@ -213,8 +238,10 @@ def _key_id(key: bytes) -> str:
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
+    # Requests of earlier releases lack options that have been added since.
+    added = dict.fromkeys(TIMES, 0)
     for option in sorted(set(before) | set(after)):
-        old, new = before.get(option), after.get(option)
+        old, new = (side.get(option, added.get(option)) for side in (before, after))
         if old == new:
             continue
         if option == "env":
@@ -222,7 +249,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
             old, new = (side if isinstance(side, dict) else {} for side in (old, new))
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
-        elif option in ("command", "bootstrap_script", "apps"):
+        elif option in (*SCRIPTS, "apps"):
             phrases.append(f"session_{option}")
         elif option == "roles":
             roles = [_index_by_name(side) for side in (old, new)]

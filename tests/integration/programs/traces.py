@@ -1,6 +1,6 @@
-"""Print what a session could leave behind on an agent, as text that can be compared: `traces.py STATE_FOLDER KEPT`.
+"""Print what a session could leave behind on an agent, as text that can be compared: `traces.py STATE_FOLDER KEPT…`.
 
-The folder ``KEPT`` is left out: what is there outlives sessions.
+The folders ``KEPT`` are left out: what is there outlives sessions.
 
 It queries the engine's API directly, because the command line takes ten times as long.
 """
@@ -30,10 +30,10 @@ def ask_engine(path: str) -> Any:
     return json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def files(folder: Path, kept: Path) -> Iterator[str]:
-    """Yield all files in a folder but those in ``kept``, with modes, owners and sizes."""
+def files(folder: Path, *kept: Path) -> Iterator[str]:
+    """Yield all files in a folder but those in each ``kept``, with modes, owners and sizes."""
     for path in (folder, *folder.rglob("*")):
-        if kept in (path, *path.parents):
+        if {*kept} & {path, *path.parents}:
             continue
         with contextlib.suppress(FileNotFoundError):  # a temporary file
             stated = path.lstat()

@@ -172,6 +172,20 @@ def test_failed_removal_is_kept_like_an_unreachable_agent(run: Run, queue: Queue
 
 
 @pytest.mark.usefixtures("printed")
+def test_record_says_whether_the_grace_was_exceeded_and_what_was_lost(run: Run, queue: QueueStore) -> None:
+    queue.save(NOTE)
+    removed = {
+        "agent1": {"sessions": {MADE.id: {}}},
+        "agent2": {"sessions": {MADE.id: {"grace_exceeded": True, "lost_output": ["sub1: no room"]}}},
+    }
+    record = run(ActionModule, {**ENDED, "record": RECORD, "removed": removed}, {})["record"]
+    assert (record["grace_exceeded"], record["lost_output"]) == (True, ["sub1: no room"])
+    assert [entry.record for entry in queue.entries()] == [record]
+    del removed["agent2"]
+    assert run(ActionModule, {**ENDED, "record": RECORD, "removed": removed}, {})["record"]["grace_exceeded"] is False
+
+
+@pytest.mark.usefixtures("printed")
 def test_record_is_written(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {})

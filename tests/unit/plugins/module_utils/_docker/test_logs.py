@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import random
 import tarfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +17,14 @@ from docker.errors import APIError, NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogReadError, tail_of, tail_of_file
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import (
+    LogReadError,
+    compressed_file,
+    compressed_log,
+    tail_of,
+    tail_of_file,
+    tail_of_kept,
+)
 from tests.unit.engine_server import EngineServer, never_stops, says, says_and_hangs
 from tests.unit.fake_docker import FakeDocker
 
@@ -106,6 +117,54 @@ def test_log_read_error_is_one_sentence(error: Exception, reason: str) -> None:
     assert str(raised.value) == f"its log cannot be read: {reason}"
 
 
+# ---- compressed
+
+
+def test_log_is_compressed_without_the_timestamps_inside_lines() -> None:
+    engine = printed(b"one\n", b"a long line ", b"goes on\n")
+    assert gzip.decompress(compressed_log(engine, "c")) == (
+        b"2026-03-01T02:59:00.000000000Z one\n2026-03-01T02:59:01.000000000Z a long line goes on\n"
+    )
+
+
+@pytest.mark.parametrize("limit", ["KEPT_BYTES", "KEPT_RAW_BYTES"])
+def test_only_the_end_of_a_long_log_is_kept(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(logs, limit, 50_000)
+    numbers = random.Random(1)
+    engine, path = printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _ in range(20))), tmp_path / "kept.gz"
+    path.write_bytes(compressed_log(engine, "c"))
+    kept = tail_of_kept(str(path), 100)
+    assert kept == tail_of(engine, "c", len(kept), timestamps=True)
+    assert 1 < len(kept) < 10
+
+
+def test_log_of_which_the_engine_sends_a_part_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = printed(b"one\n", b"two\n")
+    whole, sent = engine.logs, [1]
+
+    def send(container: str, *, tail: Any, **options: Any) -> Any:
+        frames = whole(container, tail=tail, **options)
+        return itertools.islice(frames, sent.pop() if tail == "all" and sent else None)
+
+    monkeypatch.setattr(engine, "logs", lambda *args, **options: (frame for frame in send(*args, **options)))
+    assert gzip.decompress(compressed_log(engine, "c")).endswith(b"Z two\n")
+    sent += [1] * logs.READ_ATTEMPTS
+    with pytest.raises(LogReadError, match=r"^its log cannot be read: the engine did not send all of it$"):
+        compressed_log(engine, "c")
+
+
+def test_unreadable_log_is_not_compressed() -> None:
+    engine = printed()
+    engine.made[0]["Log"] = APIError("501", None, "no")
+    with pytest.raises(LogReadError, match=r"^its log cannot be read: no$"):
+        compressed_log(engine, "c")
+
+
+def test_file_is_compressed_if_it_exists() -> None:
+    assert gzip.decompress(compressed_file(wrote(archived(b"one\ntwo\n")), "c", PATH) or b"") == b"one\ntwo\n"
+    assert compressed_file(wrote(NotFound("no")), "c", PATH) is None
+
+
 def test_last_lines_of_a_file_are_read() -> None:
     content = b"".join(b"line %d\n" % number for number in range(50_000))
     assert tail_of_file(wrote(archived(content)), "c", PATH, 2) == ["line 49998", "line 49999"]
@@ -176,10 +235,24 @@ def test_log_that_never_ends_is_read_for_a_limited_time(
 ) -> None:
     monkeypatch.setattr(logs, "READ_SECONDS", 1)
     server.prints = printer
-    began = time.monotonic()
     with pytest.raises(LogReadError, match=r"^its log cannot be read: the engine did not send all of it within 1 seco"):
         tail_of(connect(server.url), "c", 9)
-    assert time.monotonic() - began < 5
+
+
+class SlowlyStarted(threading.Timer):
+    """A timer of a busy machine, on which other threads run after its start."""
+
+    def start(self) -> None:
+        super().start()
+        time.sleep(0.3)
+
+
+def test_log_that_stalls_is_never_complete(server: EngineServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "READ_SECONDS", 1)
+    monkeypatch.setattr(threading, "Timer", SlowlyStarted)
+    server.prints = says_and_hangs(b"one\n")
+    with pytest.raises(LogReadError, match=r"^its log cannot be read: the engine did not send all of it within 1 seco"):
+        tail_of(connect(server.url), "c", 9)
 
 
 def test_log_of_endless_size_is_not_read_to_its_end(server: EngineServer, monkeypatch: pytest.MonkeyPatch) -> None:

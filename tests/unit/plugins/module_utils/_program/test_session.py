@@ -88,6 +88,7 @@ def test_failure_of_one_session_does_not_fail_the_reap(agent: dict[str, Any], st
         "changed": True,
         "diff": {"before": "session train-llm: held\n", "after": ""},
         "failures": {LOST: f"the session {LOST} is not on this agent"},
+        "ends": {SESSION_ID: {}},
     }
     assert (store.session(SESSION_ID) is not None) is check_mode
 

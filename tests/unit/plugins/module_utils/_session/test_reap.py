@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import ReapResult, reap
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
@@ -36,6 +37,7 @@ NETWORK = MADE.network
 assert NETWORK
 RULES = Change("firewall table inet backendai", None, "there")
 LINK = Change(f"link {NETWORK.link}", None, f"vni {NETWORK.vni}, mtu 1450, 1 remote containers")
+ENDED = [Change(MAIN1, "exited", None), Change(SUB1, "exited", None), Change("session train-llm", "held", None)]
 REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change("session train-llm", "held", None)]
 
 
@@ -91,7 +93,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def run_reap(
     engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: Any
 ) -> ReapResult:
-    return reap(engine, store, end, restart, **{"expired": True, "check_mode": False, **how})
+    return reap(
+        engine, store, {one: SessionEnd() for one in end}, restart, **{"expired": True, "check_mode": False, **how}
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,7 +231,7 @@ def test_sessions_to_end_are_removed_in_any_state(engine: Any, store: Store, sta
     store.save(held(OTHER))
     engine.run(MADE, "main1", "sub1")
     engine.run(OTHER, "main1", "sub1")
-    assert run_reap(engine, store, (SESSION_ID,)) == ReapResult(REMOVED, {})
+    assert run_reap(engine, store, (SESSION_ID,)) == ReapResult(ENDED, {})
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
     assert len(engine.made) == 2
     assert run_reap(engine, store, (SESSION_ID,)) == ReapResult([], {})

@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimRequest, claim
+from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
     FactsQuery,
@@ -71,7 +72,7 @@ def test_ports_of_a_session_are_in_use_as_long_as_it_lives(engine: Any, store: S
 def test_a_session_that_cannot_be_read_has_not_ended(engine: Any, store: Store) -> None:
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     assert reserved(engine, store) == ([30001, 30002], {})
-    reap(engine, store, [], [], expired=True, unrouted=[SESSION_ID], check_mode=False)
+    reap(engine, store, {}, [], expired=True, unrouted=[SESSION_ID], check_mode=False)
     assert reserved(engine, store) == ([30001, 30002], {})
 
 
@@ -89,28 +90,28 @@ def test_confirmed_ports_are_free_when_no_request_can_be_on_its_way(engine: Any,
 
 def test_check_mode_frees_no_port(engine: Any, store: Store) -> None:
     end(engine, store)
-    reap(engine, store, [], [], expired=True, unrouted=[SESSION_ID], check_mode=True)
+    reap(engine, store, {}, [], expired=True, unrouted=[SESSION_ID], check_mode=True)
     assert reserved(engine, store)[1] == {SESSION_ID: (30001, 30002)}
 
 
 def test_a_later_confirmation_frees_the_ports(engine: Any, store: Store, clock: Clock) -> None:
     end(engine, store)
-    reap(engine, store, [], [], expired=True, unrouted=[OTHER_ID], check_mode=False)
+    reap(engine, store, {}, [], expired=True, unrouted=[OTHER_ID], check_mode=False)
     assert reserved(engine, store)[1] == {SESSION_ID: (30001, 30002)}
-    reap(engine, store, [], [], expired=True, unrouted=[SESSION_ID], check_mode=False)
+    reap(engine, store, {}, [], expired=True, unrouted=[SESSION_ID], check_mode=False)
     clock.now += port_reservations.DRAIN_SECONDS + 1
     assert reserved(engine, store) == ([], {})
 
 
 def test_reaped_sessions_are_freed_if_confirmed(engine: Any, store: Store) -> None:
-    reap(engine, store, [SESSION_ID], [], expired=True, unrouted=[SESSION_ID], check_mode=False)
+    reap(engine, store, {SESSION_ID: SessionEnd()}, [], expired=True, unrouted=[SESSION_ID], check_mode=False)
     assert (store.session(SESSION_ID), reserved(engine, store)[1]) == (None, {})
 
 
 def test_a_confirmation_does_not_free_the_ports_of_a_session_that_is_held(
     engine: Any, store: Store, clock: Clock
 ) -> None:
-    reap(engine, store, [], [], expired=True, unrouted=[SESSION_ID], check_mode=False)
+    reap(engine, store, {}, [], expired=True, unrouted=[SESSION_ID], check_mode=False)
     clock.now += port_reservations.DRAIN_SECONDS + 1
     end(engine, store)
     assert reserved(engine, store)[1] == {SESSION_ID: (30001, 30002)}

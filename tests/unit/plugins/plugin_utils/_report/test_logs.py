@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -57,19 +58,31 @@ def test_a_held_session_is_found_despite_ended_namesakes(selector: tuple[str, st
     assert select_logs(*selector, answers, [ended_entry(1)]) == all_parts()
 
 
-def test_an_ended_session_has_no_logs() -> None:
+def test_output_of_the_last_ended_session_of_a_name_is_found_unless_one_lives() -> None:
+    older = dataclasses.replace(MADE, id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a", created_at=MADE.created_at - 1)
+    kept = {agent: logged(MADE, agent, ended_at=2.0) for agent in MADE.agents}
+    stale = logged(older, "agent1", ended_at=1.0)
+    answers = AgentReports({"agent1": [stale, kept["agent1"]], "agent2": [kept["agent2"]], "agent3": []})
+    assert select_logs("train-llm", "", answers, [ended_entry(1)]) == kept
+    assert select_logs("", SESSION_ID, AgentReports({a: [part] for a, part in kept.items()}), []) == kept
+    living = AgentReports({"agent1": [logged(MADE, "agent1")], "agent2": [logged(older, "agent2", ended_at=1.0)]})
+    assert select_logs("train-llm", "", living, []) == {"agent1": logged(MADE, "agent1")}
+    waits = queued(4, name="train-llm")
+    assert refusal("train-llm", "", answers, waits) == "the session 'train-llm' is PENDING: no agent holds it"
+
+
+def test_an_ended_session_of_which_nothing_was_kept_has_no_logs() -> None:
     before = ended_entry(1, record={**OVER, "reason": "it was ended by alice"})
-    sentence = (
-        "the session 'train-llm' is TERMINATED: the command ended with exit code 3; its containers and their logs"
-        " were removed"
-    )
+    sentence = "the session 'train-llm' is TERMINATED: the command ended with exit code 3; no agent has kept its output"
     nothing = AgentReports({"agent1": []})
     assert refusal("train-llm", "", nothing, ended_entry(2), before) == sentence
     assert refusal("", ended_entry(2).id, nothing, before, ended_entry(2)) == sentence
     answers = AgentReports({"agent1": []}, {"agent2": "no route"})
     assert refusal("train-llm", "", answers, ended_entry(2)) == f"{sentence}; agent2 is unavailable: no route"
     plain = ended_entry(3, record={"status": "CANCELLED"})
-    assert refusal("train-llm", "", nothing, plain).startswith("the session 'train-llm' is CANCELLED; its containers")
+    assert refusal("train-llm", "", nothing, plain).startswith(
+        "the session 'train-llm' is CANCELLED; no agent has kept"
+    )
 
 
 def test_logs_of_a_pending_or_unknown_session_are_an_error() -> None:

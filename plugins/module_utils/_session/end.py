@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ends containers of sessions: they are asked first, and what they printed is kept before they are removed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._docker.stop import stop_containers
+from .._host.store import CorruptStateError, LocalSession, Store
+from .._model.change import Change
+from .._model.session import STOP_GRACE
+from .output import DAYS, keep_output
+
+
+@dataclasses.dataclass
+class SessionEnd:
+    """How a session ends on an agent: ``force`` kills at once, output is kept for ``days``.
+
+    The rest are results: whether the grace was exceeded, and why output of containers was lost, by hostname.
+    """
+
+    force: bool = False
+    days: float = DAYS
+    grace_exceeded: bool = False
+    lost: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as plain data; nothing if it went well."""
+        lost = [f"{hostname}: {problem}" for hostname, problem in self.lost.items()]
+        exceeded = {"grace_exceeded": True} if self.grace_exceeded else {}
+        return {**exceeded, **({"lost_output": lost} if lost else {})}
+
+
+def stop_sessions(client: docker.APIClient, store: Store, ends: Mapping[str, SessionEnd]) -> None:
+    """Stop all containers of sessions, by id, at the same time; the grace is that of their plans.
+
+    No lock is held meanwhile. A claim that was never committed is not asked.
+    """
+    graces: dict[str, float] = {}
+    sessions: dict[str, SessionEnd] = {}
+    for session_id, end in ends.items():
+        try:
+            session = store.session(session_id)
+        except (CorruptStateError, ValueError):
+            session = None
+        grace = STOP_GRACE if session is None else session.plan.stop_grace if session.committed else 0
+        for container in containers.find_containers(client, session_id):
+            graces[container["Id"]] = 0 if end.force else grace
+            sessions[container["Id"]] = end
+    if graces:
+        for container_id in stop_containers(client, graces):
+            sessions[container_id].grace_exceeded = True
+
+
+def remove_containers(
+    client: docker.APIClient, store: Store, session_id: str, session: LocalSession | None, end: SessionEnd | None
+) -> list[Change]:
+    """Remove the containers of a session, whose lock is held; with an ``end``, what they printed is kept."""
+    existing = containers.find_containers(client, session_id)
+    if end is not None and session is None:
+        end.lost |= {_hostname(container): "its plan is damaged, so its output has no place" for container in existing}
+    elif end is not None and session is not None and session.committed:
+        end.lost |= keep_output(client, store, session, existing, end.days)
+    return containers.remove_containers(client, existing)
+
+
+def replace_containers(
+    client: docker.APIClient, store: Store, session: LocalSession, container_ids: Iterable[str]
+) -> dict[str, str]:
+    """End containers that a repair replaces, and keep what they printed; return what was lost, by hostname."""
+    ids = {*container_ids}
+    if not ids or not session.committed:
+        return {}
+    stop_containers(client, dict.fromkeys(ids, session.plan.stop_grace))
+    existing: Sequence[Mapping[str, Any]] = [
+        container for container in containers.find_containers(client, session.plan.id) if container["Id"] in ids
+    ]
+    return keep_output(client, store, session, existing)
+
+
+def _hostname(container: Mapping[str, Any]) -> str:
+    return str(container["Labels"].get(labels.HOSTNAME, ""))

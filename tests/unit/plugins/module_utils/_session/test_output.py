@@ -1,0 +1,199 @@
+"""What containers printed is kept on their agent when they are removed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import stat
+import time
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._session import output
+from ansible_collections.backendai.cluster.plugins.module_utils._session.end import (
+    SessionEnd,
+    replace_containers,
+    stop_sessions,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, prune, read_kept
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.plugins.module_utils._session.test_logs import APPS, FILES, TIME, add
+
+MADE = plan({"agent1": 2, "agent2": 1}, apps=APPS)
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+OTHER = dataclasses.replace(MADE, id=OTHER_ID, created_at=MADE.created_at - 1)
+
+
+def end(engine: Any, store: Store, **how: Any) -> SessionEnd:
+    ending = SessionEnd(**how)
+    remove_claimed(engine, store, SESSION_ID, None, end=ending, check_mode=False)
+    return ending
+
+
+def read(store: Store, hostname: str = "", lines: int = 9) -> dict[str, Any]:
+    kept = find_kept(store, "", SESSION_ID)
+    assert kept
+    return read_kept(store, kept, hostname, lines)
+
+
+def logs(store: Store) -> dict[str, Any]:
+    """Return the kept log of each container, and its apps' logs, without timestamps."""
+    return {
+        name: [
+            [line.removeprefix(TIME.decode()) for line in json.loads(text)]
+            for text in (log["log"], *log["apps"].values())
+        ]
+        for name, log in read(store)["logs"].items()
+    }
+
+
+def test_logs_outlive_the_containers(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")], Files=FILES)
+    add(engine, "sub1", Log=[(TIME, b"three\n")])
+    assert end(engine, store).to_dict() == {}
+    assert (engine.made, store.sessions()) == ([], [])
+    assert logs(store) == {"main1": [["one", "two"], ["served"]], "sub1": [["three"]]}
+    part = read(store, "main1", 1)
+    assert part["plan"] == MADE.to_dict()
+    assert (list(part["logs"]), part["containers"]["main1"]["status"]) == (["main1"], "exited")
+    assert json.loads(part["logs"]["main1"]["log"]) == [f"{TIME.decode()}two"]
+    paths = [store.root / "output", *(store.root / "output").rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600, 0o700}
+
+
+def test_exceeded_grace_is_reported_and_force_has_none(engine: Any, store: Store) -> None:
+    store.save(held(dataclasses.replace(MADE, stop_grace=1)))
+    add(engine, "main1", Stubborn=True)
+    assert end(engine, store).grace_exceeded
+    store.save(held(MADE))
+    add(engine, "main1", Stubborn=True)
+    assert not end(engine, store, force=True).grace_exceeded
+
+
+def test_claim_that_was_never_committed_is_neither_asked_nor_kept(engine: Any, store: Store) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    add(engine, "main1", Stubborn=True)
+    end(engine, store)
+    assert "SIGTERM id-main1" not in engine.calls
+    assert find_kept(store, "", SESSION_ID) is None
+
+
+def test_damaged_session_is_asked_and_its_loss_is_said(engine: Any, store: Store) -> None:
+    store.folder(SESSION_ID).mkdir()
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    add(engine, "main1")
+    ending = end(engine, store)
+    assert ending.to_dict() == {"lost_output": ["main1: its plan is damaged, so its output has no place"]}
+    assert "SIGTERM id-main1" in engine.calls
+
+
+def test_session_ends_although_nothing_can_be_written(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    (store.root / "output").touch()
+    add(engine, "main1")
+    assert end(engine, store).to_dict() == {
+        "lost_output": [f"main1: {store.root}/output/{SESSION_ID} cannot be written (File exists)"]
+    }
+    assert engine.made == []
+
+
+def test_log_that_cannot_be_read_is_said_and_the_others_are_kept(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    add(engine, "main1", Log=APIError("500", None, "no space left"), Files=FILES)
+    add(engine, "sub1", Log=[(TIME, b"three\n")])
+    lost = "its log cannot be read: no space left"
+    assert end(engine, store).to_dict() == {"lost_output": [f"main1: {lost}"]}
+    assert read(store)["logs"]["main1"]["error"] == lost
+    assert logs(store) == {"main1": [[], ["served"]], "sub1": [["three"]]}
+
+
+def test_end_that_was_killed_after_it_saved_can_be_repeated(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    add(engine, "main1", Log=[(TIME, b"one\n")])
+    add(engine, "sub1", Log=[(TIME, b"three\n")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "remove_container", lambda *_args, **_options: exec("raise SystemExit"))
+        with pytest.raises(SystemExit):
+            end(engine, store)
+    # The engine has removed one of them all the same.
+    engine.made = [container for container in engine.made if container["Id"] == "id-sub1"]
+    end(engine, store)
+    assert logs(store) == {"main1": [["one"]], "sub1": [["three"]]}
+
+
+def test_output_of_a_replaced_container_is_part_of_that_of_the_session(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    add(engine, "main1", Log=[(TIME, b"one\n")])
+    assert replace_containers(engine, store, held(MADE), ["id-main1"]) == {}
+    engine.remove_container("id-main1", force=True, v=True)
+    add(engine, "main1", Id="id-again", Log=[(TIME, b"two\n")])
+    end(engine, store)
+    assert logs(store)["main1"] == [["one", "two"]]
+
+
+def test_nothing_of_a_claim_is_kept_when_its_container_is_replaced(engine: Any, store: Store) -> None:
+    add(engine, "main1")
+    assert replace_containers(engine, store, held(MADE, expires_at=9e12), ["id-main1"]) == {}
+    assert (engine.calls, find_kept(store, "", SESSION_ID)) == ([], None)
+
+
+def test_unknown_session_has_nothing_to_stop(engine: Any, store: Store) -> None:
+    stop_sessions(engine, store, {"": SessionEnd()})
+    assert engine.calls == []
+
+
+def keep(engine: Any, store: Store, of: Any, days: float) -> None:
+    """Keep the output of a session with one container."""
+    output.keep_output(engine, store, held(of), engine.containers(all=True), days)
+
+
+def test_expired_output_is_removed_except_of_sessions_that_are_held(engine: Any, store: Store) -> None:
+    add(engine, "main1", state="exited")
+    keep(engine, store, OTHER, -1)
+    keep(engine, store, MADE, 1)
+    assert find_kept(store, "", OTHER_ID) is None
+    keep(engine, store, OTHER, -1)
+    store.save(held(OTHER))
+    prune(store)
+    assert find_kept(store, "", OTHER_ID)
+    store.remove(OTHER_ID)
+    prune(store)
+    assert (find_kept(store, "", OTHER_ID), find_kept(store, MADE.name, "") is None) == (None, False)
+
+
+def test_oldest_output_is_removed_when_there_is_too_much(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(engine, "main1", state="exited")
+    monkeypatch.setattr(output.time, "time", lambda: 5.0)
+    keep(engine, store, OTHER, 1e6)
+    monkeypatch.setattr(output.time, "time", time.monotonic)
+    keep(engine, store, MADE, 1)
+    last = find_kept(store, MADE.name, "")
+    assert last
+    assert last.plan.id == SESSION_ID
+    monkeypatch.setattr(output, "MAX_BYTES", 1)
+    prune(store, SESSION_ID)
+    assert (find_kept(store, "", OTHER_ID), find_kept(store, "", SESSION_ID)) == (None, last)
+
+
+def test_damaged_output_is_an_error_of_its_container(engine: Any, store: Store) -> None:
+    add(engine, "main1", state="exited", Log=[(TIME, b"one\n")])
+    keep(engine, store, MADE, 1)
+    (path,) = (store.root / "output" / SESSION_ID).glob("main1@*@.gz")
+    path.write_bytes(path.read_bytes()[:-9])
+    assert f"{path} cannot be read" in read(store)["logs"]["main1"]["error"]
+    (store.root / "output" / SESSION_ID / "session.json").write_text("{")
+    assert find_kept(store, "", SESSION_ID) is None
+    prune(store)
+    assert not (store.root / "output" / SESSION_ID).exists()
+
+
+@pytest.mark.parametrize(("name", "session_id"), [("other", ""), ("", OTHER_ID), ("", "../sessions")])
+def test_unknown_output_is_not_found(store: Store, name: str, session_id: str) -> None:
+    assert find_kept(store, name, session_id) is None
