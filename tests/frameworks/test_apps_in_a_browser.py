@@ -209,7 +209,7 @@ def app_of(name: str, target: str) -> dict[str, object]:
     return {
         "name": name,
         "port": 8000,
-        "command": f'exec python3 -c "$(echo {program} | base64 -d)" 8000 {target} $BACKENDAI_SESSION_ID',
+        "command": f'exec python3 -c "$(echo {program} | base64 -d)" 8000 {target}',
     }
 
 

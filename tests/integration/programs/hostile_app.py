@@ -70,7 +70,8 @@ class Victim(http.server.BaseHTTPRequestHandler):
         print(self.path, flush=True)
         self.reply(b"window.secret = 'secret of the session'", "text/javascript")
 
-    do_POST = do_GET
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def reply(self, body: bytes, kind: str) -> None:
         self.send_response(200)
