@@ -86,7 +86,7 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
-test-frameworks: lab ## PyTorch, TensorFlow, Ray and Dask across agents (outside `make test`: their packages are large)
+test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)
 	$(BIN)/pytest tests/frameworks
 
 molecule: lab ## Molecule scenarios on the lab
