@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,7 +26,7 @@ from tests.lab.debian import require
 
 REQUIREMENTS = Path(__file__).with_name("apps_requirements.txt")
 AGENT, ON_AGENT, IN_CONTAINERS = "agent1", "/srv/apps", "/opt/apps"
-DOMAIN = "apps.example.org"
+DOMAIN, CHROMIUM = "apps.example.org", "chromium-headless-shell"
 WITH_DOMAIN = ("-e", f"gateway_domain={DOMAIN}")
 #: Of the machine, in milliseconds: it is slow, and pages load megabytes of scripts.
 PATIENCE = 300_000
@@ -109,11 +110,11 @@ def session(domain: str, packages: str, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium; names of apps lead to the gateway."""
-    require("chromium")
+    require(CHROMIUM)
     expect.set_options(timeout=PATIENCE)
     options = ["--no-sandbox", f"--host-resolver-rules=MAP *.{DOMAIN} {address(GATEWAY)}"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=options)
+        browser = playwright.chromium.launch(executable_path=shutil.which(CHROMIUM), args=options)
         yield browser
         browser.close()
 
