@@ -196,6 +196,6 @@ def test_the_lock_is_released_between_batches(queue: QueueStore, monkeypatch: py
         events.append("unlock")
 
     monkeypatch.setattr(QueueStore, "lock", noted)
-    for batch in queue.batches(range(5)):
-        events.append(tuple(batch))
-    assert events == ["lock", (0, 1), "unlock", "lock", (2, 3), "unlock", "lock", (4,), "unlock"]
+    batches = queue.batches(range(5))
+    assert (next(batches), events) == ([0, 1], ["lock"])
+    assert (list(batches), events) == ([[2, 3], [4]], ["lock", "unlock"] * 3)
