@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action import session_plan, session_reconcile, session_report
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import is_feasible
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as answers_module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
@@ -29,7 +31,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """Return what is done, and whether the lock is held meanwhile: files written, and questions of feasibility."""
     done: list[tuple[str, bool]] = []
     locked = [False]
-    lock, write, is_feasible = QueueStore.lock, store.write_atomically, answers_module.is_feasible
+    lock = QueueStore.lock
 
     @contextlib.contextmanager
     def noted_lock(queue: QueueStore) -> Iterator[None]:
@@ -41,7 +43,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
     def noted_write(path: Path, *arguments: Any, **options: Any) -> None:
         done.append((path.name, locked[0]))
-        write(path, *arguments, **options)
+        write_atomically(path, *arguments, **options)
 
     def noted_question(*arguments: Any) -> bool:
         done.append(("feasible", locked[0]))
@@ -155,7 +157,7 @@ def test_a_session_that_changes_while_others_time_out_is_left_alone(
 
 @pytest.mark.usefixtures("printed")
 def test_a_long_history_is_removed(run: Run, queue: QueueStore) -> None:
-    ended = {"state": "TERMINATED", "spec": None}
+    ended: dict[str, Any] = {"state": "TERMINATED", "spec": None}
     queue.save(*(waiting(number, 8, **ended) for number in range(1, COUNT + 1)))
     run(session_reconcile.ActionModule, {"agents": ["agent1"]}, facts())
     assert queue.entries() == []
