@@ -81,6 +81,8 @@ integration: lab ## Tests against the lab
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
+	$(BIN)/pytest tests/unit/plugins/plugin_utils/_placement/test_optimum.py --decisions 500 --capture=no
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch, TensorFlow, Ray and Dask across agents (outside `make test`: their packages are large)

@@ -63,7 +63,7 @@ def place(
         if holders:
             return Placement((min(holders, key=order).name,) * demand.size, 1)
     if not agents:
-        attempt = PartialPlacement((0,) * len(demand.counts), [], [], True)
+        attempt = PartialPlacement((0,) * len(demand.counts), [], [], demand.size)
     elif len(demand.counts) == 1:
         rooms = demand.per_shape[0].capacities(agents)
         room = max(rooms) if single_node else sum(rooms)
@@ -80,11 +80,11 @@ def place(
             (room,),
             best,
             [packings[room]] * len(best) if single_node else [packings[capacity] for capacity in rooms],
-            True,
+            demand.size - room,
         )
     elif single_node:
-        placed, best = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)
-        attempt = PartialPlacement(placed, best, [placed] * len(best), True)
+        placed, best, unplaced = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)
+        attempt = PartialPlacement(placed, best, [placed] * len(best), unplaced)
     else:
         filling = heterogeneous.place_mixed(AgentClasses(agents, demand), demand.counts, order, as_many=dispersed)
         placed = sum_packings(filling.packings, demand.counts)
@@ -92,7 +92,9 @@ def place(
             return Placement(_assign_hosts(demand, filling.packings), filling.lower_bound)
         taken = {agent.name: packing for agent, packing in filling.packings}
         nothing = (0,) * len(placed)
-        attempt = PartialPlacement(placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.exact)
+        attempt = PartialPlacement(
+            placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.unplaced
+        )
     return explain(agents, demand, attempt, single_node=single_node, name_blockers=name_blockers)
 
 
