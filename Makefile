@@ -11,7 +11,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
-	test-frameworks soak
+	test-frameworks soak survey
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -67,6 +67,9 @@ docs: setup ## Every page of documentation with its examples, every reference, e
 docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
 	$(WITH_BIN) python -m tests.gates.docs_site
 
+survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
+	$(BIN)/python -m tests.gates.survey
+
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint
 
@@ -81,6 +84,8 @@ integration: lab ## Tests against the lab
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
+	$(BIN)/pytest tests/unit/plugins/plugin_utils/_placement/test_optimum.py --decisions 500 --capture=no
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch, TensorFlow, Ray and Dask across agents (outside `make test`: their packages are large)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -45,9 +46,11 @@ class ActionModule(ActionBase):
         # If Ansible cannot parse the output, it is returned here, with the token.
         answer.pop("module_stdout", None)
         if token is not None:
-            _write(target, f"{token}\n")
-            for line in _usage(target, answer):
-                self._display.display(line)
+            record = {"token": token, **{name: answer[name] for name in ("session", "expires_at", "links")}}
+            _write(target, json.dumps(record, indent=1) + "\n" if target.suffix == ".json" else f"{token}\n")
+            for line in _usage(target, answer, token):
+                # Not into Ansible's log.
+                self._display.display(line, screen_only=True)
         return {**result, **answer, "path": str(target)}
 
     @contextlib.contextmanager
@@ -90,12 +93,20 @@ def _write(target: Path, content: str) -> None:
         raise AnsibleActionFail(f"'{target}' cannot be written: {error.strerror}.") from None
 
 
-def _usage(target: Path, answer: dict[str, Any]) -> list[str]:
-    """Return instructions to use the token without exposing it in a command line."""
+def _usage(target: Path, answer: dict[str, Any], token: str) -> list[str]:
+    """Return the links of apps with the token, and how programs use it without exposing it in a command line."""
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(answer["expires_at"]))
-    urls = [app["url"] for app in answer["links"]["apps"] if app["url"]]
+    urls = {app["name"]: app["url"] for app in answer["links"]["apps"] if app["url"]}
     lines = [f"The token for session {answer['session']['name']} is in {target}. It is valid until {until}."]
     if urls:
-        lines.append(f"  curl --header @<(printf 'Authorization: Bearer '; cat '{target}') {urls[0]}")
-        lines.append(f"  or in a browser, once: {urls[0]}?token=… with the content of the file")
+        lines.append("Links for a browser, valid until then; whoever has one can use the session:")
+        lines += [f"  {name:<16} {_add_token(url, token)}" for name, url in urls.items()]
+    if urls and target.suffix != ".json":
+        lines.append("For programs:")
+        lines.append(f"  curl --header @<(printf 'Authorization: Bearer '; cat '{target}') {next(iter(urls.values()))}")
     return lines
+
+
+def _add_token(url: str, token: str) -> str:
+    page, mark, fragment = url.partition("#")
+    return f"{page}{'&' if '?' in page else '?'}token={token}{mark}{fragment}"

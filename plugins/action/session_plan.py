@@ -15,14 +15,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.errors import as_phrase, as_sentence
 from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._planner.decision import Decision, decide
+from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.session_network import PlanningError
+from ..plugin_utils._queue.answers import Answers
 from ..plugin_utils._queue.entry import (
     CREATING,
     PENDING,
@@ -38,6 +40,7 @@ from ..plugin_utils._queue.entry import (
 from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
 from ..plugin_utils._queue.store import QueueStore, current_owner
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
+from ..plugin_utils._request.advice import advise
 from ..plugin_utils._request.run_options import NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_arguments
@@ -53,32 +56,35 @@ class ActionModule(ControlAction):
 
     def _plan_pending(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Decide which pending sessions start now, and save in the queue why the others do not."""
-        args, now = self._task.args, time.time()
-        queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
+        now, queue = time.time(), self.queue(variables)
         before = {entry.id: entry for entry in self.entries(queue)}
         cluster, starts, specs = self._cluster(variables, before.values()), [], {}
         stale_ids = [
             session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
         ]
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
-        decisions = schedule(before.values(), free, NetworkPools(**args["pools"]), rules, now)
+        last = queue.last_pass()
+        answers = Answers(free, self._pools(), now, last)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
-        with self.transaction(queue):
-            current = {entry.id: entry for entry in self.entries(queue)}
-            for entry, decision in decisions:
-                if current.get(entry.id) != before[entry.id]:
+        decisions = schedule(before.values(), answers, self._rules)
+        skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
+        chosen = [(before[entry.id], answer) for entry, answer in decisions if isinstance(answer, Decision)]
+        for batch in [chosen] if self._task.check_mode else queue.batches(chosen):
+            # In the first batch, before anything is marked as CREATING: a start that fails is counted, too.
+            queue.add_skips(skips if not self._task.check_mode else {}, before.values())
+            skips = {}
+            for entry, decision in batch:
+                current = self.entry(queue, entry.id)
+                if current is None or dataclasses.replace(current, skipped=entry.skipped) != entry:
                     continue
-                if isinstance(decision, Decision):
-                    specs[entry.name] = entry.spec or {}
-                    request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
-                    starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
-                    changed = mark_creating(entry, current_owner(), now, decision.plan)
-                else:
-                    changed = mark_pending(
-                        entry, {**entry.record, "pending": describe_pending(decision)}, entry.updated_at
-                    )
+                specs[entry.name] = entry.spec or {}
+                request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
+                starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
                 if not self._task.check_mode:
-                    queue.save(changed)
+                    queue.save(mark_creating(current, current_owner(), now, decision.plan))
+        waiting = {entry.id: (entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)}
+        if not self._task.check_mode and answers.result(waiting) != last:
+            queue.save_last_pass(answers.result(waiting))
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
         self.invalidate_facts(agents, variables)
         # The user's environment may hold secrets.
@@ -88,17 +94,22 @@ class ActionModule(ControlAction):
         """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
         spec, cluster, queue = spec_from_dict(args["spec"]), self._cluster(variables, ()), self.queue(variables)
+        user = printable(args.get("user") or getpass.getuser())
+        # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
+        # since is parsed and judged again.
+        answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
+        waits_behind(self.entries(queue), _make_entry(spec, user, time.time()), answers, self._rules)
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
                 cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
                 entry = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
-                entry = entry or _make_entry(spec, printable(args.get("user") or getpass.getuser()), time.time())
+                entry = entry or _make_entry(spec, user, time.time())
                 stale_ids = [
                     session_id for _entry, ids in find_terminating(entries, cluster.sessions) for session_id in ids
                 ]
                 planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
-                decision = self._decide_request(spec, planned, entries, entry)
+                decision = self._decide_request(spec, answers.on(planned), entries, entry)
                 if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
                     problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
                     raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
@@ -112,7 +123,7 @@ class ActionModule(ControlAction):
             for warning in self.warnings(cluster):
                 self._display.warning(warning)
             raise AnsibleActionFail(sentence) from None
-        warnings = self.warnings(cluster)
+        warnings = self.warnings(cluster) + (advise(spec) if self._task.check_mode else [])
         result: dict[str, Any] = {"warnings": warnings, "queued": entry.waits_for_start}
         if isinstance(decision, Unschedulable):
             details = {
@@ -131,7 +142,7 @@ class ActionModule(ControlAction):
                 "capacity_released": capacity_released,
             }
             pending_result["starts"] = []
-            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            record = _pending_record(spec, entry, decision)
             return {
                 **result,
                 **pending_result,
@@ -162,13 +173,22 @@ class ActionModule(ControlAction):
             "record": None,
         }
 
+    @property
+    def _rules(self) -> QueuePolicy:
+        args = self._task.args
+        return QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
+
     def _cluster(self, variables: dict[str, Any], entries: Iterable[QueueEntry]) -> ClusterState:
         """Return the state of the agents, with the addresses that the inventory gives them if there are gateways."""
         cluster = self.cluster_state(self._task.args["agents"], variables, entries)
         return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
+    def _pools(self) -> NetworkPools:
+        pools = self._task.args["pools"]
+        return NetworkPools(**{**pools, "sites": [Gateway(**site) for site in pools.get("sites") or ()]})
+
     def _decide_request(
-        self, spec: SessionSpec, cluster: ClusterState, entries: Sequence[QueueEntry], entry: QueueEntry
+        self, spec: SessionSpec, answers: Answers, entries: Sequence[QueueEntry], entry: QueueEntry
     ) -> Decision | Unschedulable:
         """Return the decision about the request; after too many lost claims, the session stays pending."""
         args = self._task.args
@@ -179,15 +199,18 @@ class ActionModule(ControlAction):
                 f"other runs claimed the resources first, {attempts} times in a row; last error: {refusals}", {}
             )
         try:
-            decision = decide(spec, cluster, NetworkPools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+            decision = decide(spec, answers.cluster, self._pools(), entry.id, entry.user, entry.updated_at)
         except (ValidationError, PlanningError) as error:
             if attempt == 1:
                 raise
             return Unschedulable(as_phrase(error), {})
-        if isinstance(decision, Unschedulable) or decision.existing:
+        if isinstance(decision, Decision) and decision.existing:
             return decision
-        rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
-        return waits_behind(entries, entry, cluster, rules) or decision
+        if entry.spec is None:
+            check_time_limits(spec, self._pools())
+        if isinstance(decision, Unschedulable):
+            return decision
+        return waits_behind(entries, entry, answers, self._rules) or decision
 
     def _save_decision(
         self,
@@ -206,7 +229,7 @@ class ActionModule(ControlAction):
             return
         with_request = dataclasses.replace(entry, spec=dataclasses.asdict(spec))
         if isinstance(decision, Unschedulable):
-            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            record = _pending_record(spec, entry, decision)
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
         if entry.id != decision.plan.id:
@@ -217,8 +240,13 @@ class ActionModule(ControlAction):
         owned = dataclasses.replace(with_request, id=decision.plan.id)
         queue.save(mark_creating(owned, current_owner(), entry.updated_at, decision.plan))
         if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
-            for passed in count_skips(entries, entry):
-                queue.save(passed)
+            queue.add_skips({passed.id: 1 for passed in count_skips(entries, entry)}, entries)
+
+
+def _pending_record(spec: SessionSpec, entry: QueueEntry, decision: Unschedulable) -> dict[str, Any]:
+    """Return the record of a session that waits for capacity."""
+    record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+    return {**record, "user": entry.user, "created_at": entry.enqueued_at}
 
 
 def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
@@ -271,7 +299,7 @@ def _make_entry(spec: SessionSpec, user: str, now: float) -> QueueEntry:
         resource_group=spec.resource_group,
         priority=spec.priority,
         spec=None,
-        record=unplanned_record(spec, spec.name, "CREATING", session_id),
+        record={**unplanned_record(spec, spec.name, "CREATING", session_id), "user": user, "created_at": now},
         enqueued_at=now,
         updated_at=now,
         pending_timeout=spec.pending_timeout,

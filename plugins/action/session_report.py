@@ -7,18 +7,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.printable import printable_data
+from ..plugin_utils._lifecycle.absence import Absences, describe_cut_off
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
+from ..plugin_utils._lifecycle.time_limits import end_time
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
-from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, recorded_plans
+from ..plugin_utils._queue.entry import (
+    CREATING,
+    DEFAULT_MAX_SKIPS,
+    PENDING,
+    RUNNING,
+    TERMINATED,
+    TERMINATING,
+    QueueEntry,
+    dominant_shares,
+    queue_positions,
+    recorded_plans,
+    sort_pending,
+)
+from ..plugin_utils._queue.schedule import usage
 from ..plugin_utils._report import logs, verification_table
-from ..plugin_utils._report.record import session_record, session_table, to_json
+from ..plugin_utils._report.page import PageSources, render_page
+from ..plugin_utils._report.record import complete_record, session_record, to_json
+from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._report.verification import (
     AgentReports,
     SessionNotFoundError,
@@ -26,8 +44,10 @@ from ..plugin_utils._report.verification import (
     not_found_report,
     select_session,
 )
+from ..plugin_utils.absence_file import load_absences
 from ..plugin_utils.agent_results import collect_parts
 from ..plugin_utils.control import ControlAction
+from ..plugin_utils.host_program import COLLECTION
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"
@@ -43,7 +63,8 @@ class ActionModule(ControlAction):
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the sessions of the agents and of the queue, and warn about those that need action."""
         args, now = self._task.args, time.time()
-        entries = self.entries(self.queue(variables))
+        queue = self.queue(variables)
+        entries = self.entries(queue)
         cluster = self.cluster_state(args["agents"], variables, entries)
         terminating_sessions = find_terminating(entries, cluster.sessions)
         terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
@@ -54,18 +75,49 @@ class ActionModule(ControlAction):
         running = {
             session_id: parts for session_id, parts in cluster.sessions.items() if session_id not in terminating_ids
         }
+        away, answered = self.attendance(args["agents"], variables)
+        absences = load_absences(self.queue(variables).path)
+        requested = {entry.id: {"created_at": entry.enqueued_at} for entry in entries}
         sessions = [
-            (finished.get(session_id) or _record(parts), plan_of(parts).created_at)
+            (
+                finished.get(session_id)
+                or {
+                    **_record(parts, absences.explain(_absent(plan_of(parts), away)), now),
+                    **requested.get(session_id, {}),
+                },
+                plan_of(parts).created_at,
+            )
             for session_id, parts in running.items()
         ]
+        shares = dominant_shares(*usage(cluster))
+        pending = sort_pending(
+            entries, args.get("policy", "fifo"), shares, int(args.get("max_skips", DEFAULT_MAX_SKIPS))
+        )
+        positions = queue_positions(pending)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
+        last = queue.last_pass()
         sessions += [
-            (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in running
+            ({**complete_record(last.record(entry)), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
+            for entry in entries
+            if entry.state in states and entry.id not in running
+        ]
+        sessions += [
+            (_unseen_record(entry, entry.plan, absences), entry.plan.created_at)
+            for entry in entries
+            if entry.state == RUNNING and entry.plan and entry.id not in cluster.sessions and _absent(entry.plan, away)
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
-        self.show(session_table(sessions, now))
-        warnings = self.warnings(cluster) + [
+        if args.get("page_path"):
+            page = render_page(_page_sources(), records, cluster.facts, cluster.unavailable, now)
+            self.write_report(args["page_path"], page, 0o644)
+        style = args.get("format") or "table"
+        if style == "none":
+            return {"sessions": records}
+        self.show(
+            to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
+        )
+        warnings = [*self.warnings(cluster), *describe_cut_off(away, answered)] + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in terminating_sessions
         ]
@@ -116,13 +168,29 @@ class ActionModule(ControlAction):
         return report
 
 
-def _record(parts: Parts) -> dict[str, Any]:
-    """Return the record of a session on agents; it is not healthy if they disagree."""
+def _page_sources() -> PageSources:
+    folder = COLLECTION / "roles" / "session" / "templates" / "page"
+    return PageSources(*((folder / name).read_text() for name in ("page.html.j2", "page.css", "page.js")))
+
+
+def _absent(plan: SessionPlan, away: Sequence[str]) -> list[str]:
+    return [agent for agent in plan.agents if agent in away]
+
+
+def _unseen_record(entry: QueueEntry, plan: SessionPlan, absences: Absences) -> dict[str, Any]:
+    """Return the record of a session all of whose agents are away."""
+    record = session_record(plan, "DEGRADED", error=absences.explain(plan.agents))
+    return {**record, "created_at": entry.enqueued_at}
+
+
+def _record(parts: Parts, absent: str, now: float) -> dict[str, Any]:
+    """Return the record of a session on agents; it is not healthy if they disagree, or if some are ``absent``."""
     disagreement, status = find_disagreement(parts), status_of(parts)
-    error = f"its agents disagree: {disagreement}" if disagreement else None
-    return session_record(
+    error = f"its agents disagree: {disagreement}" if disagreement else absent or None
+    record = session_record(
         plan_of(parts), "DEGRADED" if error and status == "RUNNING" else status, containers_of(parts), error
     )
+    return {**record, "ends_at": end_time(parts, now) if record["started_at"] else None}
 
 
 def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:

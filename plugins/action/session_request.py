@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._lifecycle.repair import find_repairable
 from ..plugin_utils._report.record import to_json, unplanned_record
+from ..plugin_utils._request.gateway import find_site
 from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
 from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
 from ..plugin_utils.control import ControlAction
@@ -56,7 +57,7 @@ class ActionModule(ControlAction):
             "changed": False,
             "agents": agents,
             "run": dataclasses.asdict(run),
-            "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways)},
+            "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways), "sites": self._sites(task_vars or {})},
             "images": sorted({image for session in specs for image in session.images}),
             "paths": sorted({mount.source for session in specs for mount in session.mounts}),
             "to_survey": self._agents_to_survey(run, purpose, agents, task_vars or {}),
@@ -77,6 +78,11 @@ class ActionModule(ControlAction):
                 raise
             self._display.warning(str(error))
             return []
+
+    def _sites(self, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return where users reach the gateways, as plain data."""
+        sites = [find_site(variables["hostvars"][host], host) for host in self._task.args.get("gateways") or ()]
+        return [dataclasses.asdict(site) for site in sites if site]
 
     def _pending_requests(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
         """Return the requests of pending sessions, which may start in this run, too."""

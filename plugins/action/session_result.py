@@ -153,8 +153,9 @@ class ActionModule(ControlAction):
                 # All agents have the same images.
                 images = images_from_dict(start.images).values()
                 by_name = {name: image for held in images for name, image in held.items()}
-                queue.save(mark_running(entry, time.time(), record, by_name))
-                return record
+                running = mark_running(entry, time.time(), record, by_name)
+                queue.save(running)
+                return running.record
             kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)
             return kept.record if kept.state == PENDING else record
@@ -167,6 +168,6 @@ def _render_printed(session: Mapping[str, Any]) -> list[str]:
 
 def _failure(record: Mapping[str, Any]) -> str | None:
     """Return the error of a session that was waited for; ``None`` if its command succeeded."""
-    if "exit_code" not in record:
+    if record.get("ended_at") is None:
         return f"the session {record['name']!r} is still running: its agent became unreachable."
     return None if record["exit_code"] == 0 else f"the session {record['name']!r} has ended: {record['reason']}."

@@ -69,6 +69,8 @@ _ENDPOINT: dict[str, dict[str, Any]] = {
 _APP: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
     "protocol": {"type": "str", "choices": ["http", "tcp"], "default": "http"},
+    "path": {"type": "str", "choices": ["strip", "keep", "none"], "default": "strip"},
+    "start": {"type": "str", "default": "/"},
     **_ENDPOINT,
 }
 _ROUTE: dict[str, dict[str, Any]] = {

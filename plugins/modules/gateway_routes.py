@@ -52,6 +52,15 @@ options:
             type: str
             choices: [http, tcp]
             default: http
+          path:
+            description: Whether C(/s/SESSION/APP) in links by path is removed or left, or such links refused.
+            type: str
+            choices: [strip, keep, none]
+            default: strip
+          start:
+            description: The page that the link opens.
+            type: str
+            default: /
           address:
             description: The IPv4 or IPv6 address of the agent for the gateway.
             type: str
@@ -105,6 +114,15 @@ options:
             type: str
             choices: [http, tcp]
             default: http
+          path:
+            description: Whether C(/s/SESSION/APP) in links by path is removed or left, or such links refused.
+            type: str
+            choices: [strip, keep, none]
+            default: strip
+          start:
+            description: The page that the link opens.
+            type: str
+            default: /
           address:
             description: The IPv4 or IPv6 address of the agent for the gateway.
             type: str

@@ -12,8 +12,10 @@ version_added: 0.1.0
 description:
   - With O(state=issued), signs a token on a gateway and writes it to a file on the control node that only its owner can
     read. The token gives access to one session on every gateway of the group until it expires.
-  - The token is not in the result and never shown, not even with C(-vvv); only C(ANSIBLE_DEBUG) prints it, as it does
-    for any task with C(no_log).
+  - One link for each app of the session is printed, with the token in it. It opens the app in a browser until the token
+    expires.
+  - The token is not in the result, nor in Ansible's log, and nothing else shows it, not even C(-vvv); only
+    C(ANSIBLE_DEBUG) does, as it does for any task with C(no_log).
   - A token cannot be revoked. It is valid until it expires, its session ends, or the key of the gateway changes.
   - With O(state=ready), creates a P-256 key on the gateway if there is none, and returns the public key. Only root can
     read the private key. The role P(backendai.cluster.gateway#role) does that.
@@ -53,6 +55,7 @@ options:
   path:
     description:
       - The file on the control node for the token, which is followed by a newline. Required with O(state=issued).
+      - With a name that ends in C(.json), it is a mapping with C(token), C(session), C(links) and C(expires_at).
     type: path
 """
 

@@ -10,7 +10,7 @@ module: runtime_kit
 short_description: Build the runtime kit that every container mounts
 description:
   - "Internal: called by the roles of this collection."
-  - Copies sshd, an SSH client and a shell from the packages of this agent, together with their loader and libraries, to
+  - Copies sshd, an SSH client, a shell and a web terminal from the packages of this agent, together with their loader and libraries, to
     a folder that containers mount at C(/opt/backendai). Therefore any Linux image works, with any or no C library.
   - The name of the folder is the digest of its content. A new version is installed atomically, and C(current) is
     switched to it; containers that mount an older one keep it.
@@ -24,7 +24,7 @@ attributes:
     details: Files are listed by name, with a digest in place of their content.
 requirements:
   - iproute2
-  - OpenSSH client and server, static busybox, ldd
+  - OpenSSH client and server, static busybox, Shell In A Box, ldd
 options:
   scripts:
     description: The content of the shell scripts of the kit, by path. The shell of the kit runs them.

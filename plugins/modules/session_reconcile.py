@@ -27,6 +27,10 @@ options:
     description: The variables of the control node with earlier results of this run that gateways were updated with.
     type: list
     elements: str
+  agent_lost_after:
+    description: The time in seconds after which an agent that does not answer is lost.
+    type: int
+    default: 600
   history_days:
     description: The number of days that ended sessions are kept in the history.
     type: int

@@ -38,6 +38,25 @@ options:
     description: Whether to list ended sessions, too.
     type: bool
     default: false
+  format:
+    description: How the list is printed - as a V(table), as a V(wide) one with more columns, or as V(json).
+        With V(none) it is not printed, and there are no warnings.
+    type: str
+    choices: [table, wide, json, none]
+    default: table
+  policy:
+    description: The order of the queue, as in C(session_queue_policy), for the positions of pending sessions.
+    type: str
+    choices: [fifo, lifo, drf]
+    default: fifo
+  max_skips:
+    description: How often a pending session may be skipped, as in C(session_queue_patience).
+    type: int
+    default: 16
+  page_path:
+    description: The file for the page of sessions and agents as HTML, with O(kind=sessions); empty for none.
+    type: path
+    default: ""
   path:
     description: The file to write; empty for none.
     type: path

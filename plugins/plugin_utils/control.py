@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import ipaddress
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ..module_utils._model.plain_data import DataError, to_plain
 from ..module_utils._model.printable import printable
 from ._planner.cluster_state import ClusterState
 from ._planner.decision import Decision
-from ._queue.entry import QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
+from ._queue.entry import CREATING, QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
 from ._queue.store import QueueStore, default_path, owner_is_alive
 from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
@@ -79,8 +80,22 @@ def start_arguments(
     }
 
 
-def _without_dead_owner(entry: QueueEntry) -> QueueEntry:
-    """Return an entry of a dead run without its owner; PENDING again if nobody learned of the failure."""
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Do not look for unreachable objects while millions are made that stay: it takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _judge_owner(entry: QueueEntry) -> QueueEntry:
+    """Return an entry of a dead run without its owner, PENDING again if nobody learned of the failure; others as is."""
+    if entry.state != CREATING or not abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)):
+        return entry
     ownerless = dataclasses.replace(entry, owner=None)
     return mark_pending(ownerless, entry.record, entry.updated_at) if entry.waits_for_start else ownerless
 
@@ -127,13 +142,17 @@ class ControlAction(ActionBase):
         """Hold the queue's lock while entries are read and written; check mode only reads and needs no lock."""
         return nullcontext() if self._task.check_mode else queue.lock()
 
+    @_without_collection()
     def entries(self, queue: QueueStore) -> list[QueueEntry]:
         """Return all entries; those of runs that have died are PENDING again, or have no owner."""
-        return [
-            _without_dead_owner(entry) if abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)) else entry
-            for entry in queue.entries()
-        ]
+        return [_judge_owner(entry) for entry in queue.entries()]
 
+    def entry(self, queue: QueueStore, session_id: str) -> QueueEntry | None:
+        """Return one entry as :meth:`entries` does."""
+        entry = queue.entry(session_id)
+        return _judge_owner(entry) if entry else None
+
+    @_without_collection()
     def cluster_state(
         self, agents: list[str], task_vars: Mapping[str, Any], entries: Iterable[QueueEntry] = ()
     ) -> ClusterState:
@@ -162,6 +181,12 @@ class ControlAction(ActionBase):
         reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
         return ClusterState(facts, reasons, recorded_plans(entries), digest_key=self.queue(task_vars).digest_key())
 
+    def attendance(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        """Return the agents that could not be reached in this run, and those that answered; others were not asked."""
+        results = {name: task_vars["hostvars"][name].get(AGENT_RESULT) for name in agents}
+        asked = {name: bool(result.get("unreachable")) for name, result in results.items() if result is not None}
+        return [name for name, away in asked.items() if away], [name for name, away in asked.items() if not away]
+
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""
         hostvars = task_vars["hostvars"]
@@ -186,15 +211,15 @@ class ControlAction(ActionBase):
         for line in lines:
             self._display.display(printable(line))
 
-    def write_report(self, path: str, content: str) -> None:
+    def write_report(self, path: str, content: str, mode: int = 0o600) -> None:
         """Write a report on the control node, atomically; does nothing in check mode, or if the path is empty.
 
-        Only its owner can read it, because errors quote what users wrote. A report does not change the cluster, so the
-        task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
+        By default only its owner can read it, because errors quote what users wrote. A report does not change the
+        cluster, so the task is not "changed". Raises :class:`AnsibleActionFail` for I/O errors.
         """
         if not path or self._task.check_mode:
             return
         try:
-            write_atomically(Path(path).expanduser().absolute(), content, 0o600, durable=False)
+            write_atomically(Path(path).expanduser().absolute(), content, mode, durable=False)
         except OSError as error:
             raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from None

@@ -60,6 +60,8 @@ def parse_options(
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
         raw = variables.get(name, default)
+        # Forms send an empty text for what was left out.
+        raw = default if raw == "" and "default" in option else raw
         if short in leave_out:
             value = raw
         elif _is_text(raw):
@@ -111,7 +113,7 @@ def _parse_value(problems: ValidationErrors, where: str, option: Mapping[str, An
 def _parse_elements(problems: ValidationErrors, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
     """Return the entries of a list in their type; ``None`` if one is invalid."""
     entries = [(f"{where}[{index}]", raw) for index, raw in enumerate(listed)]
-    if option["elements"] == "dict":
+    if "options" in option:
         values = [_parse_members(problems, place, option, raw) for place, raw in entries]
     else:
         values = [_parse_value(problems, place, {"type": option["elements"]}, raw) for place, raw in entries]
@@ -121,8 +123,13 @@ def _parse_elements(problems: ValidationErrors, where: str, option: Mapping[str,
 def _parse_members(
     problems: ValidationErrors, where: str, option: Mapping[str, Any], raw: Any
 ) -> dict[str, Any] | None:
-    """Return a mapping with its members in their types, completed with defaults; ``None`` if one is invalid."""
+    """Return a mapping with its members in their types, completed with defaults; ``None`` if one is invalid.
+
+    Where entries may be ``raw``, a word is the name of one.
+    """
     options = option["options"]
+    if option["elements"] == "raw" and isinstance(raw, str):
+        raw = {"name": raw}
     if not isinstance(raw, Mapping):
         problems.add(f"{where} must be a mapping of {', '.join(options)}")
         return None

@@ -17,9 +17,9 @@ SESSIONS = 8
 OPEN = {
     "ControlMaster": "yes",
     "ControlPersist": "60",
-    "ConnectTimeout": "5",
+    "ConnectTimeout": "10",
     "ServerAliveInterval": "2",
-    "ServerAliveCountMax": "5",
+    "ServerAliveCountMax": "10",
 }
 
 

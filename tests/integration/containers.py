@@ -10,7 +10,7 @@ from tests.integration.internals import DEFAULT_NETWORK, SESSIONS
 from tests.integration.laboratory import Kernel, in_parallel, run_in, run_on
 
 LOGIN = ("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
-SHORT_TIMEOUT = ("-o", "ConnectTimeout=2")
+SHORT_TIMEOUT = ("-o", "ConnectTimeout=10")
 
 
 def parse_environment(printed: str) -> dict[str, str]:
@@ -19,7 +19,7 @@ def parse_environment(printed: str) -> dict[str, str]:
 
 
 def can_log_in(source: Kernel, target: Kernel) -> bool:
-    """Tell whether a container can log in to another by its name, without delay."""
+    """Tell whether a container can log in to another by its name, within seconds."""
     return (
         run_in(source, *LOGIN, *SHORT_TIMEOUT, target["hostname"], "hostname", check=False).strip()
         == target["hostname"]

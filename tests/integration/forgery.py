@@ -31,8 +31,6 @@ FORGED = {
     "an agent of another session",
     "a container to the broadcast address",
 }
-#: Seconds that a listener runs.
-SECONDS = 4
 
 
 def in_container(kernel: Kernel, program: str, *arguments: object, options: str = "") -> str:
@@ -45,14 +43,20 @@ def session_mac(kernel: Kernel) -> str:
     return f"02:ba:{ip_address(kernel['address']).packed.hex(':')}"
 
 
+def listener(host: str, line: str) -> subprocess.Popen[str]:
+    """Start a program that listens on a host until its standard input ends."""
+    return subprocess.Popen(ssh(host, line), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def listen_in(kernel: Kernel) -> str:
+    """Return the shell line that listens in a container; it has to run on the container's agent."""
+    return in_container(kernel, "listen", IN_CONTAINER, options="--interactive")
+
+
 def collect_datagrams(listeners: Mapping[str, Sequence[str]], senders: Sequence[tuple[str, str]]) -> set[str]:
     """Start listeners on hosts, then run the senders' lines (host, line), and return all payloads received."""
     with ExitStack() as stack:
-        listening = [
-            stack.enter_context(subprocess.Popen(ssh(host, line), stdout=subprocess.PIPE, text=True))
-            for host, lines in listeners.items()
-            for line in lines
-        ]
+        listening = [stack.enter_context(listener(host, line)) for host, lines in listeners.items() for line in lines]
         assert {process.stdout and process.stdout.readline() for process in listening} == {"ready\n"}
         in_parallel(*[partial(run_on, host, line) for host, line in senders])
         return {name for process in listening for name in json.loads(process.communicate(timeout=TIMEOUT)[0])}
@@ -67,8 +71,8 @@ def send_forged_frames(session: StartedSession) -> set[str]:
     """Send genuine and forged frames and return the payloads received in a container, on agent2 and on user1."""
     target, peer = session.container_on("agent2"), session.container_on("agent3")
     listeners = {
-        "agent2": [in_container(target, "listen", IN_CONTAINER, SECONDS), run_line("listen", ON_AGENT, SECONDS)],
-        "user1": [run_line("listen", EXTERNAL, SECONDS)],
+        "agent2": [listen_in(target), run_line("listen", ON_AGENT)],
+        "user1": [run_line("listen", EXTERNAL)],
     }
     return collect_datagrams(listeners, [*_vxlan_senders(session, target, peer), *_container_senders(session, target)])
 

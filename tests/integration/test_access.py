@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.gateway_client import bearer_header, run_client, send_request
+from tests.integration.gateway_client import bearer_header, program, run_client, send_request
 from tests.integration.internals import GATEWAY_STATE
 from tests.integration.laboratory import address, run_on, run_playbook
 from tests.integration.probes import read_banner
@@ -25,6 +25,14 @@ PROGRAM = base64.b64encode(source("web_app").encode()).decode()
 WEB = {"name": "web", "port": 8888, "command": f'exec python3 -c "$(echo {PROGRAM} | base64 -d)" 0.0.0.0 8888 web'}
 DATABASE = {"name": "database", "port": 5432, "protocol": "tcp"}
 LATE = {"name": "late", "port": 8889}
+# Like Jupyter and TensorBoard, which are large: it serves pages below its base URL only.
+NOTEBOOK = {
+    "name": "notebook",
+    "port": 8890,
+    "path": "keep",
+    "start": "/lab",
+    "command": f'exec python3 -c "$(echo {PROGRAM} | base64 -d)" 0.0.0.0 8890 "$BACKENDAI_APP_BASE_URL"',
+}
 OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/tmp/access/known"
 
 
@@ -45,7 +53,12 @@ def access_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session(key: str, access_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers on three agents, an app that responds, one that does not, one of TCP."""
-    request = {**THREE, "apps": [WEB, DATABASE, LATE], "authorized_keys": [key], "access_path": str(access_path)}
+    request = {
+        **THREE,
+        "apps": [WEB, DATABASE, LATE, NOTEBOOK, "terminal"],
+        "authorized_keys": [key],
+        "access_path": str(access_path),
+    }
     with started_session(tmp_path_factory.mktemp("access"), **request) as session:
         yield session
 
@@ -72,6 +85,8 @@ def test_access_is_printed_and_recorded(session: StartedSession, access_path: Pa
         {"name": "web", "url": f"https://{address('gateway1')}/s/{name}/web/"},
         {"name": "database", "url": None},
         {"name": "late", "url": f"https://{address('gateway1')}/s/{name}/late/"},
+        {"name": "notebook", "url": f"https://{address('gateway1')}/s/{name}/notebook/lab"},
+        {"name": "terminal", "url": f"https://{address('gateway1')}/s/{name}/terminal/"},
     ]
     assert access["ssh"]["host"] == address("gateway1")
     assert f"https://{address('gateway1')}/s/{name}/web/" in session.run.output
@@ -94,6 +109,29 @@ def test_app_opens_only_with_a_token(session: StartedSession, token: str) -> Non
 def test_app_that_does_not_answer_has_an_error_page(session: StartedSession, token: str) -> None:
     answer = send_request(f"/s/{session.record['name']}/late/", **bearer_header(token))
     assert answer["status"] == 503
+
+
+def test_app_that_keeps_the_path_is_at_its_base_url(session: StartedSession, token: str) -> None:
+    base = f"/s/{session.record['name']}/notebook"
+    paths = [f"{base}/lab", f"{base}/static/lab.js"]
+    answers = [send_request(path, **bearer_header(token)) for path in paths]
+    assert [answer["status"] for answer in answers] == [200, 200]
+    bodies = [json.loads(answer["body"]) for answer in answers]
+    assert [(body["app"], body["path"]) for body in bodies] == [(base, path) for path in paths]
+    assert run_client({"socket": {"path": f"{base}/api/events", "headers": bearer_header(token)}}) == {
+        "status": 101,
+        "received": "hello",
+    }
+
+
+def test_terminal_opens_by_its_link(session: StartedSession, token: str) -> None:
+    path = f"/s/{session.record['name']}/terminal/"
+    # The screen repeats what is typed, so that only the shell's own answer has the expected line.
+    line = "echo $(id -un):$(stty size):$LANG:$MASTER_ADDR:$(ssh sub1 hostname):$(printf '\\303\\274')"
+    expected = "work:41 133:C.UTF-8:main1:sub1:ü"
+    report = json.loads(program("user1", "terminal_client", token, address("gateway1"), path, line, expected))
+    assert report["statuses"] == [200, 200, 200, 200]
+    assert expected in report["screen"], report
 
 
 def test_printed_ssh_configuration_reaches_all_containers(session: StartedSession) -> None:

@@ -96,7 +96,7 @@ def test_a_command_over_ssh_has_the_sessions_environment(
 def test_login_prompt_shows_user_and_host(session: StartedSession, three: list[Kernel]) -> None:
     names = [kernel["hostname"] for kernel in three]
     # The terminal stays open until the shell has read from it.
-    logins = [partial(shell, session.kernels[0], f"(echo exit; sleep 1) | ssh -tt {name}") for name in names]
+    logins = [partial(shell, session.kernels[0], f"(echo exit; sleep 4) | ssh -tt {name}") for name in names]
     for name, shown in zip(names, in_parallel(*logins), strict=True):
         assert f"work@{name}" in shown
 

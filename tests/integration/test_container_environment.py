@@ -166,6 +166,14 @@ def test_failed_bootstrap_script_is_reported_and_leaves_nothing(
     assert agent_state() == agent1_sessions.initial_state
 
 
+def test_app_without_its_program_is_refused_and_leaves_nothing(agent1_sessions: Sessions) -> None:
+    run = agent1_sessions.create(**SMALL, apps=["terminal", "jupyter"])
+    assert run.code == 2, run.output
+    assert "session_apps: jupyter needs the program jupyter-lab, which main1 does not have: install it" in run.text
+    assert "terminal needs" not in run.text
+    assert agent_state() == agent1_sessions.initial_state
+
+
 def test_session_terminates_while_its_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
     extra_vars = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
     with launch(command("create_session", tmp_path, extra_vars)) as run:
@@ -205,13 +213,16 @@ def test_apps_run_in_main1_restart_log_and_stop_on_sigterm(agent1_sessions: Sess
     )
     assert parse_environment(run_in(sub, "env"))["BACKENDAI_SERVICE_PORTS"] == ""
     run_in(main, "pkill", "-f", "^python3 -m http.server")
+
+    def log() -> str:
+        return run_in(main, "cat", "/var/log/backendai/web.log")
+
+    wait_until(lambda: log().count("serving") == 2)
     wait_until(serves)
-    log = run_in(main, "cat", "/var/log/backendai/web.log")
-    assert log.count("serving") == 2
-    assert "backendai: web ended with exit code 143 and starts again in 1 s." in log
+    assert "backendai: web ended with exit code 143 and starts again in 1 s." in log()
     assert run_in(sub, "ls", "/var/log/backendai").split() == []
 
-    run_on(main["agent"], f"docker stop --time 20 {main['container']}")
+    run_on(main["agent"], f"docker stop --time 120 {main['container']}")
     assert wait_for_exit(main) == 143
     run_on(main["agent"], f"docker cp {main['container']}:/var/log/backendai/slow.log - | tar -xO > /tmp/slow.log")
     assert "stopped" in run_on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")

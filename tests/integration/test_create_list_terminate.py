@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from ipaddress import ip_address, ip_network
@@ -154,6 +155,8 @@ def test_check_mode_shows_the_plan_and_changes_nothing(sessions: Sessions) -> No
     assert run.code == 0, run.output
     assert "+network vxlan 10." in run.text
     assert f"+container backendai-{sessions.name}-sub3: running" in run.text
+    assert "Resources are of one container: 4 × (" in run.text
+    assert "No folder in session_mounts can be written" in run.text
     assert run.record is None
     assert agent_state() == sessions.initial_state
 
@@ -188,6 +191,22 @@ def test_session_with_a_dead_container_is_degraded(four: StartedSession) -> None
     (row,) = [line.split() for line in run.output.splitlines() if line.startswith(record["name"])]
     agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in four.kernels))
     assert row[1:5] == ["Multi-node", "4", "DEGRADED", agents]
+
+
+@pytest.mark.parametrize("playbook", ["list_sessions", "schedule_sessions"])
+def test_page_shows_the_session_with_its_containers_and_agents(
+    four: StartedSession, tmp_path: Path, playbook: str
+) -> None:
+    path = tmp_path / "page.html"
+    run = four.sessions.run(playbook, page_path=str(path))
+    assert run.code == 0, run.output
+    (data,) = re.findall(r'id="data">(.*?)</script>', path.read_text())
+    shown = {session["name"]: session for session in json.loads(data)["sessions"]}[four.record["name"]]
+    assert shown["status"] == "DEGRADED"
+    assert shown["why"] == f"sub1 on {four.kernels[1]['agent']}: exited"
+    assert [kernel[:2] for kernel in shown["kernels"]] == [[each["hostname"], each["agent"]] for each in four.kernels]
+    assert [agent["name"] for agent in json.loads(data)["agents"]] == [*AGENTS]
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 def test_terminate_is_idempotent_and_leaves_nothing(four: StartedSession) -> None:

@@ -17,10 +17,10 @@ from tests.integration.forgery import (
     EXTERNAL,
     IN_CONTAINER,
     ON_AGENT,
-    SECONDS,
     collect_datagrams,
     external_address,
     in_container,
+    listen_in,
 )
 from tests.integration.frames import (
     CUSTOMER_TAG,
@@ -79,6 +79,9 @@ class Neighbours:
         def to_agent(name: str, mac: str, address: str) -> bytes:
             return ethernet(mac, bridge_mac, datagram(address, bridge, ON_AGENT, name.encode()))
 
+        def to_bridges(name: str, target: str) -> bytes:
+            return ethernet(own_mac, target, datagram(own, bridge, ON_AGENT, name.encode()))
+
         def to_world(name: str, mac: str, address: str) -> bytes:
             return ethernet(mac, bridge_mac, datagram(address, external_address(), EXTERNAL, name.encode()))
 
@@ -93,16 +96,15 @@ class Neighbours:
             to_world("a container with the address of a neighbour", own_mac, target),
             to_world("a container as a neighbour", target_mac, target),
             to_agent("a container as a neighbour to its agent", target_mac, target),
+            to_bridges("a container to the bridges of the spanning tree", "01:80:c2:00:00:00"),
+            to_bridges("a container to the neighbours of LLDP", "01:80:c2:00:00:0e"),
             ethernet(own_mac, bridge_mac, datagram("fe80::1", "ff02::1", ON_AGENT, b"a container over IPv6")),
             arp_reply(own_mac, target, bridge_mac, bridge),
             arp_reply(target_mac, own, bridge_mac, bridge),
         ]
         listeners = {
-            self.agent: [
-                in_container(self.target, "listen", IN_CONTAINER, SECONDS),
-                run_line("listen", ON_AGENT, SECONDS),
-            ],
-            "user1": [run_line("listen", EXTERNAL, SECONDS)],
+            self.agent: [listen_in(self.target), run_line("listen", ON_AGENT)],
+            "user1": [run_line("listen", EXTERNAL)],
         }
         line = in_container(self.sender, "send_frames", "eth0", *(frame.hex() for frame in frames))
         return collect_datagrams(listeners, [(self.agent, line)])
@@ -177,7 +179,8 @@ def test_forged_icmp_errors_do_not_change_path_mtus(pairs: dict[str, Neighbours]
         assert not lowered()
         with reconcile_paused(agent):
             run_on(agent, f"nft flush chain {TABLE} from_containers")
-            assert lowered(), "the forged error is not one that would be believed"
+            # The forged error is one that would be believed.
+            wait_until(lowered)
     finally:
         run_on(agent, "ip route flush cache")
 
@@ -213,3 +216,15 @@ def test_nothing_of_ended_containers_stays() -> None:
     pins = run_on_all(f"ip neigh show dev {DEFAULT_BRIDGE} nud permanent | wc -l")
     containers = run_on_all("docker ps --quiet --filter label=ai.backend.session-id | wc -l")
     assert pins == containers
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_rules_load_although_a_port_has_vanished(pairs: dict[str, Neighbours], agent: str) -> None:
+    """A container may end between the moment when its port is read and that when the rules are loaded."""
+    table = "bridge backendai"
+    with reconcile_paused(agent):
+        run_on(agent, f"nft add element {table} ports '{{ \"vanished0\" }}'")
+        run_on(agent, f"(echo delete table {table}; nft list table {table}) > /tmp/rules && nft -f /tmp/rules")
+        assert "vanished0" in run_on(agent, f"rm /tmp/rules; nft list set {table} ports")
+    assert "vanished0" not in run_on(agent, f"nft list set {table} ports")
+    assert pairs[agent].target_answers()

@@ -285,11 +285,12 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
     # The second agent has the image already, so it only has to renew its claim.
     with first_archive.open("rb") as stream:
         subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
-    serve("agent1", first_archive, FILLER // 60)
+    serve("agent1", first_archive, FILLER // 180)
     request = {**REQUEST, "designated_agents": ["agent1", "agent2"], "registries": registry_login()}
-    variables = {**request, "name": sessions.name, "claim_ttl": 6}
+    variables = {**request, "name": sessions.name, "claim_ttl": 18}
     line = command("create_session", tmp_path, {f"session_{key}": value for key, value in variables.items()})
     with launch(line) as run:
+        # Each takes a third of that.
         await_task(run, TASK_PULL, times=5)
         assert run.poll() is None
         expires_at = {
@@ -303,7 +304,7 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
         run.communicate(timeout=TIMEOUT)
     lock = f"{SESSIONS}/*/pulls/*.lock"
     assert run_on("agent1", f"flock --nonblock {lock} true || echo pulling") == "pulling\n"
-    run_on("agent1", f"flock --timeout 60 {lock} true")
+    run_on("agent1", f"flock --timeout 180 {lock} true")
     assert NAME not in run_on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")
     # The next run of the scheduler removes what is left.
     assert sessions.run("schedule_sessions").code == 0

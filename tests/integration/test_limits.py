@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
 
 from tests.integration.containers import can_log_in
 from tests.integration.internals import CONNECTIONS_TABLE, LIMITS_STATE, RECONCILE_AGENT, SESSIONS
-from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on
+from tests.integration.laboratory import Kernel, address, run_in, run_on
 from tests.integration.programs import source
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR
@@ -32,7 +32,10 @@ OPTIONS = {
     "agent_log_max_files": LOG_FILES,
 }
 SYS_NICE = 1 << 23
-PER_SOURCE = 200
+MEMORY = 256
+# Unfinished logins of one source: one for each six megabytes of the container's memory.
+PER_SOURCE = MEMORY // 6
+STARTED, KEPT, OVER = "/tmp/started", "/tmp/kept", "/tmp/over"
 CONNECTIONS = 300
 
 
@@ -40,7 +43,7 @@ CONNECTIONS = 300
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers with low limits, two on each of two agents."""
     options = [word for name, value in OPTIONS.items() for word in ("-e", f"{name}={value}")]
-    request = {**FOUR, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": "256m"}}
+    request = {**FOUR, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": f"{MEMORY}m"}}
     with started_session(tmp_path_factory.mktemp("four"), *options, **request) as session:
         yield session
 
@@ -71,15 +74,40 @@ def by_agent(session: StartedSession) -> list[tuple[Kernel, Kernel]]:
     return pairs
 
 
-def fork(kernel: Kernel) -> int:
-    """Start processes in a container until that fails, keep them for eight seconds, and return their number."""
-    return int(run_in(kernel, "python3", "-c", source("forks"), "2000", "8"))
+@contextmanager
+def running(program: str, *arguments: str, kernels: Sequence[Kernel], writes: str) -> Iterator[None]:
+    """Run a program in containers, from when it has written a file until the end."""
+
+    def outside(kernel: Kernel, line: str, path: str) -> str:
+        # A container that is full starts no process.
+        pid = f"$(docker inspect --format '{{{{.State.Pid}}}}' {kernel['container']})"
+        return run_on(kernel["agent"], f"{line} /proc/{pid}/root{path}", check=False)
+
+    with ThreadPoolExecutor() as pool:
+        run = [pool.submit(run_in, kernel, "python3", "-c", source(program), *arguments) for kernel in kernels]
+        try:
+            wait_until(lambda: all(outside(kernel, "cat", writes).isdecimal() for kernel in kernels))
+            yield
+        finally:
+            for kernel in kernels:
+                outside(kernel, "touch", OVER)
+        for program_run in run:
+            program_run.result()
+    for kernel in kernels:
+        run_in(kernel, "rm", "-f", OVER, user="root")
 
 
-def log_in_later(first: Kernel, second: Kernel) -> bool:
-    """Wait until processes have been started, and return whether a container can still log in to another."""
-    time.sleep(3)
-    return can_log_in(first, second)
+def written_number(kernel: Kernel, path: str) -> int:
+    return int(run_in(kernel, "cat", path))
+
+
+def has_no_capability(kernel: Kernel) -> bool:
+    """Tell whether no process of a container, but its init, could have the capability SYS_NICE."""
+    pids = f"$(docker top {kernel['container']} -eo pid,args | awk 'NR > 2 {{print $1}}')"
+    read = f"for pid in {pids}; do grep -hs CapBnd /proc/$pid/status; done || true"
+    bounding = [int(line.split()[1], 16) for line in run_on(kernel["agent"], read).splitlines()]
+    assert len(bounding) > 1
+    return not any(capabilities & SYS_NICE for capabilities in bounding)
 
 
 def tracked_connections(agent: str) -> int:
@@ -88,11 +116,11 @@ def tracked_connections(agent: str) -> int:
 
 def test_processes_stop_at_the_limit_while_neighbours_work(four: StartedSession) -> None:
     (first, second), (other, last) = by_agent(four)
-    *numbers, works = in_parallel(partial(fork, first), partial(fork, other), partial(log_in_later, second, last))
-    for started in numbers:
+    with running("forks", "2000", STARTED, OVER, kernels=(first, other), writes=STARTED):
+        assert can_log_in(second, last)
+    for kernel in (first, other):
         # The container has processes of its own.
-        assert PIDS - 50 < started < PIDS + PER_CORE
-    assert works
+        assert PIDS - 50 < written_number(kernel, STARTED) < PIDS + PER_CORE
     assert can_log_in(first, other)
 
 
@@ -102,10 +130,16 @@ def test_core_dumps_are_off_in_logins_too(four: StartedSession) -> None:
             assert run_in(kernel, *words).strip() == "0"
 
 
+def log_is_complete(kernel: Kernel) -> bool:
+    return run_on(kernel["agent"], f"docker logs --tail 1 {kernel['container']}").strip() == "100000"
+
+
 def test_log_is_rotated_and_readable(four: StartedSession) -> None:
     (first, _second), (other, _last) = by_agent(four)
     for kernel in (first, other):
         run_in(kernel, "sh", "-c", "seq 100000 > /proc/1/fd/1", user="root")
+        # The engine writes what it has read later.
+        wait_until(partial(log_is_complete, kernel))
         path = run_on(kernel["agent"], f"docker inspect --format '{{{{.LogPath}}}}' {kernel['container']}").strip()
         sizes = [int(size) for size in run_on(kernel["agent"], f"stat -c %s {path}*").split()]
         assert len(sizes) == LOG_FILES
@@ -150,14 +184,8 @@ def test_memory_is_bound_without_the_capability(four: StartedSession) -> None:
         bound = json.loads(run_in(kernel, "ssh", kernel["hostname"], program))
         assert (bound["set_mempolicy"], bound["mbind"]) == (0, 0)
         assert not int(bound["bounding"].split()[1], 16) & SYS_NICE
-        # All processes that the engine has not started.
-        listing = f"docker top {kernel['container']} -eo pid,args | tail -n +3"
-        pids = [line.split()[0] for line in run_on(kernel["agent"], listing).splitlines()]
-        assert len(pids) > 1
-        for line in run_on(
-            kernel["agent"], f"grep -h CapBnd {' '.join(f'/proc/{pid}/status' for pid in pids)}"
-        ).splitlines():
-            assert not int(line.split()[1], 16) & SYS_NICE
+        # Commands that the engine or its users started have the capability, and end.
+        wait_until(partial(has_no_capability, kernel))
 
 
 @pytest.mark.usefixtures("few_connections")
@@ -177,14 +205,11 @@ def test_connections_of_a_container_are_limited_and_those_of_neighbours_are_not(
 
 def test_silent_logins_of_one_source_leave_room_for_others(four: StartedSession) -> None:
     (first, second), (other, last) = by_agent(four)
-
-    def log_in() -> None:
-        time.sleep(20)
+    inspect = f"docker inspect --format '{{{{.State.Pid}}}} {{{{.State.OOMKilled}}}}' {other['container']}"
+    before = run_on(other["agent"], inspect)
+    with running("silent_logins", other["hostname"], "400", KEPT, OVER, kernels=[first], writes=KEPT):
         for kernel in (second, last):
-            wait_until(partial(can_log_in, kernel, other), seconds=10)
-
-    with ThreadPoolExecutor() as pool:
-        others = pool.submit(log_in)
-        kept = int(run_in(first, "python3", "-c", source("silent_logins"), other["hostname"], "400", "45"))
-    assert 100 < kept <= PER_SOURCE
-    others.result()
+            wait_until(partial(can_log_in, kernel, other))
+    assert PER_SOURCE // 2 < written_number(first, KEPT) <= PER_SOURCE
+    assert run_on(other["agent"], inspect) == before
+    assert before.split()[1] == "false"

@@ -40,7 +40,7 @@ def lost_share() -> Iterator[None]:
     """A file system that never answers, mounted on an agent."""
     run_on(AGENT, f"mkdir -p {LOST} && systemd-run --quiet --unit=lost-share {run_line('silent_mount', LOST)}")
     try:
-        run_on(AGENT, "timeout 20 sh -c 'until journalctl -u lost-share -o cat | grep -q mounted; do sleep 0.1; done'")
+        run_on(AGENT, "timeout 120 sh -c 'until journalctl -u lost-share -o cat | grep -q mounted; do sleep 0.1; done'")
         yield
     finally:
         run_on(AGENT, f"systemctl stop lost-share; umount --lazy {LOST}; rmdir {LOST}", check=False)
@@ -73,7 +73,7 @@ def test_lost_file_system_stops_only_the_session_that_names_it(sessions: Session
     ended, again = sessions.terminate(name=names[2]), lost[0]()
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
     assert SILENT in again.text
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300
     assert run_on(AGENT, LOOKING).split() == ["1"]
     assert agent_state() == sessions.initial_state
 
@@ -82,7 +82,7 @@ def test_lost_file_system_stops_only_the_session_that_names_it(sessions: Session
 def test_session_starts_once_the_file_system_answers_again(sessions: Sessions) -> None:
     assert SILENT in sessions.create(**request_of(LOST)).text
     run_on(AGENT, f"systemctl stop lost-share; umount --lazy {LOST}; touch {LOST}/found")
-    run_on(AGENT, f"timeout 20 sh -c {shlex.quote(f'while [ $({LOOKING}) != 0 ]; do sleep 0.1; done')}")
+    run_on(AGENT, f"timeout 120 sh -c {shlex.quote(f'while [ $({LOOKING}) != 0 ]; do sleep 0.1; done')}")
     session = sessions.start(**request_of(LOST))
     assert run_in(session.kernels[0], "ls", "/data") == "found\n"
     run_on(AGENT, f"rm {LOST}/found")

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.containers import wait_for_exit
 from tests.integration.internals import TASK_CLAIM, TASK_RECORD
 from tests.integration.interruptions import kill_at_task
-from tests.integration.laboratory import PYTHON, Run, command, in_parallel, memory_share, queue_entries, run_in
+from tests.integration.laboratory import PYTHON, Run, command, in_parallel, memory_share, queue_entries, run_in, run_on
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
 
@@ -127,13 +127,15 @@ def test_slow_bootstrap_does_not_delay_sessions_that_start_with_it(
     slow, quick = f"{agent1_sessions.name}-slow", f"{agent1_sessions.name}-quick"
     half = {**whole_agent, "resources": {"cpu": 1, "mem": memory_share(2)}}
     assert agent1_sessions.create(**whole_agent).code == 0
-    for name, bootstrap in ((slow, "sleep 60"), (quick, "")):
+    for name, bootstrap in ((slow, "until [ -e /tmp/over ]; do sleep 0.1; done"), (quick, "")):
         waiting = agent1_sessions.create(name=name, bootstrap_script=bootstrap, **half)
         assert waiting.record["status"] == "PENDING", waiting.output
 
     def list_once_quick_is_recorded() -> Run:
         wait_until(lambda: {entry["name"]: entry["state"] for entry in queue_entries().values()}[quick] == "RUNNING")
-        return agent1_sessions.run("list_sessions")
+        listed = agent1_sessions.run("list_sessions")
+        run_on("agent1", f"docker exec backendai-{slow}-main1 touch /tmp/over")
+        return listed
 
     ended, listed = in_parallel(agent1_sessions.terminate, list_once_quick_is_recorded)
     assert ended.code == 0, ended.output

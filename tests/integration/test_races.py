@@ -42,7 +42,7 @@ def wait_for_statuses(sessions: Sessions, running: int, waiting: int) -> list[di
         records[:] = sessions.list_by_name(*TWO_AGENTS).values()
         return Counter(record["status"] for record in records) == expected
 
-    wait_until(is_reached, 90)
+    wait_until(is_reached)
     return [record for record in records if record["status"] == "RUNNING"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.containers import all_can_log_in
 from tests.integration.internals import RECONCILE_AGENT, SESSION_CHAIN, TABLE, TUNNEL_PREFIX
-from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on
+from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on, run_on_all
 from tests.integration.reboots import engine_answers, reboot
 from tests.integration.session_requests import FOUR, TWO
 from tests.integration.sessions import Sessions, StartedSession, started_session
@@ -32,6 +32,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession
     """Four containers on three agents with two engine versions; in the end a second run changes nothing."""
     with started_session(tmp_path_factory.mktemp("restore"), **FOUR) as session:
         yield session
+        run_on_all(f"systemctl start {RECONCILE_AGENT}.service")
         unchanged = session.create_again()
         assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
         assert unchanged.record == session.record
@@ -94,7 +95,7 @@ def test_lost_links_entries_and_rules_are_restored(session: StartedSession) -> N
     run_on("agent3", f"nft delete table {TABLE}; ip link set {link} nomaster")
     chain, look_for = f"chain {SESSION_CHAIN} {{", f"nft list table {TABLE}"
     wait_until(lambda: chain in run_on("agent3", look_for, check=False) and all_can_log_in(kernels))
-    journal = run_on("agent1", f"journalctl --unit {RECONCILE_AGENT} --no-pager --since -2min")
+    journal = run_on("agent1", f"journalctl --unit {RECONCILE_AGENT} --no-pager --since -15min")
     assert f"link {link}: missing -> vni" in journal
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,25 +66,28 @@ def notes(count: int) -> list[dict[str, Any]]:
         lines[:] = run_on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()
         return len(lines) >= count
 
-    wait_until(has_enough, 60)
+    wait_until(has_enough)
     return [json.loads(line) for line in lines]
 
 
 def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> None:
     run_on(MANAGER, f"chmod 777 '{FOLDER}'")
     variables = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": 1}
+    page = f"{FOLDER}/page $HOME.html"
     options = {"options": OPTIONS, "user": "daemon", "directory": FOLDER, "environment": variables, "interval": "100ms"}
+    options["page_path"] = page
     installed = provision(**options)
     assert installed.code == 0, installed.output
     assert run_on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
     assert run_on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
     runs = notes(8)
-    assert runs[0]["arguments"] == ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions", *OPTIONS]
+    command = ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions"]
+    assert runs[0]["arguments"] == [*command, "-e", json.dumps({"session_page_path": page}), *OPTIONS]
     assert runs[0]["directory"] == FOLDER
     expected = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": "1", "USER": "daemon", "RUNTIME_DIRECTORY": CONNECTIONS}
     assert {**expected, "ANSIBLE_SSH_CONTROL_PATH_DIR": CONNECTIONS}.items() <= runs[0]["environment"].items()
     pauses = [later["began"] - earlier["ended"] for earlier, later in itertools.pairwise(runs)]
-    assert 0.1 <= min(pauses) <= max(pauses) < 5
+    assert 0.1 <= min(pauses) <= max(pauses) < 30
     rerun = provision(**options)
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
@@ -110,11 +112,10 @@ def test_failed_runs_are_repeated_and_absent_removes_everything(provision: Provi
     set_behaviour(0.5, 3)
     assert provision().code == 0
     notes(2)
-    assert "status=3" in run_on(MANAGER, f"journalctl --since=-1min --unit={UNIT_SCHEDULER}")
+    assert "status=3" in run_on(MANAGER, f"journalctl --boot --unit={UNIT_SCHEDULER}")
     set_behaviour(9, 3)
-    time.sleep(1)  # Earlier runs have ended by then.
-    is_running = f"systemctl status {UNIT_SCHEDULER} | grep 'Active: activating'"
-    wait_until(lambda: run_on(MANAGER, is_running, check=False))
+    # A run that begins from now on, not one that began before.
+    wait_until(lambda: run_on(MANAGER, f"cat '{FOLDER}/began'") == "9 3")
     before = notes(0)
     removed = provision(state="absent")
     assert (removed.code, removed.changed) == (0, 2), removed.output

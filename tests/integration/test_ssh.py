@@ -20,7 +20,8 @@ from tests.integration.sessions import StartedSession, started_session
 pytestmark = pytest.mark.containers
 
 KEYS = ("id_ed25519", "ssh_host_ed25519_key")
-PAIR = {**TWO, "image": BUSYBOX, "resources": {"cpu": 1, "mem": "256m"}}
+# With this memory, 64 logins may be unfinished at once.
+PAIR = {**TWO, "image": BUSYBOX, "resources": {"cpu": 1, "mem": "512m"}}
 
 
 def new_key(path: Path) -> str:
@@ -57,7 +58,7 @@ class UserKeySession:
         }
         words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         line = ["ssh", "-F", "none", "-i", str(key), *words, f"work@{target}", "hostname; id -un"]
-        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,7 @@ def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, 
     assert (rerun.code, rerun.changed) == (0, 0)
 
 
+HOLD_PORT = f"systemd-run --quiet --unit=listener {run_line('hold_udp_port', 4789)}"
 NARROW = "ip link add narrow mtu 1300 type bridge && ip addr add 198.18.0.1/32 dev narrow && ip link set narrow up"
 ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.200.0.0/16 dev away"
 
@@ -65,7 +66,7 @@ ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.
     ("begin", "end", "variables", "options", "sentence"),
     [
         (
-            f"systemd-run --quiet --unit=listener {run_line('hold_udp_port', 4789)}; sleep 1",
+            f"{HOLD_PORT}; until ss -Hlun | grep -q ':4789 '; do sleep 0.1; done",
             "systemctl stop listener",
             {},
             {},

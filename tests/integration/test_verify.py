@@ -173,14 +173,14 @@ def test_programs_of_a_container_that_never_end_hold_nobody_up(agent1_sessions: 
         run_in(kernel, busybox, "env", *variables, busybox, "sh", "-c", INSTALL, user="root")
     began = time.monotonic()
     run = verify(session)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300
     assert run.code != 0
     assert {(pair["name"], pair["tcp"], pair["ssh"]) for pair in run.record["pairs"] if pair["from"] != pair["to"]} == {
         (True, True, False)
     }
     began = time.monotonic()
     repair = session.create_again()
-    assert time.monotonic() - began < 150
+    assert time.monotonic() - began < 450
     assert repair.code != 0
     assert "was not repaired, and what ran before still runs: agent1: ssh from main1 to sub1 fails: " in repair.text
     assert agent1_sessions.terminate().code == 0

@@ -45,6 +45,7 @@ ARCHIVE_PACKAGES = (
     "openssh-client",
     "python3-cryptography",
     "python3-docker",
+    "shellinabox",
     "tcpdump",
     "ufw",
     "wireguard-go",

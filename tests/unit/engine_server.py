@@ -120,4 +120,4 @@ class EngineServer:
             self.over.set()
             self._server.shutdown()
             self._server.server_close()
-            thread.join(5)
+            thread.join(60)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import yaml
 from jinja2 import Environment, StrictUndefined
 
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
+    Endpoint,
+    Route,
+    RoutedApp,
+    build_haproxy_maps,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import (
     build_claims,
     make_token_key,
@@ -28,33 +36,78 @@ ROLE = REPOSITORY / "roles/gateway"
 DEFAULTS = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
 ADDRESS, NAME = "127.0.0.1", "train-llm"
-
+OTHER, OTHER_ID = "other-user", "6f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+APPS = {"web": "strip", "notebook": "keep", "editor": "none"}
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class RunningGateway:
-    """A gateway with one session, whose app ``web`` and sshd are at ports of 127.0.0.1.
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The answer to a request; ``headers`` have names in lower case, and the values of each."""
 
-    ``https_port`` and ``ssh_port`` are the gateway's, ``app_port`` and ``sshd_port`` the session's. ``options`` are
-    those of the role, without their prefix.
+    status: int
+    headers: dict[str, list[str]]
+    body: str
+
+    def header(self, name: str) -> str:
+        """Return the only value of a header; empty without one."""
+        values = self.headers.get(name, [""])
+        assert len(values) == 1, values
+        return values[0]
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> Answer:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers: dict[str, list[str]] = {}
+    for line in filter(None, head[1:]):
+        name, _colon, value = line.partition(":")
+        headers.setdefault(name.lower(), []).append(value.strip())
+    size = int(headers.get("content-length", ["0"])[0])
+    return Answer(int(head[0].split(" ")[1]), headers, (await reader.readexactly(size)).decode())
+
+
+class RunningGateway:
+    """A gateway with two sessions, whose apps and sshd are at ports of 127.0.0.1.
+
+    The first session has the apps ``web``, ``notebook`` (keep) and ``editor`` (none) at ``app_port``, and ``down`` at
+    ``unused_port``; the other one has ``web`` at ``other_port``. ``https_port`` and ``ssh_port`` are the gateway's,
+    ``sshd_port`` the first session's. ``options`` are those of the role, without their prefix.
     """
 
-    def __init__(self, folder: Path, **options: int) -> None:
+    def __init__(self, folder: Path, **options: object) -> None:
         self._folder = folder
-        self.https_port, self.ssh_port, self.app_port, self.sshd_port = unused_ports(4)
+        self.https_port, self.ssh_port, self.app_port, self.sshd_port, self.other_port, self.unused_port = unused_ports(
+            6
+        )
         for name in ("empty", "maps", "keys", "pages"):
             (folder / name).mkdir()
         make_token_key(folder / "token.key")
-        self._token = sign(folder / "token.key", build_claims(SESSION_ID, NAME, int(time.time()), 3600))
+        self._token = self.token()
         _write_certificate(folder / "certificate.pem")
         (folder / "keys/gateway1.pem").write_text(public_key(folder / "token.key"))
-        (folder / "maps/apps.map").write_text(f"{NAME}/web {SESSION_ID}@{self.app_port}@{ADDRESS}\n")
-        (folder / "maps/hosts.map").write_text("")
-        (folder / "maps/ssh.map").write_text(f"{self.ssh_port} {SESSION_ID}@{self.sshd_port}@{ADDRESS}\n")
+        for name, entries in build_haproxy_maps(self._routes(), self._gateway(options)).items():
+            (folder / "maps" / name).write_text("".join(f"{key} {value}\n" for key, value in entries.items()))
         (folder / "haproxy.cfg").write_text(self._render(options))
 
-    def _render(self, options: dict[str, int]) -> str:
+    def _gateway(self, options: dict[str, object]) -> Gateway:
+        return Gateway(ADDRESS, str(options.get("domain", "")), self.https_port, self.ssh_port, self.ssh_port)
+
+    def _routes(self) -> list[Route]:
+        place, down = Endpoint(ADDRESS, self.app_port), Endpoint(ADDRESS, self.unused_port)
+        apps = [RoutedApp(name, "http", place, path) for name, path in APPS.items()]
+        sshd = Endpoint(ADDRESS, self.sshd_port)
+        other = RoutedApp("web", "http", Endpoint(ADDRESS, self.other_port))
+        return [
+            Route(SESSION_ID, NAME, (*apps, RoutedApp("down", "http", down)), sshd, self.ssh_port),
+            Route(OTHER_ID, OTHER, (other,)),
+        ]
+
+    def token(self, session_id: str = SESSION_ID, seconds: int = 3600) -> str:
+        """Return a token for a session that expires in as many seconds."""
+        return sign(self._folder / "token.key", build_claims(session_id, NAME, int(time.time()), seconds))
+
+    def _render(self, options: dict[str, object]) -> str:
         """Write the pages, and return the configuration of the role with these options, without their prefix."""
         environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
         variables = {
@@ -73,9 +126,10 @@ class RunningGateway:
             "__gateway_ipv6": {"stat": SimpleNamespace(exists=False)},
             **{f"gateway_{name}": value for name, value in options.items()},
         }
-        page = environment.from_string((ROLE / "templates/page.html.j2").read_text())
-        for item in VARIABLES["__gateway_error_pages"]:
-            (self._folder / f"pages/{item['code']}.html").write_text(page.render(item=item))
+        for form in ("html", "json"):
+            page = environment.from_string((ROLE / f"templates/page.{form}.j2").read_text())
+            for item in VARIABLES["__gateway_error_pages"]:
+                (self._folder / f"pages/{item['name']}.{form}").write_text(page.render(item=(item, form)))
         return environment.from_string((ROLE / "templates/haproxy.cfg.j2").read_text()).render(variables)
 
     @contextlib.contextmanager
@@ -86,7 +140,7 @@ class RunningGateway:
             line = ["haproxy", "-db", "-f", str(self._folder / "haproxy.cfg")]
             process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT)
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not _listens(self.https_port):
                 assert process.poll() is None, (self._folder / "log").read_text()
                 assert time.monotonic() < deadline
@@ -106,6 +160,22 @@ class RunningGateway:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             context.set_alpn_protocols([alpn])
         return await asyncio.open_connection(ADDRESS, port or self.https_port, ssl=context, local_addr=(source, 0))
+
+    async def send(self, head: str, source: str = ADDRESS) -> Answer:
+        """Send a request, without its last empty line, over a new connection; return the answer."""
+        return (await self.send_all([head], source))[0]
+
+    async def send_all(self, heads: Sequence[str], source: str = ADDRESS) -> list[Answer]:
+        """Send requests over one connection, each after the answer of the last one."""
+        reader, writer = await self.connect(source)
+        try:
+            answers = []
+            for head in heads:
+                writer.write(f"{head}\r\n\r\n".encode())
+                answers.append(await asyncio.wait_for(_read_answer(reader), 60))
+            return answers
+        finally:
+            writer.transport.abort()
 
     def request_fields(self, path: str = "") -> list[tuple[bytes, bytes]]:
         """Return the fields of a request for the app, in HTTP/2."""

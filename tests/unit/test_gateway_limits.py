@@ -80,27 +80,30 @@ async def sending(connections: Iterable[Connection], text: bytes) -> AsyncIterat
         task.cancel()
 
 
-async def stays_open(connecting: Awaitable[Connection]) -> bool:
-    """Open a connection, and return whether it is open after half a second."""
-    try:
-        reader, writer = await connecting
-    except ConnectionError:
+async def count_open(connections: Iterable[Awaitable[Connection]]) -> int:
+    """Open connections, and return how many of them are open when the others have been closed for some seconds."""
+
+    async def stays_open(reader: asyncio.StreamReader) -> bool:
+        with contextlib.suppress(ConnectionError):
+            try:
+                await asyncio.wait_for(reader.read(), 4)
+            except TimeoutError:
+                return True
         return False
-    try:
-        await asyncio.wait_for(reader.read(), 0.5)
-    except TimeoutError:
+
+    done = await asyncio.gather(*connections, return_exceptions=True)
+    accepted = [connection for connection in done if not isinstance(connection, BaseException)]
+    held = await asyncio.gather(*(stays_open(reader) for reader, _writer in accepted))
+    for _reader, writer in accepted:
         writer.transport.abort()
-        return True
-    except ConnectionError:
-        pass
-    return False
+    return sum(held)
 
 
 async def read_banner(connecting: Awaitable[Connection]) -> bytes:
     """Open a connection, and return the first line; empty if it is closed."""
     with contextlib.suppress(ConnectionError):
         reader, _writer = await connecting
-        return await asyncio.wait_for(reader.readline(), 5)
+        return await asyncio.wait_for(reader.readline(), 60)
     return b""
 
 
@@ -164,22 +167,21 @@ def test_silent_and_slow_connections_end_after_seconds_and_slow_apps_are_waited_
                 return await asyncio.gather(*map(until_closed, connections)), (await answer)[0]
 
     seconds, status = run(start(), ask)
-    assert max(seconds) < SILENT_SECONDS + 2
+    assert max(seconds) < SILENT_SECONDS + 20
     # After the handshake.
-    assert max(seconds[2:]) < 12
+    assert max(seconds[2:]) < SILENT_SECONDS - 5
     # An app may take longer than that for its answer.
     assert status == 200
 
 
 def test_one_source_cannot_take_all_connections(start: Start) -> None:
-    async def ask(gateway: RunningGateway) -> tuple[int, Counter[int | str]]:
+    async def ask(gateway: RunningGateway) -> list[int | Counter[int | str]]:
         # More than the gateway has.
-        attempts = [stays_open(gateway.connect(ATTACKER, tls=False)) for _connection in range(150)]
-        held, counted = await asyncio.gather(asyncio.gather(*attempts), count_answers(gateway, 50, at_once=10))
-        return sum(held), counted
+        attempts = count_open(gateway.connect(ATTACKER, tls=False) for _connection in range(150))
+        return await asyncio.gather(attempts, count_answers(gateway, 50, at_once=10))
 
     # A quarter, and a quarter of that which is answered.
-    assert run(start(max_connections=100, source_connections=100), ask) == (31, {200: 50})
+    assert run(start(max_connections=100, source_connections=100), ask) == [31, {200: 50}]
 
 
 def test_connections_beyond_the_limit_are_answered_with_429_and_then_closed(start: Start) -> None:
@@ -195,8 +197,10 @@ def test_connections_beyond_the_limit_are_answered_with_429_and_then_closed(star
             async with opened(gateway.connect(USERS) for _connection in range(3)):
                 with pytest.raises((OSError, ValueError)):
                     await gateway.request(USERS)
-        await asyncio.sleep(0.2)
-        assert (await gateway.request(USERS))[0] == 200
+        # The gateway notices closed connections a moment later.
+        async with asyncio.timeout(60):
+            while await count_answers(gateway, 1, at_once=1) != {200: 1}:
+                await asyncio.sleep(0.1)
 
     run(start(source_connections=10), ask)
 
@@ -222,7 +226,7 @@ def test_requests_of_one_http2_connection_count_one_by_one(start: Start) -> None
                 writer.write(struct.pack(">I", len(text))[1:] + bytes([1, 5]) + struct.pack(">I", stream) + text)
             statuses: list[bytes] = []
             while len(statuses) < 20:
-                frame = await asyncio.wait_for(reader.readexactly(9), 20)
+                frame = await asyncio.wait_for(reader.readexactly(9), 60)
                 content = await reader.readexactly(int.from_bytes(frame[:3], "big"))
                 # The first field of an answer is the status; 200 is one byte.
                 statuses += [b"200" if content[0] == 0x88 else content[2:5]] if frame[3] == 1 else []

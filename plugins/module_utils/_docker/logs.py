@@ -34,7 +34,6 @@ READ_SECONDS = 60
 
 CHUNK_BYTES = 1 << 16
 
-
 # The maximum size of half of a kept log, compressed and not: the older half is dropped when the newer one is full.
 KEPT_BYTES = 4 << 20
 KEPT_RAW_BYTES = 64 << 20
@@ -198,7 +197,7 @@ def _ended_at(until: float, end: Callable[[], None]) -> Iterator[None]:
 def _within_limits(chunks: Iterable[bytes], until: float) -> Iterator[bytes]:
     """Yield chunks; raise :class:`OSError` at the time ``until``, or after twice :data:`FILE_BYTES` with all headers.
 
-    A connection that was closed because of the time limit looks like the end of the chunks.
+    A connection that was closed because of the time limit looks like the end of the chunks: ``until`` is not later.
     """
     size = 0
     for chunk in chunks:

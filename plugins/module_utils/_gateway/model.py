@@ -11,7 +11,9 @@ import re
 
 from .._model.addressing import bracketed
 from .._model.errors import ClusterError
+from .._model.session import NONE
 
+_MAX_LABEL = 63
 _HOST = re.compile(r"[\w.:-]+")
 
 
@@ -24,7 +26,8 @@ class Gateway:
     """Public name and ports of a gateway.
 
     ``hostname`` is a name, or an address of either family without brackets. With a ``domain``, each app has
-    a host name below it. ``first_ssh_port`` to ``last_ssh_port`` lead to the sshds of sessions, one port for each.
+    a host name below it; with ``path_links``, apps have links below ``hostname``, too. ``first_ssh_port`` to
+    ``last_ssh_port`` lead to the sshds of sessions, one port for each.
     """
 
     hostname: str
@@ -32,6 +35,7 @@ class Gateway:
     https_port: int
     first_ssh_port: int
     last_ssh_port: int
+    path_links: bool = True
 
     def check(self) -> None:
         """Raise :class:`ValueError` for stored settings that provisioning would not have written."""
@@ -44,3 +48,14 @@ class Gateway:
         """Return the authority of URLs of the gateway or of ``host``, with the port unless it is 443."""
         name = host or bracketed(self.hostname)
         return name if self.https_port == 443 else f"{name}:{self.https_port}"
+
+    def app_hostname(self, session: str, app: str) -> str:
+        """Return the host name of an app; empty without a domain, or if the name would be ambiguous or too long."""
+        label = f"{session}--{app}"
+        return f"{label}.{self.domain}" if self.domain and "--" not in app and len(label) <= _MAX_LABEL else ""
+
+    def app_origins(self, session: str, app: str, path: str) -> list[str]:
+        """Return the origins by which the gateway offers an app, the one of its link first."""
+        host = self.app_hostname(session, app)
+        by_path = [f"https://{self.authority()}"] if self.path_links and path != NONE else []
+        return [*([f"https://{self.authority(host)}"] if host else []), *by_path]

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._model.addressing import free_ports, is_address
+from .._model.session import KEEP, PATHS, STRIP, link_prefix
 from .._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -24,6 +25,7 @@ from .._model.validation import (
     parse_app_name,
     parse_session_id,
     parse_session_name,
+    parse_start_page,
     string,
 )
 from .model import Gateway
@@ -33,7 +35,6 @@ APPS, HOSTS, SSH = "apps.map", "hosts.map", "ssh.map"
 
 Map = dict[str, str]
 
-_MAX_LABEL = 63
 _PROTOCOLS = ("http", "tcp")
 
 
@@ -47,11 +48,16 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True)
 class RoutedApp:
-    """An app of main1. Only apps with protocol ``http`` are reachable through HTTPS."""
+    """An app of main1. Only apps with protocol ``http`` are reachable through HTTPS.
+
+    ``path`` and ``start`` are those of :class:`App`.
+    """
 
     name: str
     protocol: str
     endpoint: Endpoint
+    path: str = STRIP
+    start: str = "/"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,12 +145,17 @@ def check_route(route: Route) -> None:
     option: dict[str, Any] = {
         "id": route.id,
         "name": route.name,
-        "apps": [{"name": app.name, "protocol": app.protocol, **_plain(app.endpoint)} for app in route.apps],
+        "apps": [_plain_app(app) for app in route.apps],
         "ssh": _plain(route.ssh) if route.ssh else None,
     }
     parse_routes([option])
     if not 0 < (1 if route.ssh_port is None else route.ssh_port) < 65536:
         raise ValidationError("ssh_port must be a port.")
+
+
+def _plain_app(app: RoutedApp) -> dict[str, Any]:
+    own = {"name": app.name, "protocol": app.protocol, "path": app.path, "start": app.start}
+    return {**own, **_plain(app.endpoint)}
 
 
 def _plain(endpoint: Endpoint) -> dict[str, Any]:
@@ -200,24 +211,18 @@ def _find_conflict(route: Route, others: Sequence[Route]) -> str:
 
 
 def build_haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
-    """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by host name."""
+    """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS``, of apps with their path, and apps by host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
     for route in sorted(routes, key=lambda entry: entry.name):
         for app in _http_apps(route):
             target = f"{route.name}/{app.name}"
-            maps[APPS][target] = _format_target(route, app.endpoint)
-            host = app_hostname(route.name, app.name, gateway)
+            maps[APPS][target] = f"{_format_target(route, app.endpoint)}@{app.path}"
+            host = gateway.app_hostname(route.name, app.name)
             if host:
                 maps[HOSTS][host] = target
         if route.ssh and route.ssh_port is not None:
             maps[SSH][str(route.ssh_port)] = _format_target(route, route.ssh)
     return maps
-
-
-def app_hostname(session: str, app: str, gateway: Gateway) -> str:
-    """Return the host name of an app; empty without a domain, or if the name would be ambiguous or too long."""
-    label = f"{session}--{app}"
-    return f"{label}.{gateway.domain}" if gateway.domain and "--" not in app and len(label) <= _MAX_LABEL else ""
 
 
 def build_app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
@@ -236,7 +241,7 @@ def build_app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
 
 
 _KEYS = ("id", "name", "apps", "ssh")
-_APP_KEYS = ("name", "protocol", "address", "port")
+_APP_KEYS = ("name", "protocol", "address", "port", "path", "start")
 _SSH_KEYS = ("address", "port")
 
 
@@ -257,7 +262,9 @@ def _parse_route(problems: ValidationErrors, where: str, entry: Mapping[str, Any
 def _parse_app(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> RoutedApp:
     name = parse_app_name(problems, f"{where}.name", entry.get("name"))
     protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), _PROTOCOLS)
-    return RoutedApp(name, protocol, _parse_endpoint(problems, where, entry))
+    path = choice(problems, f"{where}.path", entry.get("path", STRIP), PATHS)
+    start = parse_start_page(problems, f"{where}.start", entry.get("start", "/"))
+    return RoutedApp(name, protocol, _parse_endpoint(problems, where, entry), path, start)
 
 
 def _parse_endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Endpoint:
@@ -298,7 +305,6 @@ def _format_target(route: Route, endpoint: Endpoint) -> str:
 def _app_url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
     if app not in _http_apps(route):
         return None
-    host = app_hostname(route.name, app.name, gateway)
-    return (
-        f"https://{gateway.authority(host)}/" if host else f"https://{gateway.authority()}/s/{route.name}/{app.name}/"
-    )
+    origins = gateway.app_origins(route.name, app.name, app.path)
+    by_host, prefix = gateway.app_hostname(route.name, app.name), link_prefix(route.name, app.name)
+    return f"{origins[0]}{prefix if app.path == KEEP or not by_host else ''}{app.start}" if origins else None

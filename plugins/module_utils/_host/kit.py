@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runtime kit: sshd, ssh and a shell of the agent's distribution that run in any image.
+"""The runtime kit: sshd, ssh, a shell and a web terminal of the agent's distribution that run in any image.
 
 A kit is a folder ``<root>/<version>`` with ``bin``, ``etc``, ``lib``, ``libexec`` and ``shell``, mounted at
 ``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by
@@ -36,6 +36,7 @@ PROGRAMS = (
     "/usr/bin/sftp",
     "/usr/bin/ssh-keygen",
     "/usr/bin/setpriv",
+    "/usr/bin/shellinaboxd",
 )
 
 # Programs that sshd starts, with the options that name them: from OpenSSH 9.8 and 10.0 on.
@@ -43,9 +44,8 @@ SSHD_PROGRAMS = {
     "/usr/lib/openssh/sshd-session": ("PerSourcePenalties no", f"SshdSessionPath {MOUNT_POINT}/bin/sshd-session"),
     "/usr/lib/openssh/sshd-auth": (f"SshdAuthPath {MOUNT_POINT}/bin/sshd-auth",),
 }
-# Frameworks log in many times at once, some over one connection. Each login that has not succeeded yet takes 0.2 MB of
-# the container; those of one source, such as a gateway, leave room for other containers. internal-sftp requires no
-# program in the image.
+# Frameworks log in many times at once, some over one connection. How many logins may be unfinished, depends on the
+# container's memory: see the entrypoint. internal-sftp requires no program in the image.
 SSHD_CONFIG = """\
 HostKey /run/backendai/ssh/ssh_host_ed25519_key
 PidFile none
@@ -55,8 +55,6 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
 LoginGraceTime 60
-MaxStartups 300
-PerSourceMaxStartups 200
 MaxSessions 1000
 MaxAuthTries 20
 PrintLastLog no
@@ -252,8 +250,8 @@ def _read(path: str) -> bytes:
     except FileNotFoundError as error:
         raise KitBuildError(
             f"{path} is missing and needed for the runtime kit: run backendai.cluster.provision_agents on this host,"
-            " which installs agent_packages; a list of your own must contain busybox-static, openssh-client and"
-            " openssh-server."
+            " which installs agent_packages; a list of your own must contain busybox-static, openssh-client,"
+            " openssh-server and shellinabox."
         ) from error
 
 

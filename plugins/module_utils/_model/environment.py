@@ -16,6 +16,9 @@ from .session import preopen_ports, service_ports
 
 DEFAULT_MASTER_PORT = 29500
 
+# The user's choice of that port; all other variables that begin with ``BACKENDAI_`` are the session's.
+MASTER_PORT_VARIABLE = "BACKENDAI_DIST_MASTER_PORT"
+
 # Prefixes of the variables that select Open MPI's networks: daemons up to version 4, data, daemons from version 5 on.
 #
 # ``include`` or ``exclude`` is appended; Open MPI rejects both together. Without them it also uses the default network,
@@ -92,9 +95,9 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
     """
     hosts = environment["BACKENDAI_CLUSTER_HOSTS"].split(",")
     rank = int(environment["BACKENDAI_CLUSTER_LOCAL_RANK"])
-    base = environment.get("BACKENDAI_DIST_MASTER_PORT") or str(DEFAULT_MASTER_PORT)
-    if not _PORT.fullmatch(base) or int(base) >= 1 << 16:
-        raise ValueError(f"BACKENDAI_DIST_MASTER_PORT: {base!r} is not a port")
+    base = environment.get(MASTER_PORT_VARIABLE) or str(DEFAULT_MASTER_PORT)
+    if not is_port(base):
+        raise ValueError(f"{MASTER_PORT_VARIABLE}: {base!r} is not a port")
     port = int(base)
     workers = [f"{host}:{port + position}" for position, host in enumerate(hosts)]
     return {
@@ -104,6 +107,11 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
         "NCCL_SOCKET_IFNAME": interface,
         "GLOO_SOCKET_IFNAME": interface,
     }
+
+
+def is_port(text: str) -> bool:
+    """Return whether a text is the number of a port."""
+    return bool(_PORT.fullmatch(text)) and int(text) < 1 << 16
 
 
 def environment_text(environment: Mapping[str, str]) -> str:

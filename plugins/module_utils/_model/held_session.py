@@ -38,7 +38,8 @@ class HeldSession:
     """The part of a session on one agent: ``public_keys`` and ``containers`` are those of the agent, by hostname.
 
     ``request`` is the normalized request of the user. A session is ``committed`` once its start has succeeded on all
-    agents. An uncommitted one that has ``expired`` counts as abandoned by the run that claimed it.
+    agents. An uncommitted one that has ``expired`` counts as abandoned by the run that claimed it. ``lived`` and
+    ``idle`` are in seconds, ``None`` if they are not known, or if the session does not end by time.
     """
 
     plan: SessionPlan
@@ -47,3 +48,5 @@ class HeldSession:
     expired: bool
     public_keys: dict[str, PublicKeys]
     containers: dict[str, ContainerState]
+    lived: int | None = None
+    idle: int | None = None

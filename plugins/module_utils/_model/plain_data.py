@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -98,7 +99,7 @@ def _type_of(kind: type[Any]) -> _Type:
             for field in dataclasses.fields(kind)
             if field.init
         ]
-        _DATACLASSES[kind] = _Type(functools.partial(_read_dataclass, kind, fields))
+        _DATACLASSES[kind] = _Type(_Reader(kind, fields).read)
     return _DATACLASSES[kind]
 
 
@@ -123,26 +124,59 @@ def _type(hint: ast.expr, scope: Mapping[str, Any]) -> _Type:
     return _type_of(scope[name])
 
 
-def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], data: Any) -> Any:
-    if not isinstance(data, dict):
-        raise _MismatchError("must be a mapping")
-    values = {}
-    name = ""
-    try:
-        for name, (read, exact), required in fields:
-            if name in data:
-                value = data[name]
-                values[name] = value if type(value) in exact else read(value)
-            elif required:
-                raise _MismatchError("is missing")
-    except _MismatchError as error:
-        raise error.within(f".{name}") from None
-    if len(values) < len(data) and not getattr(kind, "extensible", False):
-        raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise _MismatchError(f"is invalid, because {error}") from None
+class _Reader:
+    """Reads one kind of dataclass: all values at once if exactly its fields are there, else one after the other."""
+
+    def __init__(self, kind: type[Any], fields: list[tuple[str, _Type, bool]]) -> None:
+        self._kind, self._fields = kind, fields
+        # Two at least, so that it returns a tuple.
+        self._values = operator.itemgetter(*(name for name, _type, _required in fields), *["", ""][len(fields) :])
+        # The positions to convert, by the types of all values: a cluster has few combinations.
+        self._conversions: dict[tuple[type, ...], list[int]] = {}
+
+    def read(self, data: Any) -> Any:
+        """Return the dataclass of a mapping."""
+        if type(data) is not dict or len(data) != len(self._fields):
+            return self._read_each(data)
+        try:
+            values = self._values(data)
+            types = tuple(map(type, values))
+            convert = self._conversions.get(types)
+            if convert is None:
+                exact = [kind not in field[1].exact for kind, field in zip(types, self._fields)]
+                convert = self._conversions[types] = [position for position, other in enumerate(exact) if other]
+            if convert:
+                values = [*values]
+                for position in convert:
+                    values[position] = self._fields[position][1].read(values[position])
+        except (KeyError, _MismatchError):
+            # Again, for the path to what is wrong.
+            return self._read_each(data)
+        return self._make(values)
+
+    def _make(self, values: Iterable[Any], **named: Any) -> Any:
+        try:
+            return self._kind(*values, **named)
+        except ValueError as error:
+            raise _MismatchError(f"is invalid, because {error}") from None
+
+    def _read_each(self, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _MismatchError("must be a mapping")
+        values = {}
+        name = ""
+        try:
+            for name, (read, exact), required in self._fields:
+                if name in data:
+                    value = data[name]
+                    values[name] = value if type(value) in exact else read(value)
+                elif required:
+                    raise _MismatchError("is missing")
+        except _MismatchError as error:
+            raise error.within(f".{name}") from None
+        if len(values) < len(data) and not getattr(self._kind, "extensible", False):
+            raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
+        return self._make((), **values)
 
 
 def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
@@ -220,10 +254,10 @@ def _read_json(value: Any) -> dict[str, Any]:
 
 
 def _check_levels(value: Any, levels: int) -> None:
-    if isinstance(value, (dict, list, tuple)):
-        if not levels:
-            raise _MismatchError(f"has more than {MAX_LEVELS} levels")
-        for item in value.values() if isinstance(value, dict) else value:
+    if not levels:
+        raise _MismatchError(f"has more than {MAX_LEVELS} levels")
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, (dict, list, tuple)):
             _check_levels(item, levels - 1)
 
 

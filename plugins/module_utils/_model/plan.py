@@ -54,6 +54,7 @@ class SessionPlan:
     the share of ``user``. ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
     source addresses of gateways. At an end, main1 runs ``stop_command``, and all processes have ``stop_grace`` seconds.
+    The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
     """
 
     id: str
@@ -79,6 +80,8 @@ class SessionPlan:
     gateways: tuple[str, ...] = ()
     stop_grace: int = STOP_GRACE
     stop_command: str = ""
+    max_lifetime: int = 0
+    idle_timeout: int = 0
 
     @property
     def agents(self) -> list[str]:

@@ -12,6 +12,9 @@ from fractions import Fraction
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 
+# The largest amount of a slot: what is computed from amounts within it remains exact.
+MAX_AMOUNT = (1 << 63) - 1
+
 # Slots counted in bytes; every other slot is a count.
 BYTE_SLOTS = frozenset({"mem", "shmem"})
 
@@ -19,22 +22,30 @@ BYTE_SLOTS = frozenset({"mem", "shmem"})
 def parse_bytes(value: object) -> int:
     """Parse a number of bytes: an integer, or text such as ``512m`` or ``1.5g`` (binary units).
 
-    Raises :class:`ValueError` for anything else, negative numbers included.
+    Raises :class:`ValueError` for anything else, negative numbers and those beyond :data:`MAX_AMOUNT` included.
     """
     match = _BYTES.fullmatch(str(value).strip())
     if isinstance(value, bool) or match is None:
         raise ValueError("must be bytes, such as 1g, 512m or 1073741824")
-    return int(Fraction(match["number"]) * _FACTORS[match["unit"].lower()])
+    return _whole(match["number"], _FACTORS[match["unit"].lower()])
 
 
 def parse_count(value: object) -> int:
     """Parse a whole number, zero or more.
 
-    Raises :class:`ValueError` for fractions, signs and anything that is not a number.
+    Raises :class:`ValueError` for fractions, signs, amounts beyond :data:`MAX_AMOUNT` and what is not a number.
     """
     if isinstance(value, bool) or not re.fullmatch(r"\d+(\.0+)?", str(value).strip()):
         raise ValueError("must be a whole number, zero or more")
-    return int(Fraction(str(value)))
+    return _whole(str(value), 1)
+
+
+def _whole(number: str, factor: int) -> int:
+    # Python does not convert text of thousands of digits.
+    amount = int(Fraction(number) * factor) if len(number) < 1000 else MAX_AMOUNT + 1
+    if amount > MAX_AMOUNT:
+        raise ValueError(f"must be at most {MAX_AMOUNT}")
+    return amount
 
 
 def parse_slot(slot: str, value: object) -> int:

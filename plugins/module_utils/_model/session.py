@@ -25,6 +25,9 @@ STOP_GRACE, MAX_GRACE = 30, 300
 # The maximum number of log lines in one request.
 MAX_LINES = 100_000
 
+# What gateways do with the prefix of a link by path: remove it, leave it, or refuse such links.
+STRIP, KEEP, NONE = PATHS = ("strip", "keep", "none")
+
 # The name of the published SSH port of main1, next to the names of its apps.
 SSH = "ssh"
 
@@ -43,19 +46,30 @@ class Mount:
 
 @dataclasses.dataclass(frozen=True)
 class App:
-    """A service of main1 on ``port``. Without a ``command`` it is started by other means, such as the image."""
+    """A service of main1 on ``port``. Without a ``command`` it is started by other means, such as the image.
+
+    ``path`` is one of :data:`PATHS`. Links open the page ``start``, relative to where the app is. The session is not
+    created without the ``program``, if there is one.
+    """
 
     name: str
     port: int
     protocol: str = "http"
     command: str = ""
+    path: str = STRIP
+    start: str = "/"
+    program: str = ""
+
+    def base_url(self, session: str) -> str:
+        """Return the path at which browsers find the app of a session."""
+        return link_prefix(session, self.name) if self.path == KEEP else "/"
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedPort:
     """A port mapping: ``host_port`` on the agent's ``address`` leads to ``port`` of main1.
 
-    ``name`` is that of the app, or ``ssh``.
+    ``name`` is that of the app, or ``ssh``; gateways offer the app by ``origins``, such as ``https://example.org``.
     """
 
     name: str
@@ -63,6 +77,7 @@ class PublishedPort:
     port: int
     address: str
     host_port: int
+    origins: tuple[str, ...] = ()
 
 
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -71,6 +86,11 @@ _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def is_session_id(text: str) -> bool:
     """Return whether a text is the id of a session (a UUID), and so a safe name of a file or folder."""
     return _SESSION_ID.fullmatch(text) is not None
+
+
+def link_prefix(session: str, app: str) -> str:
+    """Return the path of an app in links by path."""
+    return f"/s/{session}/{app}"
 
 
 def service_ports(apps: Iterable[App]) -> str:

@@ -19,6 +19,8 @@ from .session import is_session_id
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
 _APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
+# Printable characters of URLs without those that end one in text.
+_PAGE = re.compile(r"/(?!/)[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{0,500}|/")
 
 
 class ValidationError(ClusterError, ValueError):
@@ -92,6 +94,14 @@ def parse_app_name(problems: ValidationErrors, option: str, value: Any) -> str:
     if not _APP.fullmatch(name):
         problems.add_invalid(option, value, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
     return name
+
+
+def parse_start_page(problems: ValidationErrors, option: str, value: Any) -> str:
+    """Return ``value`` as the page that the links of an app open."""
+    page = value if isinstance(value, str) else ""
+    if not _PAGE.fullmatch(page):
+        problems.add_invalid(option, value, "must be a path such as /status, with a query and a fragment if needed")
+    return page
 
 
 def choice(problems: ValidationErrors, option: str, value: Any, allowed: Sequence[str]) -> str:

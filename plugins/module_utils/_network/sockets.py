@@ -14,24 +14,33 @@ from pathlib import Path
 
 from .._host.processes import PROC
 
-_LISTEN = "0A"
+_ESTABLISHED, _LISTEN = "01", "0A"
 
 
 @dataclasses.dataclass(frozen=True)
 class Socket:
-    """A socket of this host. ``local`` is its own address, as hexadecimal words in the host's byte order."""
+    """A socket of this host. ``local`` is its own address, as hexadecimal words in the host's byte order.
+
+    ``remote`` is the address of its peer, in the same form.
+    """
 
     local: str
     port: int
     listening: bool
     inode: str
+    established: bool = False
+    remote: str = ""
 
     @property
     def address(self) -> str:
         """Its own address in the usual notation."""
-        words = [int(self.local[start : start + 8], 16) for start in range(0, len(self.local), 8)]
-        family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
-        return str(ipaddress.ip_address(socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))))
+        return _format_address(self.local)
+
+    @property
+    def serves_others(self) -> bool:
+        """Whether it is a connection with another host."""
+        peer = ipaddress.ip_address(_format_address(self.remote))
+        return self.established and not (getattr(peer, "ipv4_mapped", None) or peer).is_loopback
 
 
 def sockets(protocol: str, proc: Path = PROC) -> list[Socket]:
@@ -43,4 +52,11 @@ def sockets(protocol: str, proc: Path = PROC) -> list[Socket]:
 def _socket(line: str) -> Socket:
     fields = line.split()
     local, _colon, port = fields[1].rpartition(":")
-    return Socket(local, int(port, 16), fields[3] == _LISTEN, fields[9])
+    state, remote = fields[3], fields[2].rpartition(":")[0]
+    return Socket(local, int(port, 16), state == _LISTEN, fields[9], state == _ESTABLISHED, remote)
+
+
+def _format_address(text: str) -> str:
+    words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]
+    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+    return str(ipaddress.ip_address(socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from .._network.reachability import PeerTarget, ProbeSource, Reachability, check
 from .claim import require_claim
 from .facts import container_states
 from .ssh_check import chain_passes, check_logins
+from .use import begin_use
 
 CHAIN = 4
 """How many logins one command chains: the engine takes longer to run a command than sshd to accept a login."""
@@ -51,6 +53,7 @@ def check_and_commit(
         session = require_claim(store, session_id, nonce)
         if not session.committed:
             store.commit(session)
+            begin_use(store, dataclasses.replace(session, expires_at=None))
     return to_plain(container_states(client, containers.find_containers(client, session_id)))
 
 

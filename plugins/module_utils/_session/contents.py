@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from .._model.environment import REDERIVED_VARIABLES, derived_variables, environ
 from .._model.held_session import PublicKeys
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import Kernel, SessionPlan
-from .._model.session import MAIN1, SSH_PORT, STOP_GRACE
+from .._model.session import MAIN1, SSH_PORT, STOP_GRACE, App
 from .._network.container import DEFAULT_INTERFACE
 from .facts import HostCapabilities
 
@@ -139,7 +140,9 @@ def _files(
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
     scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
     scripts["stop-command"] = plan.stop_command if kernel.hostname == MAIN1 else ""
-    scripts |= {f"apps/{app.name}": app.command for app in plan.apps if kernel.rank == 0}
+    scripts |= {f"apps/{app.name}": _app_script(plan, app) for app in plan.apps if kernel.rank == 0}
+    programs = "".join(f"{app.program} {app.name}\n" for app in plan.apps if kernel.rank == 0 and app.program)
+    programs_file = [DesiredFile(folder / "programs", programs)] if programs else []
     pinned = session.pinned.get(kernel.hostname, PinnedResources())
     nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
@@ -160,7 +163,16 @@ def _files(
         *waits,
         *ports_file,
         *grace,
+        *programs_file,
     ]
+
+
+def _app_script(plan: SessionPlan, app: App) -> str:
+    """Return the script that runs an app, which learns where browsers find it; empty without a command."""
+    origins = ",".join(origin for port in plan.published if port.name == app.name for origin in port.origins)
+    variables = {"BACKENDAI_APP_BASE_URL": app.base_url(plan.name), "BACKENDAI_APP_ORIGINS": origins}
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    return f"export {exports}\n{app.command}" if app.command else ""
 
 
 def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: RenderedFiles) -> str:

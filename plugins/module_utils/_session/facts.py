@@ -34,6 +34,7 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .look import read_times
 from .mount_sources import MountSettings, find_sources
 
 
@@ -155,7 +156,7 @@ def collect_facts(
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
         unusable_paths=find_sources(client, store, mounts, query.paths)[1],
-        sessions=tuple(_held_session(client, session, containers) for session in sessions),
+        sessions=tuple(_held_session(client, store, session, containers) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
 
@@ -243,11 +244,12 @@ def _image_identity(client: docker.APIClient, name: str) -> ImageIdentity | None
 
 
 def _held_session(
-    client: docker.APIClient, session: LocalSession, containers: Iterable[Mapping[str, Any]]
+    client: docker.APIClient, store: Store, session: LocalSession, containers: Iterable[Mapping[str, Any]]
 ) -> HeldSession:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
-    return HeldSession(session.plan, session.request, session.committed, session.expired, session.keys, states)
+    known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
+    return HeldSession(*known, *read_times(client, store, session))
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:

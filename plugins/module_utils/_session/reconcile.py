@@ -31,6 +31,7 @@ from .command import containers_by_hostname
 from .interfaces import apply_interfaces, plan_interfaces
 from .leftovers import find_leftovers, remove_folders, remove_leftovers, seen_twice
 from .links import plan_links
+from .look import look_at_sessions
 from .mount_sources import check_after_start, check_before_start
 from .reap import remove_expired
 
@@ -132,7 +133,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
             pass  # They are removed when it has started.
         except EXPECTED as error:
             failures.append(reason(error))
-    return changes, failures
+    return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 
 def _plan_pins(

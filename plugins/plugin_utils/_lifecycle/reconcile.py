@@ -26,6 +26,7 @@ from .._queue.entry import (
     timed_out,
 )
 from .._report.record import ended_record, session_record
+from .time_limits import time_reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +101,9 @@ def reconcile(
     ]
     recorded = recorded_plans(by_id.values())
     save += [
-        _termination_entry(parts, now) for parts in committed if plan_of(parts).id in recorded or _all_answered(parts)
+        _termination_entry(parts, by_id.get(plan_of(parts).id), now)
+        for parts in committed
+        if plan_of(parts).id in recorded or _all_answered(parts)
     ]
     changed = {entry.id: entry for entry in [*completed_starts, *save] if entry is not None}
     all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
@@ -160,7 +163,7 @@ def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
-def find_end_reason(parts: Parts) -> tuple[str, int | None]:
+def find_end_reason(parts: Parts, now: float) -> tuple[str, int | None]:
     """Return why a committed session is over (empty if it is not) and the exit code that ended it."""
     plan, containers = plan_of(parts), containers_of(parts)
     stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
@@ -177,7 +180,7 @@ def find_end_reason(parts: Parts) -> tuple[str, int | None]:
     if failed and plan.failure_policy == "terminate":
         exit_code = stopped[failed[0]].exit_code
         return f"{failed[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code
-    return "", None
+    return time_reason(parts, now), None
 
 
 def _next_entry(
@@ -246,20 +249,25 @@ def _end_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in ("error", "reason", "exit_code", "created_at", "ended_at")}
 
 
-def _termination_entry(parts: Parts, now: float) -> QueueEntry | None:
+def _termination_entry(parts: Parts, entry: QueueEntry | None, now: float) -> QueueEntry | None:
     """Return the TERMINATING entry of a committed session that is over; ``None`` if it is not."""
     plan = plan_of(parts)
-    reason, exit_code = find_end_reason(parts)
+    reason, exit_code = find_end_reason(parts, now)
     if not reason:
         return None
     record = _record(parts, "TERMINATED")
     return make_terminating_entry(
-        plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now
+        plan, ended_record(record, "TERMINATED", reason, exit_code, requested_at(plan, entry), now), now
     )
 
 
 def _record(parts: Parts, status: str) -> dict[str, Any]:
     return session_record(plan_of(parts), status, containers_of(parts))
+
+
+def requested_at(plan: SessionPlan, entry: QueueEntry | None) -> float:
+    """Return when a session was requested, from its entry in the queue if there is one."""
+    return entry.enqueued_at if entry else plan.created_at
 
 
 def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:

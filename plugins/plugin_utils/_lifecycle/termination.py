@@ -26,7 +26,7 @@ from .._queue.entry import (
     mark_terminating,
 )
 from .._report.record import ended_record, session_record, unplanned_record
-from .reconcile import find_terminating, make_terminating_entry
+from .reconcile import find_terminating, make_terminating_entry, requested_at
 
 BY_USER = "terminate_session was run"
 
@@ -143,7 +143,8 @@ def _terminate_held(
             f" {cluster.explain_unavailable(unreachable)};"
             " with session_force it is removed from them when they return"
         )
-    record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
+    began = requested_at(plan, entry)
+    record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, began, now)
     live = entry if entry and entry.state != TERMINATED else None
     note = mark_terminating(live or make_terminating_entry(plan, record, now), record, named, now)
     # An overlay can only be removed when it is no longer in use: the agent that removes it comes last.

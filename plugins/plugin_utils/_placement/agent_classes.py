@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,13 +30,13 @@ class Normalizer:
 
     The unit of a slot is the greatest common divisor of the requests of all shapes, and capacity beyond the total
     demand is not counted. ``asks`` is the request of one container of each shape, in these units; the first element is
-    1, for the container itself.
+    1, for the container itself. ``widths`` are the cores of one container of each shape.
     """
 
     def __init__(self, demand: Demand) -> None:
         self._size = demand.size
-        self._widths = [request.get("cpu", 0) for request in demand.requests]
-        self._widest = max(self._widths)
+        self.widths = [request.get("cpu", 0) for request in demand.requests]
+        self._widest = max(self.widths)
         self._slots: list[tuple[str, int, int]] = []
         parts = [[1] * len(demand.requests)]
         for slot, whole in demand.total.amounts:
@@ -57,12 +58,16 @@ class Normalizer:
 
     def usable_counts(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return the counts of the shapes that do not need more cores than such an agent has, 0 for the others."""
-        return tuple(count if width <= measure[-1] else 0 for count, width in zip(counts, self._widths, strict=True))
+        return tuple(count if width <= measure[-1] else 0 for count, width in zip(counts, self.widths, strict=True))
 
-    def capacities(self, measure: CapacityVector, counts: Packing) -> Packing:
-        """Return how many containers of each shape such an agent can hold within these counts, each shape alone."""
-        useful = self.usable_counts(measure, counts)
-        return tuple(max_count(measure, ask, most) for ask, most in zip(self.asks, useful, strict=True))
+    def capacity(self, measure: CapacityVector, shape: int, most: int) -> int:
+        """Return how many containers of one shape such an agent can hold alone, at most ``most``."""
+        return max_count(measure, self.asks[shape], most) if self.widths[shape] <= measure[-1] else 0
+
+    def holds(self, measure: CapacityVector, packing: Packing) -> bool:
+        """Return whether such an agent can hold that packing."""
+        used = (sum(map(operator.mul, parts, packing)) for parts in zip(*self.asks, strict=True))
+        return self.usable_counts(measure, packing) == packing and all(map(operator.ge, measure, used))
 
     def frontier(self, measure: CapacityVector, counts: Packing, budget: Budget) -> Frontier:
         """Return the maximal packings of such an agent within these counts."""

@@ -14,13 +14,13 @@ from ...module_utils._model.capacity import Bundle, HasCapacity
 from ...module_utils._model.facts import AgentFacts, SessionUsage
 from .agent_classes import CapacityVector, Normalizer
 from .demand import Demand
-from .packing import Budget, BudgetExceededError, Frontier, ReachableCounts, reachable_totals
+from .packing import Budget, BudgetExceededError, Frontier, Packing, ReachableCounts, reachable_totals
 
 # How many trial packings of containers of several shapes are made.
 MAX_PACKINGS = 64
 
-# How many elementary steps these may take in total, about a fifth of a second.
-STEPS = 400_000
+# How many elementary steps these may take in total, about a tenth of a second.
+STEPS = 1_000_000
 
 
 def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
@@ -109,28 +109,34 @@ class _MixedCapacity:
     def __init__(self, demand: Demand) -> None:
         self._scale, self._budget, self._trials = Normalizer(demand), Budget(STEPS), MAX_PACKINGS
         self._totals = ReachableCounts(demand.counts, self._budget, none_empty=False)
-        self._frontiers: dict[CapacityVector, Frontier] = {}
-        self._agents: Counter[Frontier] = Counter()
+        # The number of each frontier, and by number the frontiers, the most of each shape alone, and the agents.
+        self._numbers: dict[CapacityVector, int] = {}
+        self._frontiers: list[Frontier] = []
+        self._most: list[Packing] = []
+        self._agents: Counter[int] = Counter()
         self._missing = list(demand.counts)
 
-    def parts(self, agents: Iterable[HasCapacity]) -> list[Frontier]:
-        return [self._frontier(self._scale.measure(agent)) for agent in agents]
+    def parts(self, agents: Iterable[HasCapacity]) -> list[int]:
+        return [self._number(self._scale.measure(agent)) for agent in agents]
 
-    def _frontier(self, measure: CapacityVector) -> Frontier:
-        if measure not in self._frontiers:
-            self._frontiers[measure] = self._scale.frontier(measure, self._totals.counts, self._budget)
-        return self._frontiers[measure]
+    def _number(self, measure: CapacityVector) -> int:
+        if measure not in self._numbers:
+            self._numbers[measure] = len(self._frontiers)
+            self._frontiers.append(self._scale.frontier(measure, self._totals.counts, self._budget))
+            self._most.append(tuple(map(max, zip(*self._frontiers[-1], strict=True))))
+        return self._numbers[measure]
 
-    def add(self, part: Frontier, agents: int) -> None:
+    def add(self, part: int, agents: int) -> None:
         self._agents[part] += agents
-        for shape, counts in enumerate(zip(*part, strict=True)):
-            self._missing[shape] -= max(counts) * agents
+        for shape, most in enumerate(self._most[part]):
+            self._missing[shape] -= most * agents
 
     def is_sufficient(self) -> bool:
         if max(self._missing) > 0 or not self._trials:
             return False
         self._trials -= 1
-        return bool(reachable_totals(self._totals, self._agents.items()) & self._totals.everything)
+        agents = ((self._frontiers[number], many) for number, many in self._agents.items())
+        return bool(reachable_totals(self._totals, agents) & self._totals.everything)
 
 
 class _RemainingCapacity:

@@ -45,16 +45,19 @@ class Demand:
     @classmethod
     def of(cls, groups: Iterable[Group]) -> Demand:
         """Return the demand of these groups, which are in rank order."""
+        shapes: dict[frozenset[tuple[str, int]], int] = {}
         requests: list[dict[str, int]] = []
+        counts: list[int] = []
         members: list[Member] = []
         for group in groups:
             request = schedulable_slots(group.request)
-            if request not in requests:
+            shape = shapes.setdefault(frozenset(request.items()), len(requests))
+            if shape == len(requests):
                 requests.append(request)
-            shape = requests.index(request)
+                counts.append(0)
+            counts[shape] += group.count
             members += (Member(group.role, f"{group.role}{index}", shape) for index in range(1, group.count + 1))
-        shapes = [member.shape for member in members]
-        return cls(tuple(requests), tuple(shapes.count(shape) for shape in range(len(requests))), tuple(members))
+        return cls(tuple(requests), tuple(counts), tuple(members))
 
     @property
     def size(self) -> int:

@@ -9,11 +9,14 @@ the packings that no other one dominates (Pareto dominance), since it can hold t
 total is how many containers of each shape some agents hold together; the search visits the agents, keeping the set of
 totals that j of them can hold, for each j (dynamic programming over multi-dimensional packings). Such a set is one
 integer with a bit for each total, so that adding a container of a shape is a shift.
+
+Every operation is charged to a budget before it begins, in proportion to the time that it takes.
 """
 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Packing = tuple[int, ...]
@@ -25,15 +28,26 @@ class BudgetExceededError(Exception):
 
 
 class Budget:
-    """Remaining steps, each about half a microsecond. Counting steps instead of time makes results reproducible."""
+    """Remaining steps, each about a tenth of a microsecond. Counting these makes results reproducible."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
 
     def spend(self, steps: int) -> None:
-        """Subtract steps; raises :class:`BudgetExceededError` when they are used up."""
+        """Subtract steps; raises :class:`BudgetExceededError` if that many are not left."""
+        if not self.take(steps):
+            raise BudgetExceededError
+
+    def take(self, steps: int) -> bool:
+        """Subtract steps if that many are left, and return whether they were."""
+        if steps > self._left:
+            return False
         self._left -= steps
-        if self._left < 0:
+        return True
+
+    def require(self, steps: int) -> None:
+        """Raise :class:`BudgetExceededError` if that many steps are not left."""
+        if steps > self._left:
             raise BudgetExceededError
 
 
@@ -47,7 +61,7 @@ def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, 
     beside: dict[Packing, int] = {}
     pending: list[tuple[Packing, Sequence[int]]] = [((), free)]
     while pending:
-        budget.spend(4 + len(most))
+        budget.spend(12 + 4 * len(most))
         counts, remaining = pending.pop()
         shape = order[len(counts)]
         many = max_count(remaining, asks[shape], most[shape])
@@ -77,6 +91,11 @@ def _within_another(counts: Packing, many: int, beside: dict[Packing, int]) -> b
     )
 
 
+# A shift of a set: the set that it reads and the one that it writes, by how many bits, which bits remain, and whether
+# what was there before is kept.
+_Shift = tuple[int, int, int, int, bool]
+
+
 class ReachableCounts:
     """Sets of totals within the requested counts: a set is an integer, a total one of its bits.
 
@@ -90,20 +109,23 @@ class ReachableCounts:
         self._none_empty = none_empty
         sizes = [count + 1 for count in counts]
         *self._strides, self._width = itertools.accumulate([1, *sizes], lambda stride, size: stride * size)
-        self._cost = 1 + self._width // 16384
-        budget.spend(self._width // 64)
+        budget.spend(len(counts) + self._width // 64)
+        # The steps of one operation on a set.
+        self.cost = 1 + self._width // 8192
         self._masks: dict[tuple[int, int], int] = {}
+        self._shifts: dict[Frontier, list[_Shift]] = {}
         self.nothing = 1
         self.everything = 1 << (self._width - 1)
 
     def contains(self, totals: int, total: Packing) -> bool:
         """Return whether a total is in a set; totals with a negative count are in none."""
-        return min(total) >= 0 and bool(totals >> sum(map(int.__mul__, total, self._strides)) & 1)
+        self.budget.spend(self.cost)
+        return min(total) >= 0 and bool(totals >> self._number(total) & 1)
 
     def iter_totals(self, totals: int) -> Iterator[Packing]:
         """Yield every total of a set."""
-        self.budget.spend(totals.bit_length() // 64 + bin(totals).count("1"))
         digits = f"{totals:b}"[::-1]
+        self.budget.spend(len(digits) // 128 + digits.count("1") * (3 + len(self.counts)))
         number = digits.find("1")
         while number >= 0:
             yield tuple(
@@ -111,49 +133,102 @@ class ReachableCounts:
             )
             number = digits.find("1", number + 1)
 
-    def charge_memory(self, sets: int) -> None:
-        """Charge the budget for the memory of so many sets."""
-        self.budget.spend(sets * (1 + self._width // 1024))
+    def maximal(self, totals: int) -> Iterator[Packing]:
+        """Yield the totals of a set that has every part of each total, but those that are a part of another one."""
+        self.budget.spend(3 * self.cost * len(self.counts))
+        dominated = 0
+        for shape, stride in enumerate(self._strides):
+            dominated |= (totals >> stride) & self._mask(shape, 1)
+        return self.iter_totals(totals & ~dominated)
 
-    def complements(self, totals: int, others: int) -> bool:
-        """Return whether a total of one set and a total of the other add up to everything."""
-        self.budget.spend(self._cost)
-        # The complement of a total has the number at the same distance from the other end.
-        return bool(totals & int(f"{others:0{self._width}b}"[::-1], 2))
+    def parts_after(self, totals: int, held: Packing, packings: Frontier) -> Iterator[Packing]:
+        """Yield what an agent of that frontier can hold so that, added to ``held``, it is one of the totals."""
+        self.budget.spend(2 * self.cost)
+        matching = (totals >> self._number(held)) & self.add_agent(self.nothing, packings)
+        for packing in self.iter_totals(matching):
+            if all(map(int.__le__, packing, _without(self.counts, held))):
+                yield packing
+
+    def add_cost(self, packings: Frontier) -> int:
+        """Return the steps that it takes to add one agent of that frontier."""
+        return self.cost * len(self._shifts_of(packings))
 
     def add_agent(self, totals: int, packings: Frontier) -> int:
         """Return every total that is reached by adding one agent of that frontier."""
-        result = 0
-        for packing in packings if totals else ():
-            if self._none_empty:
-                for shape, most in enumerate(packing):
-                    if most:
-                        rest = (*packing[:shape], most - 1, *packing[shape + 1 :])
-                        result |= self._with_parts(self._with_more(totals, shape, 1), rest)
-            else:
-                result |= self._with_parts(totals, packing)
+        shifts = self._shifts_of(packings)
+        largest = totals.bit_length() + sum(map(operator.mul, map(max, zip(*packings, strict=True)), self._strides))
+        self.budget.spend(len(shifts) * (1 + min(largest, self._width) // 8192))
+        last, result = len(self.counts), 0
+        sets = [0] * last + [0, totals]
+        for source, target, by, mask, keep in shifts if totals else ():
+            moved = (sets[source] & mask) << by
+            sets[target] = moved = sets[source] | moved if keep else moved
+            if target == last:
+                result |= moved
         return result
 
-    def _with_parts(self, totals: int, packing: Packing) -> int:
-        """Return these totals with any part of the packing added; each shift doubles the covered counts."""
-        for shape, most in enumerate(packing):
-            covered = 0
+    def remove_agent(self, totals: int, packings: Frontier) -> int:
+        """Return every total from which one of these is reached by adding one agent of that frontier."""
+        shifts = self._shifts_of(packings)
+        self.budget.spend(self.cost * len(shifts))
+        last, result = len(self.counts), 0
+        sets = [0] * last + [0, totals]
+        for source, target, by, mask, keep in shifts if totals else ():
+            moved = (sets[source] >> by) & mask
+            sets[target] = moved = sets[source] | moved if keep else moved
+            if target == last:
+                result |= moved
+        return result
+
+    def _number(self, total: Packing) -> int:
+        return sum(map(operator.mul, total, self._strides))
+
+    def _shifts_of(self, packings: Frontier) -> list[_Shift]:
+        if packings not in self._shifts:
+            shifts: list[_Shift] = []
+            start, whole = len(self.counts) + 1, (1 << self._width) - 1
+            if not self._none_empty:
+                shifts.append((start, 0, 0, whole, False))
+                self._add_shifts(shifts, packings, 0)
+            for shape in range(len(self.counts)) if self._none_empty else ():
+                rest = sorted(
+                    {(*some[:shape], some[shape] - 1, *some[shape + 1 :]) for some in packings if some[shape]}
+                )
+                if rest:
+                    shifts.append((start, 0, self._strides[shape], self._mask(shape, 1), False))
+                    self._add_shifts(shifts, rest, 0)
+            self.budget.spend(2 * len(shifts))
+            self._shifts[packings] = shifts
+        return self._shifts[packings]
+
+    def _add_shifts(self, shifts: list[_Shift], packings: Iterable[Packing], shape: int) -> None:
+        """Add the shifts for any part of sorted packings, from that shape on: what they have in common only once.
+
+        Each shift doubles the covered counts.
+        """
+        covered = 0
+        for most, some in itertools.groupby(packings, operator.itemgetter(shape)):
             while covered < most:
                 by = min(covered + 1, most - covered)
-                totals |= self._with_more(totals, shape, by)
+                shifts.append((shape, shape, by * self._strides[shape], self._mask(shape, by), True))
                 covered += by
-        return totals
+            shifts.append((shape, shape + 1, 0, 0, True))
+            if shape + 1 < len(self.counts):
+                self._add_shifts(shifts, some, shape + 1)
 
-    def _with_more(self, totals: int, shape: int, by: int) -> int:
-        """Return these totals with ``by`` more containers of one shape, without those that exceed the counts."""
-        self.budget.spend(self._cost)
-        stride = self._strides[shape]
+    def _mask(self, shape: int, by: int) -> int:
+        """Return every total to which ``by`` more containers of one shape can be added within the counts."""
         mask = self._masks.get((shape, by))
         if mask is None:
+            self.budget.spend(3 * self.cost)
+            stride = self._strides[shape]
             period = stride * (self.counts[shape] + 1)
-            everywhere = ((1 << self._width) - 1) // ((1 << period) - 1)
-            mask = self._masks[shape, by] = ((1 << (period - by * stride)) - 1) * everywhere
-        return (totals & mask) << (by * stride)
+            mask = (1 << (period - by * stride)) - 1
+            while period < self._width:
+                mask |= mask << period
+                period *= 2
+            mask = self._masks[shape, by] = mask & ((1 << self._width) - 1)
+        return mask
 
 
 def prune_dominated(totals: ReachableCounts, agents: Mapping[Frontier, int], limit: int) -> list[tuple[Frontier, int]]:
@@ -167,7 +242,7 @@ def prune_dominated(totals: ReachableCounts, agents: Mapping[Frontier, int], lim
     kept: list[tuple[int, int]] = []
     result = []
     for part, packings in parts:
-        totals.budget.spend(1 + len(kept))
+        totals.budget.spend(totals.cost * (1 + len(kept)))
         remaining = limit - sum(often for whole, often in kept if not part & ~whole)
         if remaining > 0:
             kept.append((part, min(agents[packings], remaining)))
@@ -188,16 +263,19 @@ def reachable_totals(totals: ReachableCounts, agents: Iterable[tuple[Frontier, i
 
 
 def reachability_table(totals: ReachableCounts, agents: Sequence[Frontier], levels: int) -> list[list[int]]:
-    """Return for each position i in ``agents`` and each j up to ``levels`` what j of the agents from i on can hold.
+    """Return for each position i in ``agents`` and each j up to ``levels`` what j of the agents from i on complete.
 
-    The last position is that after the last agent.
+    That is every total to which they can add the rest. The last position is that after the last agent.
     """
-    table = [[totals.nothing, *[0] * levels]]
+    costs = [totals.add_cost(packings) + totals.cost + 2 for packings in agents]
+    # A search that would not end is not begun.
+    totals.budget.require(sum(cost * min(levels, later) for later, cost in enumerate(reversed(costs))))
+    table = [[totals.everything, *[0] * levels]]
     for packings in reversed(agents):
-        totals.charge_memory(levels)
+        totals.budget.spend(levels * totals.cost)
         later = table[-1]
-        taken = (totals.add_agent(reached, packings) for reached in later)
-        table.append([totals.nothing, *(skipped | added for skipped, added in zip(later[1:], taken, strict=False))])
+        taken = (totals.remove_agent(reached, packings) if reached else 0 for reached in later)
+        table.append([totals.everything, *(skipped | added for skipped, added in zip(later[1:], taken, strict=False))])
     return table[::-1]
 
 
@@ -217,7 +295,7 @@ def lexicographically_first(
         if not missing:
             break
         grown = totals.add_agent(reached, packings)
-        if totals.complements(grown, table[position + 1][missing - 1]):
+        if grown & table[position + 1][missing - 1]:
             reached = grown
             chosen.append(position)
     return chosen
@@ -229,17 +307,24 @@ def distribute(totals: ReachableCounts, agents: Sequence[Frontier], *, evenly: b
     The agents are filled one after the other, each with as many containers as possible, or ``evenly`` with its part of
     the rest; of packings with equally many containers, the one with the most of the first shapes is chosen.
     """
-    after = [totals.nothing]
+    after = [totals.everything]
     for packings in reversed(agents[1:]):
-        after.append(totals.add_agent(after[-1], packings))
-    remaining, filled = totals.counts, []
+        after.append(totals.remove_agent(after[-1], packings))
+    held, filled = (0,) * len(totals.counts), []
     for packings in agents:
-        others = after.pop()
-        target = -(-sum(remaining) // (len(after) + 1)) if evenly else sum(remaining)
-        possible = totals.iter_totals(totals.add_agent(totals.nothing, packings))
-        fitting = (packing for packing in possible if totals.contains(others, _without(remaining, packing)))
+        others, remaining = after.pop(), _without(totals.counts, held)
+        if evenly:
+            target = -(-sum(remaining) // (len(after) + 1))
+            fitting = totals.parts_after(others, held, packings)
+        else:
+            # Whatever an agent holds, it can hold the more of one of these, and then the others need to hold less.
+            target = sum(remaining)
+            largest = {tuple(map(min, packing, remaining)) for packing in packings}
+            fitting = (
+                packing for packing in largest if totals.contains(others, tuple(map(operator.add, held, packing)))
+            )
         filled.append(max(fitting, key=lambda packing: (-abs(sum(packing) - target), packing)))
-        remaining = _without(remaining, filled[-1])
+        held = tuple(map(operator.add, held, filled[-1]))
     return filled
 
 

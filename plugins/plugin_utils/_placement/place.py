@@ -41,7 +41,12 @@ class Placement:
 
 
 def place(
-    agents: Sequence[AgentFacts], groups: Sequence[Group], *, single_node: bool, selection: str
+    agents: Sequence[AgentFacts],
+    groups: Sequence[Group],
+    *,
+    single_node: bool,
+    selection: str,
+    name_blockers: bool = True,
 ) -> Placement | Unschedulable:
     """Return the agent of each container of the groups, which are in rank order: all of them or none.
 
@@ -58,7 +63,7 @@ def place(
         if holders:
             return Placement((min(holders, key=order).name,) * demand.size, 1)
     if not agents:
-        attempt = PartialPlacement((0,) * len(demand.counts), [], [], True)
+        attempt = PartialPlacement((0,) * len(demand.counts), [], [], demand.size)
     elif len(demand.counts) == 1:
         rooms = demand.per_shape[0].capacities(agents)
         room = max(rooms) if single_node else sum(rooms)
@@ -75,11 +80,11 @@ def place(
             (room,),
             best,
             [packings[room]] * len(best) if single_node else [packings[capacity] for capacity in rooms],
-            True,
+            demand.size - room,
         )
     elif single_node:
-        placed, best = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)
-        attempt = PartialPlacement(placed, best, [placed] * len(best), True)
+        placed, best, unplaced = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)
+        attempt = PartialPlacement(placed, best, [placed] * len(best), unplaced)
     else:
         filling = heterogeneous.place_mixed(AgentClasses(agents, demand), demand.counts, order, as_many=dispersed)
         placed = sum_packings(filling.packings, demand.counts)
@@ -87,8 +92,10 @@ def place(
             return Placement(_assign_hosts(demand, filling.packings), filling.lower_bound)
         taken = {agent.name: packing for agent, packing in filling.packings}
         nothing = (0,) * len(placed)
-        attempt = PartialPlacement(placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.exact)
-    return explain(agents, demand, attempt, single_node=single_node)
+        attempt = PartialPlacement(
+            placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.unplaced
+        )
+    return explain(agents, demand, attempt, single_node=single_node, name_blockers=name_blockers)
 
 
 def _assign_hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:

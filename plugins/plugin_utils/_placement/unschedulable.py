@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import Counter
 from collections.abc import Sequence
 
@@ -40,35 +41,44 @@ class Unschedulable:
 class PartialPlacement:
     """As many containers as fit: ``placed`` of each shape.
 
-    ``agents`` are those that would have to hold more, and ``packings`` what each of them holds. If it is not ``exact``,
-    there may be a better one.
+    ``agents`` are those that would have to hold more, and ``packings`` what each of them holds. ``unplaced`` is a
+    proven lower bound of the containers that remain.
     """
 
     placed: Packing
     agents: Sequence[AgentFacts]
     packings: Sequence[Packing]
-    exact: bool
+    unplaced: int
 
 
 def explain(
-    agents: Sequence[AgentFacts], demand: Demand, attempt: PartialPlacement, *, single_node: bool
+    agents: Sequence[AgentFacts],
+    demand: Demand,
+    attempt: PartialPlacement,
+    *,
+    single_node: bool,
+    name_blockers: bool = True,
 ) -> Unschedulable:
-    """Return why the containers that an attempt leaves unplaced do not fit on these agents."""
+    """Return why the containers that an attempt leaves unplaced do not fit on these agents.
+
+    Without ``name_blockers``, the sessions that would have to end are not looked for.
+    """
     remaining = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in remaining))
-    qualifier = "" if attempt.exact else "found "
-    summary = f"no room {qualifier}for {len(remaining)} of {demand.size} containers"
+    summary = _summary(len(remaining), attempt.unplaced, demand.size)
     if not agents:
         return Unschedulable(f"{summary}: no agent that may hold them is schedulable", {}, unplaced)
     shortfall: Counter[str] = Counter()
     missing: dict[str, dict[str, int]] = {}
+    room = _Room.left_by(demand, attempt)
     for shape, many in Counter(member.shape for member in remaining).items():
         request = demand.requests[shape]
-        lacks = _shortfalls(demand, attempt, shape)
-        shortfall.update({slot: many * request[slot] for slot in request if any(slot in lack for lack in lacks)})
-        least = min(lacks, key=lambda lack: _weight(lack, request))
-        missing |= {member.role: least for member in remaining if member.shape == shape}
-    blocking = blocking_sessions(agents, demand, single_node=single_node) if attempt.exact else ()
+        shortfall.update({slot: many * request[slot] for slot in _lack(request, room.least)})
+        least = min((_lack(request, left) for left in room.most), key=lambda lack: _weight(lack, request))
+        roles = {member.role for member in remaining if member.shape == shape}
+        missing |= dict.fromkeys(roles, least)
+    proven = attempt.unplaced and name_blockers
+    blocking = blocking_sessions(agents, demand, single_node=single_node) if proven else ()
     names = f" ({join_names([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
     cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
@@ -84,38 +94,68 @@ def join_names(names: Sequence[str]) -> str:
     return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"
 
 
-def _shortfalls(demand: Demand, attempt: PartialPlacement, shape: int) -> list[dict[str, int]]:
-    """Return the amount of each slot that agents lack for one more container of a shape, in addition to their packing.
+def _summary(found: int, proven: int, size: int) -> str:
+    """Return how many containers have no place: proven, or only found."""
+    if found == proven or not proven:
+        return f"no room {'' if proven else 'found '}for {found} of {size} containers"
+    return f"no room for at least {proven} of {size} containers, found for all but {found}"
 
-    Duplicates are removed; an entry is empty if the limit of containers is the only obstacle.
+
+# The free amount of each slot, and the most cores of one container.
+_Free = tuple[dict[str, int], int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Room:
+    """What a partial placement leaves free on agents, if there are any on those that may hold more containers.
+
+    ``most`` are the amounts of agents that no other agent exceeds in everything; ``least`` is the least of each slot.
     """
-    request = demand.requests[shape]
-    width = request.get("cpu", 0)
-    needs = {packing: _needs(demand, packing, request) for packing in set(attempt.packings)}
-    lacks = set()
-    for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
-        free = agent.free
-        lack = [(slot, need - free.get(slot, 0)) for slot, need in needs[packing] if free.get(slot, 0) < need]
-        if width > agent.online_cpu_count:
-            short = max(dict(lack).get("cpu", 0), width - agent.online_cpu_count)
-            lack = [("cpu", short), *(item for item in lack if item[0] != "cpu")]
-        lacks.add(tuple(lack))
-    return [dict(lack) for lack in lacks]
 
+    most: list[_Free]
+    least: _Free
 
-def _needs(demand: Demand, packing: Packing, request: dict[str, int]) -> list[tuple[str, int]]:
-    """Return the usage of a packing plus one more container, for each slot that this container requests."""
-    return [
-        (
-            slot,
-            amount
-            + sum(
-                shape_request.get(slot, 0) * count
-                for shape_request, count in zip(demand.requests, packing, strict=True)
-            ),
+    @classmethod
+    def left_by(cls, demand: Demand, attempt: PartialPlacement) -> _Room:
+        """Return what that placement leaves free of the slots of the demand."""
+        slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
+        used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
+        found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
+        for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
+            free, limit = agent.free, agent.max_containers
+            taken = used[packing]
+            left = (*(free.get(slot, 0) - taken.get(slot, 0) for slot in slots), agent.online_cpu_count)
+            found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
+        rows = found[False] or found[True]
+        most: list[tuple[int, ...]] = []
+        for row in sorted(rows, reverse=True):
+            if not any(all(map(operator.ge, other, row)) for other in most):
+                most.append(row)
+        least = list(map(min, zip(*rows, strict=True)))
+        return cls(
+            [(dict(zip(slots, row, strict=False)), row[-1]) for row in most],
+            (dict(zip(slots, least, strict=False)), least[-1]),
         )
-        for slot, amount in request.items()
-    ]
+
+
+def _used(demand: Demand, packing: Packing) -> Counter[str]:
+    used: Counter[str] = Counter()
+    for request, count in zip(demand.requests, packing, strict=True):
+        if count:
+            used.update({slot: amount * count for slot, amount in request.items()})
+    return used
+
+
+def _lack(request: dict[str, int], left: _Free) -> dict[str, int]:
+    """Return the amount of each slot that is lacking for one container."""
+    free, cores = left
+    lack = {slot: amount - free[slot] for slot, amount in request.items() if free[slot] < amount}
+    if request.get("cpu", 0) > cores:
+        lack = {
+            "cpu": max(lack.get("cpu", 0), request["cpu"] - cores),
+            **{slot: lack[slot] for slot in lack if slot != "cpu"},
+        }
+    return lack
 
 
 def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[float], list[tuple[str, int]]]:

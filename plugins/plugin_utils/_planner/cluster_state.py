@@ -56,6 +56,14 @@ class ClusterState:
                     sessions.setdefault(record.id, {})[facts.name] = dataclasses.replace(session, plan=record)
         return sessions
 
+    @functools.cached_property
+    def names(self) -> Mapping[str, Mapping[str, Parts]]:
+        """The sessions on agents by name, and then by id."""
+        names: dict[str, dict[str, Parts]] = {}
+        for session_id, parts in self.sessions.items():
+            names.setdefault(plan_of(parts).name, {})[session_id] = parts
+        return names
+
     def holders(self, session_id: str) -> list[str]:
         """Return the agents that say that they hold a part of a session, readable or not, sorted by name."""
         return [

@@ -17,7 +17,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
 from .._request.run_options import NetworkPools
-from .._request.spec import SessionSpec, check_same_request
+from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
 from .cluster_state import ClusterState, Parts, plan_of, status_of
 from .route_address import find_foreign_address
@@ -47,9 +47,18 @@ class Decision:
 
 
 def decide(
-    spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, session_id: str, user: str, now: float
+    spec: SessionSpec,
+    cluster: ClusterState,
+    pools: NetworkPools,
+    session_id: str,
+    user: str,
+    now: float,
+    *,
+    name_blockers: bool = True,
 ) -> Decision | Unschedulable:
     """Return the decision on a request; ``session_id``, ``user`` and ``now`` are used for a new plan.
+
+    Without ``name_blockers``, a refusal does not name the sessions that would have to end: most of its time.
 
     The same request under the name of an existing session returns its plan, so that a second run repairs the session or
     changes nothing. The plan is that of the record, or else one on which all agents of the session agree. Raises
@@ -70,7 +79,8 @@ def decide(
             recorded=existing.id in cluster.records,
             route_problem=find_foreign_address(existing, cluster),
         )
-    placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
+    eligible = _eligible(spec, agents, cluster.unavailable)
+    placement = _place(spec, eligible, _swarms(spec, agents), name_blockers=name_blockers)
     if isinstance(placement, Unschedulable):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
@@ -81,25 +91,42 @@ def decide(
     return Decision(plan, False, missing, {}, placement.lower_bound, present)
 
 
+def check_time_limits(spec: SessionSpec, pools: NetworkPools) -> None:
+    """Raise :class:`ValidationError` for a new request of more time than the operator gives.
+
+    Earlier requests remain as they were accepted.
+    """
+    for option in TIMES:
+        wanted, limit = getattr(spec, option), getattr(pools, option)
+        if limit and wanted > limit:
+            raise ValidationError(
+                f"session_{option}: {wanted} exceeds session_{option}_limit, {limit}: request at most {limit} seconds."
+            )
+
+
 def is_feasible(spec: SessionSpec, cluster: ClusterState, session_id: str = "") -> bool:
     """Return whether a request could be met if all sessions of other names ended."""
     try:
         if _existing_plan(spec, cluster, session_id):
             return True
         agents = cluster.without_allocations.agents
-        placement = _place(spec, _eligible(spec, agents, cluster.unavailable), _swarms(spec, agents))
+        eligible = _eligible(spec, agents, cluster.unavailable)
+        placement = _place(spec, eligible, _swarms(spec, agents), name_blockers=False)
         return isinstance(placement, Placement)
     except (ValidationError, PlanningError):
         return False
 
 
-def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str]) -> Placement | Unschedulable:
+def _place(
+    spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str], *, name_blockers: bool
+) -> Placement | Unschedulable:
     """Return the first placement found: preferred agents come first; architectures and swarms are not mixed.
 
     An image that is present on some agents is assumed to be of their architecture; one that is present on none is
     assumed to fit any.
     """
-    with_image = [agent for agent in eligible if any(agent.images.get(image) for image in spec.images)]
+    images = spec.images
+    with_image = [agent for agent in eligible if any(map(agent.images.get, images))]
     kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
     wanted_kinds = sorted({kinds[agent.name] for agent in with_image or eligible})
     pools = [[agent for agent in eligible if kinds[agent.name] == kind] for kind in wanted_kinds] or [[]]
@@ -110,7 +137,15 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
     single_node = spec.cluster_mode == "single-node"
     results: list[Placement | Unschedulable] = []
     for pool in pools:
-        results.append(place(pool, groups, single_node=single_node, selection=spec.agent_selection))
+        results.append(
+            place(
+                pool,
+                groups,
+                single_node=single_node,
+                selection=spec.agent_selection,
+                name_blockers=name_blockers,
+            )
+        )
         if isinstance(results[-1], Placement):
             break
     return results[-1]
@@ -133,7 +168,7 @@ def _existing_plan(spec: SessionSpec, cluster: ClusterState, session_id: str) ->
 
     If several have the name, it is that of ``session_id``, of which there is a record.
     """
-    same_name = {known: parts for known, parts in cluster.sessions.items() if plan_of(parts).name == spec.name}
+    same_name = cluster.names.get(spec.name, {})
     # A session with an expired claim on every agent no longer counts.
     live = {known: parts for known, parts in same_name.items() if not all(part.expired for part in parts.values())}
     if not live:
@@ -283,6 +318,8 @@ def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that have the folders of the session's mounts; raise an error if none has."""
     sources = [mount.source for mount in spec.mounts]
+    if not sources:
+        return list(agents)
     lacking = {
         agent.name: {path: agent.unusable_paths[path] for path in sources if path in agent.unusable_paths}
         for agent in agents

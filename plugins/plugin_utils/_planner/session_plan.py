@@ -76,10 +76,15 @@ def make_plan(
         uid=spec.uid,
         gid=spec.gid,
         infiniband=spec.infiniband,
-        published=allocate_published_ports(spec.apps, by_name[main_agent], pools, session_id, own_ssh_ports),
+        published=tuple(
+            dataclasses.replace(port, origins=_find_origins(spec, port.name, pools))
+            for port in allocate_published_ports(spec.apps, by_name[main_agent], pools, session_id, own_ssh_ports)
+        ),
         gateways=tuple(pools.gateways),
         stop_grace=spec.stop_grace,
         stop_command=spec.stop_command,
+        max_lifetime=spec.max_lifetime or pools.max_lifetime,
+        idle_timeout=spec.idle_timeout or pools.idle_timeout,
     )
 
 
@@ -152,6 +157,16 @@ def allocate_published_ports(
     inside = [(SSH, "tcp", SSH_PORT), *((app.name, app.protocol, app.port) for app in apps)]
     ports = _pick_ports(agent, pools, len(inside), session_id)
     return tuple(PublishedPort(*endpoint, address, port) for endpoint, port in zip(inside, ports, strict=True))
+
+
+def _find_origins(spec: SessionSpec, name: str, pools: NetworkPools) -> tuple[str, ...]:
+    """Return the origins by which all gateways offer an app."""
+    paths = [app.path for app in spec.apps if app.name == name and app.protocol == "http"]
+    return tuple(
+        dict.fromkeys(
+            origin for path in paths for site in pools.sites for origin in site.app_origins(spec.name, name, path)
+        )
+    )
 
 
 def _check_app_ports(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:

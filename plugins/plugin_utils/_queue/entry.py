@@ -19,7 +19,7 @@ were empty, because an agent was removed, must not be in ``entries`` for :func:`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.errors import ClusterError, as_phrase
@@ -129,14 +129,17 @@ class QueueEntry:
         return _FORMAT.dump(self)
 
     @classmethod
-    def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
-        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content."""
+    def from_json(cls, content: bytes | str, path: str, *, checked: bool = False) -> QueueEntry:
+        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content.
+
+        A request that was ``checked`` before is not checked again while it waits: each is before it starts.
+        """
         try:
             entry = _FORMAT.load(content)
             check_record(entry.record)
             if entry.plan is not None:
                 entry.plan.check()
-            if entry.spec is not None:
+            if entry.spec is not None and not (checked and entry.state == PENDING):
                 check_spec(spec_from_dict(entry.spec))
         except ValueError as error:
             raise CorruptEntryError(
@@ -167,10 +170,24 @@ def sort_pending(
     def place(entry: QueueEntry) -> tuple[bool, int, float, float, str]:
         if entry.skipped >= max_skips:
             return False, 0, 0.0, *entry.arrival_key
-        share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
-        return True, -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
+        return True, *place_in_order(entry, policy, shares)
 
     return sorted((entry for entry in entries if entry.state == PENDING), key=place)
+
+
+def place_in_order(entry: QueueEntry, policy: str, shares: Mapping[str, float]) -> tuple[int, float, float, str]:
+    """Return the sort key of a session that is not due."""
+    share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
+    return -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
+
+
+def queue_positions(ordered: Iterable[QueueEntry]) -> dict[str, int]:
+    """Return the positions of PENDING sessions by id, each in its resource group, from 1, as they will be tried."""
+    groups: dict[str, int] = {}
+    positions = {}
+    for entry in ordered:
+        positions[entry.id] = groups[entry.resource_group] = groups.get(entry.resource_group, 0) + 1
+    return positions
 
 
 def blocked_by(
@@ -179,13 +196,14 @@ def blocked_by(
     resource_group: str,
     max_skips: int = DEFAULT_MAX_SKIPS,
     own_id: str | None = None,
+    blocks: Callable[[QueueEntry], bool] = lambda _entry: True,
 ) -> QueueEntry | None:
     """Return the earliest due session that a candidate has to wait behind; ``None`` if the candidate may start.
 
     The candidate is the entry ``own_id``, or a new session if there is no such entry. It waits behind due sessions of
     its resource group that arrived earlier and have no lower priority. CREATING sessions count as well, or they could
     lose their capacity to others again and again; once the agents hold its claim, a session's capacity is safe, and the
-    caller may omit it.
+    caller may omit it. ``blocks`` is asked, the earliest first, until one of them is what others wait behind.
     """
     listed = list(entries)
     own = next((entry for entry in listed if entry.id == own_id), None)
@@ -198,7 +216,7 @@ def blocked_by(
         and entry.priority >= candidate_priority
         and (own is None or entry.arrival_key < own.arrival_key)
     ]
-    return min(ahead, key=lambda entry: entry.arrival_key, default=None)
+    return next(filter(blocks, sorted(ahead, key=lambda entry: entry.arrival_key)), None)
 
 
 def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[QueueEntry]:
@@ -254,7 +272,7 @@ def mark_running(
     return dataclasses.replace(
         entry,
         state=RUNNING,
-        record=record,
+        record={**record, "created_at": entry.enqueued_at},
         updated_at=now,
         skipped=0,
         attempts=0,

@@ -9,15 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from ...module_utils._model.errors import as_phrase
-from ...module_utils._model.validation import ValidationError
+from ...module_utils._model.plan import SessionPlan
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
-from .._planner.decision import Decision, decide, is_feasible
-from .._planner.session_network import PlanningError
-from .._request.run_options import NetworkPools
-from .._request.spec import SessionSpec, check_stored, spec_from_dict
-from .entry import QueueEntry, blocked_by, count_skips, dominant_shares, sort_pending
+from .._planner.decision import Decision
+from .answers import Answers
+from .entry import QueueEntry, blocked_by, dominant_shares
+from .order import WaitingOrder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,41 +27,68 @@ class QueuePolicy:
 
 
 def schedule(
-    entries: Iterable[QueueEntry], cluster: ClusterState, pools: NetworkPools, rules: QueuePolicy, now: float
+    entries: Iterable[QueueEntry], answers: Answers, rules: QueuePolicy
 ) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
     """Return every PENDING session in the order in which it was tried, with its decision or why it stays PENDING.
 
     Entries that stay PENDING have an updated ``skipped``. A session that can never start on the agents as they are
     stays PENDING as well, with the problem as its reason.
     """
-    remaining = {entry.id: entry for entry in entries}
-    tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
-    while True:
-        shares = dominant_shares(*usage(cluster)) if rules.policy == "drf" else {}
-        waiting = [entry for entry in remaining.values() if entry.id not in tried]
-        ordered = sort_pending(waiting, rules.policy, shares, rules.max_skips)
-        if not ordered:
-            return [(remaining.get(session_id, entry), decision) for session_id, (entry, decision) in tried.items()]
-        entry = ordered[0]
-        decision = waits_behind(remaining.values(), entry, cluster, rules) or _decide_entry(entry, cluster, pools, now)
-        tried[entry.id] = entry, decision
+    shares = _Shares(answers.cluster) if rules.policy == "drf" else None
+    order = WaitingOrder(entries, rules.policy, shares.of_users if shares else {}, rules.max_skips)
+    tried: list[tuple[QueueEntry, Decision | Unschedulable]] = []
+    behind: dict[str, Unschedulable] = {}
+    while (entry := order.next()) is not None:
+        ahead = order.first_ahead(entry, answers.blocks)
+        if ahead is not None:
+            # One object for all that wait behind the same session.
+            tried.append((entry, behind.setdefault(ahead.id, _wait_behind(ahead, order.skipped[ahead.id]))))
+            continue
+        decision = answers.decide(entry)
+        tried.append((entry, decision))
         if isinstance(decision, Decision):
-            cluster = cluster if decision.existing else cluster.with_plan(decision.plan)
-            del remaining[entry.id]
-            remaining.update({passed.id: passed for passed in count_skips(remaining.values(), entry)})
+            order.started(entry)
+            if not decision.existing:
+                answers.start(decision.plan)
+                if shares:
+                    shares.add(decision.plan)
+    return [
+        (dataclasses.replace(entry, skipped=order.skipped[entry.id]), answer)
+        if order.skipped[entry.id] != entry.skipped
+        else (entry, answer)
+        for entry, answer in tried
+    ]
 
 
 def waits_behind(
-    entries: Iterable[QueueEntry], entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy
+    entries: Iterable[QueueEntry], entry: QueueEntry, answers: Answers, rules: QueuePolicy
 ) -> Unschedulable | None:
     """Return why a session has to wait behind another one, even if it would fit; ``None`` if it may start."""
-    listed = [
-        other for other in entries if other.id not in cluster.sessions and not _is_infeasible(other, cluster, rules)
-    ]
-    ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.max_skips, entry.id)
-    if ahead is None:
-        return None
-    return Unschedulable(f"it waits behind {ahead.name}, which {ahead.skipped} later sessions have skipped", {})
+    ahead = blocked_by(
+        [*entries, entry], entry.priority, entry.resource_group, rules.max_skips, entry.id, answers.blocks
+    )
+    return None if ahead is None else _wait_behind(ahead, ahead.skipped)
+
+
+def _wait_behind(ahead: QueueEntry, skipped: int) -> Unschedulable:
+    return Unschedulable(f"it waits behind {ahead.name}, which {skipped} later sessions have skipped", {})
+
+
+class _Shares:
+    """The dominant shares of users, as sessions start."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._agents = cluster.facts.keys()
+        self._usage, self._capacity = usage(cluster)
+        self.of_users = dominant_shares(self._usage, self._capacity)
+
+    def add(self, plan: SessionPlan) -> None:
+        """Add a session that starts."""
+        taken = self._usage.setdefault(plan.user, {})
+        for kernel in plan.kernels:
+            if kernel.agent in self._agents:
+                _add(taken, kernel.resources)
+        self.of_users |= dominant_shares({plan.user: taken}, self._capacity)
 
 
 def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
@@ -81,35 +106,3 @@ def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str,
 def _add(total: dict[str, float], slots: Mapping[str, float]) -> None:
     for slot, amount in slots.items():
         total[slot] = total.get(slot, 0) + amount
-
-
-def _decide_entry(
-    entry: QueueEntry, cluster: ClusterState, pools: NetworkPools, now: float
-) -> Decision | Unschedulable:
-    try:
-        decision = decide(_checked_spec(entry), cluster, pools, entry.id, entry.user, now)
-    except (ValidationError, PlanningError) as error:
-        return Unschedulable(as_phrase(error), {})
-    if isinstance(decision, Decision) and decision.plan.id != entry.id:
-        return Unschedulable(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
-    return decision
-
-
-def _is_infeasible(entry: QueueEntry, cluster: ClusterState, rules: QueuePolicy) -> bool:
-    """Return whether a session could not start even if all others ended: no session has to wait behind it."""
-    if entry.spec is None or entry.skipped < rules.max_skips:
-        return False
-    try:
-        return not is_feasible(_checked_spec(entry), cluster, entry.id)
-    except ValidationError:
-        return True
-
-
-def _checked_spec(entry: QueueEntry) -> SessionSpec:
-    """Return the request of an entry, validated again: whoever writes to the queue is not the one that starts it.
-
-    Raises :class:`ValidationError`.
-    """
-    spec = spec_from_dict(entry.spec or {})
-    check_stored(spec)
-    return spec

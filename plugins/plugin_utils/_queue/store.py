@@ -7,13 +7,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import multiprocessing
 import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -21,7 +25,10 @@ from ansible.utils.display import Display
 from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import describe_held_lock, locked, write_atomically
 from ...module_utils._model.session import is_session_id
-from .entry import CorruptEntryError, Owner, QueueEntry
+from ...module_utils._model.state_format import StateFormat
+from ..host_program import release
+from .answers import LAST_PASS, LastPass
+from .entry import CREATING, PENDING, CorruptEntryError, Owner, QueueEntry
 
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
@@ -30,8 +37,43 @@ LOCK_TIMEOUT = 30.0
 # The file of the key for digests of secrets. Agents, which store the digests, do not have it.
 KEY_FILE = "digest.key"
 
+# How often later sessions have skipped those that wait: one file, because a start may skip all of them.
+SKIPS_FILE = ".skips"
+
+# What a pass over the queue leaves to the next one.
+PASS_FILE = ".pass"
+
+# Which entries this release has checked, so that those of a long queue are not checked again by each task.
+CHECKED_FILE = ".checked"
+
+# From how many new ones on that file is written.
+MANY = 50
+
+# How many entries are saved before the lock is released: each is flushed to the disk.
+BATCH = 100
+
 # From this age on (seconds), temporary files of killed writers are removed.
 LEFTOVER_MIN_AGE = 60.0
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Skips:
+    """How often later sessions have skipped those that wait, by id, unless their entries say more."""
+
+    skipped: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+    """Digests of the entries that a release of the collection has checked."""
+
+    release: str
+    digests: tuple[str, ...]
+
+
+_SKIPS, _CHECKED = StateFormat("the file", _Skips), StateFormat("the file", _Checked)
 
 
 class QueueStore:
@@ -43,6 +85,9 @@ class QueueStore:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).expanduser().absolute()
+        # What was read before: under the lock, only what has changed since is parsed.
+        self._parsed: dict[str, tuple[bytes, QueueEntry]] = {}
+        self._checked: set[str] = set()
 
     def entries(self) -> list[QueueEntry]:
         """Return all entries, sorted by id. This needs no lock: files are replaced, never rewritten."""
@@ -51,13 +96,24 @@ class QueueStore:
                 names = sorted(os.listdir(self.path))
             except FileNotFoundError:
                 return []
-        entries = (self.entry(name[: -len(".json")]) for name in names if name.endswith(".json"))
+        skips = self._skips()
+        known = self._checked or (self._load_checked() if len(names) >= MANY else set())
+        self._checked = set(known)
+        entries = [self._entry(name[: -len(".json")], skips) for name in names if name.endswith(".json")]
+        if len(self._checked - known) >= MANY:
+            self._save_checked()
         return [entry for entry in entries if entry]
 
     def entry(self, session_id: str) -> QueueEntry | None:
         """Return the entry of a session; ``None`` if there is none, or a corrupt one."""
+        return self._entry(session_id, self._skips())
+
+    def _entry(self, session_id: str, skips: Mapping[str, int]) -> QueueEntry | None:
         try:
-            return self._read(session_id) if is_session_id(session_id) else None
+            entry = self._read(session_id) if is_session_id(session_id) else None
+            if entry and entry.state in (PENDING, CREATING) and skips.get(entry.id, 0) > entry.skipped:
+                return dataclasses.replace(entry, skipped=skips[entry.id])
+            return entry
         except CorruptEntryError as error:
             # Ansible shows the same warning once.
             Display().warning(f"session_queue_path: {error}")
@@ -78,23 +134,91 @@ class QueueStore:
                 self._remove_leftovers()
             yield
 
-    def save(self, entry: QueueEntry) -> None:
-        """Write an entry atomically: a crash leaves either the old or the new one. A corrupt one is kept beside it."""
-        target = self._file(entry.id)
+    def save(self, *entries: QueueEntry) -> None:
+        """Write entries atomically: a crash leaves either the old or the new ones. A corrupt one is kept beside it."""
+        with self._convert_os_errors("written"):
+            for entry in entries:
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                target = self._file(entry.id)
+                try:
+                    self._read(entry.id)
+                except CorruptEntryError:
+                    os.replace(target, f"{target}.corrupt")
+                self._write(target.name, entry.to_json())
+            if entries:
+                self._fsync_folder()
+
+    def batches(self, changes: Iterable[T]) -> Iterator[list[T]]:
+        """Yield changes in parts, each with the lock held for it alone, so that others never wait for long."""
+        remaining = list(changes)
+        while remaining:
+            with self.lock():
+                yield remaining[:BATCH]
+            del remaining[:BATCH]
+
+    def add_skips(self, added: Mapping[str, int], entries: Iterable[QueueEntry]) -> None:
+        """Count how often later sessions have skipped those that wait, by id, with the lock held.
+
+        ``entries`` are all of the queue: the counts of those that do not wait any more are dropped.
+        """
+        if not any(added.values()):
+            return
+        known = {entry.id: entry for entry in entries}
+        counts = {name: count for name, count in self._skips().items() if name in known or self._file(name).exists()}
+        for name, entry in known.items():
+            if entry.state in (PENDING, CREATING):
+                counts[name] = max(counts.get(name, 0), entry.skipped) + added.get(name, 0)
+            else:
+                counts.pop(name, None)
+        self._write(SKIPS_FILE, _SKIPS.dump(_Skips({name: count for name, count in counts.items() if count})))
+
+    def _skips(self) -> Mapping[str, int]:
+        """Return the counts; none if the file is damaged, since those in the entries remain."""
+        try:
+            counts = _SKIPS.load((self.path / SKIPS_FILE).read_bytes()).skipped
+        except (OSError, ValueError):
+            return {}
+        return {name: count for name, count in counts.items() if is_session_id(name)}
+
+    def _load_checked(self) -> set[str]:
+        try:
+            checked = _CHECKED.load((self.path / CHECKED_FILE).read_bytes())
+        except (OSError, ValueError):
+            return set()
+        return set(checked.digests) if checked.release == release() else set()
+
+    def _save_checked(self) -> None:
+        """Save the digests of all entries as they are now; whoever may only read the queue does without."""
+        digests = (hashlib.sha256(content).hexdigest() for content, _entry in self._parsed.values())
+        with contextlib.suppress(OSError):
+            text = _CHECKED.dump(_Checked(release(), tuple(sorted(digests))))
+            share = partial(share_with_group, folder=self.path)
+            write_atomically(self.path / CHECKED_FILE, text, durable=False, prepare=share)
+
+    def last_pass(self) -> LastPass:
+        """Return what the last pass has left; nothing if that is missing, damaged, or of another release."""
+        try:
+            return LAST_PASS.load((self.path / PASS_FILE).read_bytes())
+        except (OSError, ValueError):
+            return LastPass()
+
+    def save_last_pass(self, last: LastPass) -> None:
+        """Save what this pass leaves to the next one."""
+        self._write(PASS_FILE, LAST_PASS.dump(last), durable=False)
+
+    def _write(self, name: str, content: str, *, durable: bool = True) -> None:
         with self._convert_os_errors("written"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                self._read(entry.id)
-            except CorruptEntryError:
-                os.replace(target, f"{target}.corrupt")
-            write_atomically(target, entry.to_json(), prepare=lambda handle: share_with_group(handle, self.path))
-            self._fsync_folder()
+            share = partial(share_with_group, folder=self.path)
+            write_atomically(self.path / name, content, durable=durable, prepare=share)
 
-    def remove(self, session_id: str) -> None:
-        """Remove an entry, if it exists."""
-        with self._convert_os_errors("written"), contextlib.suppress(FileNotFoundError):
-            self._file(session_id).unlink()
-            self._fsync_folder()
+    def remove(self, *session_ids: str) -> None:
+        """Remove entries, if they exist."""
+        with self._convert_os_errors("written"):
+            for session_id in session_ids:
+                self._file(session_id).unlink(missing_ok=True)
+            if session_ids and self.path.exists():
+                self._fsync_folder()
 
     def digest_key(self) -> bytes:
         """Return the key for digests of secrets; empty if there is none yet."""
@@ -118,17 +242,25 @@ class QueueStore:
 
     def _read(self, session_id: str) -> QueueEntry | None:
         """Return an entry; ``None`` if its file does not exist. Raises :class:`CorruptEntryError`."""
-        path = self._file(session_id)
+        path = f"{self.path}/{session_id}.json"
         try:
-            with self._convert_os_errors("read", NotADirectoryError):
-                content = path.read_bytes()
+            with open(path, "rb") as stream:
+                content = stream.read()
         except FileNotFoundError:
             return None
+        except NotADirectoryError as error:
+            raise self._refusal("read", error) from None
         except OSError as error:
             raise CorruptEntryError(f"{path} cannot be read ({error.strerror}), so its session is left out.") from None
-        entry = QueueEntry.from_json(content, str(path))
+        known = self._parsed.get(session_id)
+        if known and known[0] == content:
+            return known[1]
+        digest = hashlib.sha256(content).hexdigest()
+        entry = QueueEntry.from_json(content, path, checked=digest in self._checked)
+        self._checked.add(digest)
         if session_id != entry.id:
             raise CorruptEntryError(f"{path} contains another session: move it to another folder.")
+        self._parsed[session_id] = content, entry
         return entry
 
     def _remove_leftovers(self) -> None:
@@ -147,13 +279,14 @@ class QueueStore:
             os.close(handle)
 
     @contextlib.contextmanager
-    def _convert_os_errors(self, operation: str, errors: type[OSError] = OSError) -> Iterator[None]:
+    def _convert_os_errors(self, operation: str) -> Iterator[None]:
         try:
             yield
-        except errors as error:
-            raise AnsibleActionFail(
-                f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}."
-            ) from None
+        except OSError as error:
+            raise self._refusal(operation, error) from None
+
+    def _refusal(self, operation: str, error: OSError) -> AnsibleActionFail:
+        return AnsibleActionFail(f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}.")
 
 
 def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> None:

@@ -18,7 +18,7 @@ def build_gateway_route(plan: SessionPlan) -> dict[str, Any]:
     endpoints = {port.name: {"address": port.address, "port": port.host_port} for port in plan.published}
     ssh = endpoints.pop(SSH, None)
     apps = [
-        {"name": app.name, "protocol": app.protocol, **endpoints[app.name]}
+        {"name": app.name, "protocol": app.protocol, "path": app.path, "start": app.start, **endpoints[app.name]}
         for app in plan.apps
         if app.name in endpoints
     ]
@@ -61,7 +61,7 @@ def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str =
             ]
             known_host = f"  [{link['ssh']['host']}]:{link['ssh']['port']} {host_key}"
             lines += ["and this into ~/.ssh/known_hosts:", known_host] if host_key else []
-        apps += [f"  {app['name']:<16} {app['url'] or f'use ssh -L (not HTTP): {name}'}" for app in link["apps"]]
+        apps += [f"  {app['name']:<16} {app['url'] or f'no link, use ssh -L: {name}'}" for app in link["apps"]]
     if apps:
         token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"
         lines += ["Its apps require a token:", *apps, f"Create a token with ansible-playbook -i INVENTORY {token}"]

@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Records of sessions for programs, and the session table for people."""
+"""Records of sessions, for programs and tables."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -49,7 +50,47 @@ def session_record(
         "apps": [_select_fields(app, ("name", "port", "protocol")) for app in plan.apps],
         "pending": None,
         "error": error,
+        **_NO_LIFE,
+        "user": plan.user,
+        "image": plan.kernels[0].image,
+        "resources": _resources([(kernel.resources, 1) for kernel in plan.kernels]),
+        "created_at": plan.created_at,
+        "started_at": plan.created_at if status in _STARTED else None,
+        "ends_at": plan.created_at + plan.max_lifetime if plan.max_lifetime and status in _STARTED else None,
     }
+
+
+_STARTED = ("RUNNING", "DEGRADED", "TERMINATED")
+
+_NO_LIFE: dict[str, Any] = dict.fromkeys(
+    (
+        "user",
+        "image",
+        "resources",
+        "created_at",
+        "started_at",
+        "ended_at",
+        "ends_at",
+        "reason",
+        "exit_code",
+        "grace_exceeded",
+        "queue_position",
+    )
+)
+"""The fields about the life of a session, which records of earlier releases may lack."""
+
+
+def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored record with all fields."""
+    return {**record, **{name: record.get(name) for name in _NO_LIFE}}
+
+
+def _resources(groups: Iterable[tuple[Mapping[str, int], int]]) -> dict[str, dict[str, int]]:
+    """Return the resources of main1 and of all containers, from those of containers and how many there are."""
+    listed, total = list(groups), Counter[str]()
+    for slots, count in listed:
+        total.update({slot: amount * count for slot, amount in slots.items()})
+    return {"container": dict(listed[0][0]), "total": dict(total)}
 
 
 def _select_fields(item: object, names: Iterable[str]) -> dict[str, Any]:
@@ -66,6 +107,7 @@ def unplanned_record(
     error: str | None = None,
 ) -> dict[str, Any]:
     """Return the record of a session without a plan: ``PENDING``, ``ERROR``, or ``TERMINATED`` if it was not found."""
+    roles = spec.effective_roles if spec else ()
     return {
         "id": session_id,
         "name": name,
@@ -79,6 +121,9 @@ def unplanned_record(
         "apps": [],
         "pending": describe_pending(no_room) if no_room else None,
         "error": error,
+        **_NO_LIFE,
+        "image": roles[0].image if roles else None,
+        "resources": _resources([(role.resources, role.replicas) for role in roles]) if roles else None,
     }
 
 
@@ -94,8 +139,9 @@ def ended_record(
 
     Times are in seconds since the epoch; the start may be unknown.
     """
-    ending = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
-    return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **ending}
+    ending = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now, "ends_at": None}
+    error = reason if status == "ERROR" else None
+    return {**complete_record(record), "status": status, "pending": None, "error": error, **ending}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +161,12 @@ class _StoredKernel:
 
 
 @dataclasses.dataclass(frozen=True)
+class _StoredResources:
+    container: dict[str, int]
+    total: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
 class _StoredRecord:
     extensible: ClassVar[bool] = True
 
@@ -130,6 +182,13 @@ class _StoredRecord:
     exit_code: int | None = None
     created_at: float | None = None
     ended_at: float | None = None
+    user: str | None = None
+    image: str | None = None
+    resources: _StoredResources | None = None
+    started_at: float | None = None
+    ends_at: float | None = None
+    grace_exceeded: bool | None = None
+    queue_position: int | None = None
 
 
 def check_record(record: Mapping[str, Any]) -> None:
@@ -140,29 +199,6 @@ def check_record(record: Mapping[str, Any]) -> None:
 def to_json(data: Any) -> str:
     """Return a record or a list of records as JSON text."""
     return json.dumps(data, indent=2) + "\n"
-
-
-def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> list[str]:
-    """Return (record, time of the request) of sessions as the lines of a table, newest last.
-
-    Times are in seconds since the epoch. The last column is the reason why a session waits or has ended.
-    """
-    rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE", "")]
-    for record, since in sorted(sessions, key=lambda session: session[1]):
-        mode = (record["cluster_mode"] or "-").capitalize()
-        agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in record["kernels"])) or "-"
-        note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""
-        name, size = record["name"] or "-", str(record["cluster_size"] or "-")
-        rows.append((name, mode, size, record["status"], agents, _format_age(now - since), note))
-    return render_table(rows)
-
-
-def _format_age(seconds: float) -> str:
-    """Return a duration in its largest unit, as ``kubectl`` does: 45s, 12m, 3h, 9d."""
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 def render_table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._model.environment import MASTER_PORT_VARIABLE, is_port
 from ...module_utils._model.quantity import parse_slot
 from ...module_utils._model.validation import ValidationErrors
 from .value_types import decode_value
@@ -58,7 +59,9 @@ def parse_environment(problems: ValidationErrors, option: str, value: Any) -> di
     for key, content in parse_mapping(problems, option, value).items():
         if not _ENV_NAME.fullmatch(key):
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
-        elif key.startswith("BACKENDAI_"):
+        elif key == MASTER_PORT_VARIABLE and not is_port(str(content)):
+            problems.add(f"{option}.{key} must be a port number from 1 to 65535")
+        elif key.startswith("BACKENDAI_") and key != MASTER_PORT_VARIABLE:
             problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are reserved for the session")
         elif key in _SHELL_RESERVED:
             problems.add(f"{option}.{key}: would break the shell of the container")

@@ -15,6 +15,7 @@ from ...module_utils._model.addressing import is_address
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
+    choice,
     integer,
     number_range,
     optional_string,
@@ -44,6 +45,8 @@ OPTIONS = (
     "max_connections",
     *SOURCE_LIMITS,
     "source_address",
+    "path_links",
+    "frame_ancestors",
     "group",
 )
 
@@ -51,6 +54,8 @@ OPTIONS = (
 MAX_SSH_PORTS = 10_000
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ORIGIN = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
+_BOOLEANS = ("true", "false")
 _PATH = re.compile(r"(/(?!\.\.?(/|\Z))[\w.@+-]+)+")
 
 
@@ -67,15 +72,10 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     address = optional_string(problems, "gateway_address", variables.get("gateway_address"))
     if address and not is_address(address):
         problems.add_invalid("gateway_address", address, "must be an IPv4 or IPv6 address")
-    public_name = _parse_name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
-    domain = _parse_name(problems, "gateway_domain", variables.get("gateway_domain"))
-    https_port = integer(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
-    ssh_ports = variables.get("gateway_ssh_ports")
-    first, last = number_range(problems, "gateway_ssh_ports", ssh_ports, 1024, 65535, "31001-32000")
-    if last - first >= MAX_SSH_PORTS:
-        problems.add_invalid("gateway_ssh_ports", ssh_ports, f"must not have more than {MAX_SSH_PORTS} ports")
-    if first <= https_port <= last:
-        problems.add_invalid("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
+    gateway = _parse_site(problems, variables, hostname)
+    pages = optional_string(problems, "gateway_frame_ancestors", variables.get("gateway_frame_ancestors"))
+    if not all(map(_ORIGIN.fullmatch, pages.split())):
+        problems.add_invalid("gateway_frame_ancestors", pages, "must be origins such as https://portal.example.org")
     integer(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
     for name, largest in SOURCE_LIMITS.items():
         integer(problems, f"gateway_{name}", variables.get(f"gateway_{name}"), 1, largest)
@@ -87,7 +87,33 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     _check_certificate_pair(problems, variables)
     if problems:
         raise ValidationError(str(problems))
-    return Gateway(public_name, domain, https_port, first, last)
+    return gateway
+
+
+def _parse_site(problems: ValidationErrors, variables: Mapping[str, Any], hostname: str) -> Gateway:
+    """Return where users reach a gateway."""
+    public_name = _parse_name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
+    domain = _parse_name(problems, "gateway_domain", variables.get("gateway_domain"))
+    https_port = integer(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
+    ssh_ports = variables.get("gateway_ssh_ports")
+    first, last = number_range(problems, "gateway_ssh_ports", ssh_ports, 1024, 65535, "31001-32000")
+    if last - first >= MAX_SSH_PORTS:
+        problems.add_invalid("gateway_ssh_ports", ssh_ports, f"must not have more than {MAX_SSH_PORTS} ports")
+    if first <= https_port <= last:
+        problems.add_invalid("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
+    path_links = choice(problems, "gateway_path_links", str(variables.get("gateway_path_links")).lower(), _BOOLEANS)
+    if path_links == "false" and not domain:
+        problems.add("gateway_path_links: false requires gateway_domain, or no app has a link")
+    return Gateway(public_name, domain, https_port, first, last, path_links == "true")
+
+
+def find_site(variables: Mapping[str, Any], host: str) -> Gateway | None:
+    """Return where users reach a gateway of the inventory; ``None`` with options that provisioning would refuse."""
+    defaults = {"gateway_https_port": 443, "gateway_ssh_ports": "31001-32000", "gateway_path_links": True}
+    problems, names = ValidationErrors(), (*defaults, "gateway_hostname", "gateway_domain")
+    given = {name: variables.get(name, defaults.get(name)) for name in names}
+    site = _parse_site(problems, given, str(variables.get("ansible_host") or host))
+    return None if problems else site
 
 
 def _parse_name(problems: ValidationErrors, option: str, value: Any) -> str:

@@ -11,9 +11,11 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._gateway.model import Gateway
 from ...module_utils._model.session import MAX_LINES
 from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
+from .spec import TIMES, parse_time
 
 # Minimum and maximum of each number.
 NUMBERS = {
@@ -22,17 +24,19 @@ NUMBERS = {
     "facts_max_age": (0, 86400),
     "queue_patience": (0, 10000),
     "history_days": (0, 36500),
+    "agent_lost_after": (60, 86400 * 365),
     "logs_lines": (1, MAX_LINES),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPools:
-    """Pools for networks of sessions: addresses, VNIs, and the UDP port of the tunnels.
+    """Pools for networks of sessions: addresses, VNIs, and the UDP port of the tunnels; and the limits of their time.
 
     ``first_host_port`` to ``last_host_port`` are for the sshds of containers in host network mode,
     ``first_published_port`` to ``last_published_port`` for the ports of main1 that agents publish to the addresses
-    ``gateways``.
+    ``gateways``; users reach those at ``sites``. ``max_lifetime`` and ``idle_timeout`` limit those of new sessions, in
+    seconds; 0 for no limit.
     """
 
     network: str
@@ -44,6 +48,9 @@ class NetworkPools:
     first_published_port: int
     last_published_port: int
     gateways: Sequence[str] = ()
+    max_lifetime: int = 0
+    idle_timeout: int = 0
+    sites: Sequence[Gateway] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +67,7 @@ class RunOptions:
     queue_path: str
     record_path: str
     list_path: str
+    page_path: str
     report_path: str
     logs_path: str
     access_path: str
@@ -75,6 +83,8 @@ class RunOptions:
     force: bool
     wait: bool
     history: bool
+    list_format: str
+    agent_lost_after: int
     kernel: str
     logs_lines: int
     logs_follow: bool
@@ -115,4 +125,7 @@ def parse_pools(problems: ValidationErrors, values: Mapping[str, Any]) -> Networ
     port = integer(problems, "session_vxlan_port", values["vxlan_port"], 1, 65535)
     host_ports = pool("host_port_pool", 1024, 65535, "30000-32767")
     published = pool("published_port_pool", 1024, 65535, "30000-31000")
-    return NetworkPools(network, *vnis, port, *host_ports, *published)
+    limits = {option: values[f"{option}_limit"] for option in TIMES}
+    for option, limit in limits.items():
+        parse_time(problems, f"session_{option}_limit", limit)
+    return NetworkPools(network, *vnis, port, *host_ports, *published, **limits)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain
-from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, STOP_GRACE, App, Mount
+from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -41,6 +41,9 @@ NUMBERS = {
     "pending_timeout": (0, 1 << 31),
     "stop_grace": (0, MAX_GRACE),
 }
+# The shortest time after which a session may end, as most of it must not be its start.
+MIN_SECONDS, MAX_SECONDS = 60, 1 << 31
+TIMES = ("max_lifetime", "idle_timeout")
 # The allowed values of options, as in the argument specification.
 CHOICES = {
     "cluster_mode": ("single-node", "multi-node"),
@@ -61,8 +64,8 @@ class SessionSpec:
     """A validated request.
 
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
-    if all containers are identical. ``pending_timeout`` is in seconds, 0 for none. ``stop_grace`` is how many seconds
-    the processes have to end, before they are killed.
+    if all containers are identical. ``pending_timeout``, ``max_lifetime`` and ``idle_timeout`` are in seconds, 0 for
+    none. ``stop_grace`` is how many seconds the processes have to end, before they are killed.
     """
 
     name: str
@@ -92,6 +95,8 @@ class SessionSpec:
     pending_timeout: int
     stop_grace: int = STOP_GRACE
     stop_command: str = ""
+    max_lifetime: int = 0
+    idle_timeout: int = 0
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
@@ -118,6 +123,8 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         parse_session_name(problems, "session_name", values["name"])
     for option, (least, most) in NUMBERS.items():
         integer(problems, f"session_{option}", values[option], least, most)
+    for option in TIMES:
+        parse_time(problems, f"session_{option}", values[option])
     checked = {
         "image": image,
         "resources": slots,
@@ -144,6 +151,12 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     return spec
 
 
+def parse_time(problems: ValidationErrors, option: str, value: Any) -> None:
+    """Add a problem unless a value is a time in seconds after which a session may end, or 0 for none."""
+    if value != 0:
+        integer(problems, option, value, MIN_SECONDS, MAX_SECONDS)
+
+
 def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
     """Return the number of containers: the sum of the roles, or the requested size without roles."""
     total = sum(role.replicas for role in roles)
@@ -167,6 +180,7 @@ def check_spec(spec: SessionSpec) -> SessionSpec:
         choice(problems, f"session_{option}", getattr(spec, option), choices)
     for index, app in enumerate(spec.apps):
         choice(problems, f"session_apps[{index}].protocol", app.protocol, PROTOCOLS)
+        choice(problems, f"session_apps[{index}].path", app.path, PATHS)
     string(problems, "session_image", spec.image)
     values = dataclasses.asdict(spec)
     # A role without a slot of the session has none of it.
@@ -202,6 +216,11 @@ def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any
     scripts = [(data, name) for name in SCRIPTS]
     for holder, name in (*scripts, *((app, "command") for app in data["apps"])):
         holder[name] = digest(holder[name]) if holder[name] else ""
+    # Earlier releases have stored requests without these.
+    for app, defaults in ((app, App("", 0)) for app in data["apps"]):
+        for name in ("path", "start", "program"):
+            if app[name] == getattr(defaults, name):
+                del app[name]
     for holder in (data, *data["roles"]):
         holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
@@ -219,8 +238,10 @@ def _key_id(key: bytes) -> str:
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
+    # Requests of earlier releases lack options that have been added since.
+    added = dict.fromkeys(TIMES, 0)
     for option in sorted(set(before) | set(after)):
-        old, new = before.get(option), after.get(option)
+        old, new = (side.get(option, added.get(option)) for side in (before, after))
         if old == new:
             continue
         if option == "env":

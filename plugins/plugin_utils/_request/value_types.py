@@ -22,7 +22,8 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 def decode_value(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
     """Return the mapping or list in a string, as passed by ``-e name=value``.
 
-    The string is JSON, or for lists of texts also separated by ``separator``; any other value is returned unchanged.
+    The string is JSON, or for lists of texts or words also separated by ``separator``; any other value is returned
+    unchanged.
     """
     kind = option["type"]
     if kind not in ("dict", "list") or not isinstance(value, str):
@@ -33,7 +34,7 @@ def decode_value(option: Mapping[str, Any], value: Any, separator: str = ",") ->
         except ValueError:
             return value
     split = [entry for entry in value.split(separator) if entry.strip()]
-    return split if option.get("elements") == "str" else value
+    return split if option.get("elements") in ("str", "raw") else value
 
 
 def find_type_error(option: Mapping[str, Any], value: Any) -> str:
@@ -48,7 +49,7 @@ def find_type_error(option: Mapping[str, Any], value: Any) -> str:
         return "" if isinstance(value, Mapping) else "must be a mapping"
     if kind == "list":
         listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        return "" if listed else f"must be a list of {'mappings' if option['elements'] == 'dict' else 'texts'}"
+        return "" if listed else f"must be a list of {'mappings' if 'options' in option else 'texts'}"
     return _find_text_error(option, value)
 
 

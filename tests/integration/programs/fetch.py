@@ -6,5 +6,5 @@ import sys
 import urllib.request
 
 for url in sys.argv[1:]:
-    with urllib.request.urlopen(url, timeout=3) as answer:
+    with urllib.request.urlopen(url, timeout=8) as answer:
         print(answer.read().decode())

@@ -1,4 +1,7 @@
-"""Start processes until the kernel refuses one, keep them for some seconds, and print their number."""
+"""Start processes until the kernel refuses one, write their number to a file, and keep them until another exists.
+
+`forks.py MOST STARTED OVER`
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
-most, seconds = map(int, sys.argv[1:])
+most, over = int(sys.argv[1]), Path(sys.argv[3])
 started: list[int] = []
 try:
     while len(started) < most:
         pid = os.fork()
         if pid == 0:
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         started.append(pid)
 except BlockingIOError:
     pass
-time.sleep(seconds)
+Path(sys.argv[2]).write_text(str(len(started)))
+while not over.exists():
+    time.sleep(0.1)
 for pid in started:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-print(len(started))

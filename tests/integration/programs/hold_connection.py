@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 
-with socket.create_connection((sys.argv[1], 22), timeout=3) as connection:
+with socket.create_connection((sys.argv[1], 22), timeout=6) as connection:
     connection.recv(256)
     print("open", flush=True)
     sys.stdin.readline()

@@ -11,7 +11,7 @@ import json
 import socket
 import sys
 
-TIMEOUT = 1.5
+TIMEOUT = 2.5
 ECHO_REQUEST = bytes([8, 0, 0, 0, 0, 1, 0, 1])
 UNUSED_PROTOCOL = 253
 KINDS = {"tcp": (socket.SOCK_STREAM, 0), "udp": (socket.SOCK_DGRAM, 0), "icmp": (socket.SOCK_DGRAM, 1)}

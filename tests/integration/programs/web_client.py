@@ -1,8 +1,8 @@
 """A web client for tests, in one file without dependencies: reads a job as JSON from standard input, prints results.
 
 `{"host": …, "requests": [{"path": …, "headers": {…}, "name": …}]}` sends the requests one after the other. With
-`{"host": …, "load": {"path": …, "headers": …, "at_once": 500, "seconds": …, "socket": …}}`, that many requests are
-in flight for that long, and a WebSocket at the path `socket` sends a frame every 50 ms.
+`{"host": …, "load": {"path": …, "headers": …, "at_once": 500, "until": …, "socket": …}}`, that many requests are
+in flight until the file `until` exists, and a WebSocket at the path `socket` sends a frame every 50 ms.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 import os
 import ssl
 import sys
-import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 TLS = ssl.create_default_context()
@@ -62,13 +62,13 @@ class WebSocket:
         return await self._reader.readexactly(head[1])
 
 
-async def run_websocket(host: str, load: dict[str, Any], deadline: float) -> int:
-    """Keep one WebSocket open and busy until then; return the number of replies. Raises when it is disconnected."""
+async def run_websocket(host: str, load: dict[str, Any], until: Path) -> int:
+    """Keep one WebSocket open and busy until a file exists; return the number of replies. Raises if it is cut."""
     socket = WebSocket()
     await socket.open(host, load["socket"], load["headers"])
     if socket.status != 101:
         raise RuntimeError(f"refused with {socket.status}")
-    while time.monotonic() < deadline:
+    while not until.exists():
         payload = os.urandom(8)
         if await socket.send_text(payload) != payload:
             raise RuntimeError("unexpected reply")
@@ -76,9 +76,9 @@ async def run_websocket(host: str, load: dict[str, Any], deadline: float) -> int
     return socket.frames
 
 
-async def repeat_request(host: str, load: dict[str, Any], deadline: float, results: Counter[str]) -> None:
-    """Repeat a request until then, and count the results."""
-    while time.monotonic() < deadline:
+async def repeat_request(host: str, load: dict[str, Any], until: Path, results: Counter[str]) -> None:
+    """Repeat a request until a file exists, and count the results."""
+    while not until.exists():
         try:
             results[str((await send_request(host, load))["status"])] += 1
         except (OSError, IndexError, ValueError) as error:
@@ -87,10 +87,10 @@ async def repeat_request(host: str, load: dict[str, Any], deadline: float, resul
 
 async def run_load(host: str, load: dict[str, Any]) -> dict[str, Any]:
     """Keep many requests in flight; return the count of each status or error, and of the WebSocket's frames."""
-    deadline, results = time.monotonic() + load["seconds"], Counter[str]()
+    until, results = Path(load["until"]), Counter[str]()
     frames, *_rest = await asyncio.gather(
-        run_websocket(host, load, deadline),
-        *(repeat_request(host, load, deadline, results) for _number in range(load["at_once"])),
+        run_websocket(host, load, until),
+        *(repeat_request(host, load, until, results) for _number in range(load["at_once"])),
     )
     return {"results": dict(results), "frames": frames}
 

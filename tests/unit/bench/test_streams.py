@@ -73,7 +73,7 @@ def test_a_measurement_begins_although_the_machine_is_never_idle(
     monkeypatch.setattr(streams.time, "sleep", burn)
     started_at = time.monotonic()
     streams.await_idle()
-    assert streams.IDLE_LIMIT <= time.monotonic() - started_at < 10
+    assert streams.IDLE_LIMIT <= time.monotonic() - started_at < 60
 
 
 @contextlib.contextmanager

@@ -35,7 +35,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import owner_is_alive
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import select_logs
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, session_table
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, select_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, spec

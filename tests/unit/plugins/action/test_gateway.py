@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certifi
 from tests.unit.plugins.action.conftest import Run
 
 DEFAULTS = yaml.safe_load((Path(__file__).parents[4] / "roles/gateway/defaults/main.yml").read_text())
-LINKS = {"apps": [{"name": "db", "url": None}, {"name": "web", "url": "https://door/s/train-llm/web/"}]}
+LINKS = {
+    "apps": [
+        {"name": "db", "url": None},
+        {"name": "web", "url": "https://door/s/train-llm/web/"},
+        {"name": "runs", "url": "https://door/s/train-llm/runs/list?all=1#top"},
+    ]
+}
 SAID = {"changed": True, "session": {"id": "i", "name": "train-llm"}, "links": LINKS, "expires_at": 1772337597}
 TOKEN = "head.claims.signature"
 
@@ -43,7 +50,12 @@ def test_variables_set_the_gateway(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     requests = answering(monkeypatch, gateway_certificate, {})
     result = act(run, domain="apps.example.org", hostname="door.example.org")
     expected = {"hostname": "door.example.org", "domain": "apps.example.org", "https_port": 443}
-    assert result["gateway"] == {**expected, "first_ssh_port": 31001, "last_ssh_port": 32000}
+    assert result["gateway"] == {
+        **expected,
+        "first_ssh_port": 31001,
+        "last_ssh_port": 32000,
+        "path_links": True,
+    }
     assert (result["changed"], requests) == (False, [])
 
 
@@ -127,12 +139,29 @@ def test_token_is_in_its_file_and_not_in_the_result(
     result = token_of(run, path, ttl="60")
     assert path.read_text() == f"{TOKEN}\n"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert TOKEN not in f"{result}{printed}"
+    assert TOKEN not in str(result)
     assert {**SAID, "path": str(path)}.items() <= result.items()
     assert "token" not in result
     assert (requests[0]["ttl"], requests[0]["name"], requests[0]["path"]) == (60, "train-llm", str(path))
     assert printed[0] == f"The token for session train-llm is in {path}. It is valid until 2026-03-01 03:59:57 UTC."
-    assert printed[1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
+    assert [line.split() for line in printed[2:4]] == [
+        ["web", f"https://door/s/train-llm/web/?token={TOKEN}"],
+        ["runs", f"https://door/s/train-llm/runs/list?all=1&token={TOKEN}#top"],
+    ]
+    assert printed[-1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
+    assert TOKEN not in printed[-1]
+
+
+def test_a_json_file_has_the_links_and_the_end_of_the_token(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
+) -> None:
+    answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
+    path = tmp_path / "token.json"
+    token_of(run, path)
+    shared = {name: SAID[name] for name in ("session", "links", "expires_at")}
+    assert json.loads(path.read_text()) == {"token": TOKEN, **shared}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not [line for line in printed if "curl" in line]
 
 
 def test_failed_request_does_not_change_the_file(

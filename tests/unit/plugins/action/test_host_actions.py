@@ -87,7 +87,8 @@ def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
     run(gateway_routes.ActionModule, {"routes": [{"id": ONE, "name": "train-llm", "apps": [app]}]}, {})
     ((phase, options, seconds),) = requests
     assert (phase, seconds) == ("routes", gateway_routes.SECONDS)
-    route = {"id": ONE, "name": "train-llm", "apps": [{**app, "port": 30001, "protocol": "http"}], "ssh": None}
+    typed = {**app, "port": 30001, "protocol": "http", "path": "strip", "start": "/"}
+    route = {"id": ONE, "name": "train-llm", "apps": [typed], "ssh": None}
     assert options == {
         "state_path": "/var/lib/backendai-gateway",
         "routes": [route],

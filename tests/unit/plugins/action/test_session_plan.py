@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.recon
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint, spec_from_dict
 from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, held_session, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
@@ -61,6 +62,14 @@ def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> 
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
     assert result["changed"] is check_mode
     assert result["diff"]["after"].startswith("session train-llm: single-node, 4 containers of lab/python:1\n")
+
+
+@pytest.mark.parametrize("cores", [8, 3], ids=["room", "no room"])
+def test_check_mode_says_what_the_session_takes_and_keeps(run: Run, cores: int) -> None:
+    hostvars = answers(agent1=fit("agent1", cores))
+    advice = ["Resources are of one container: 4 × (cpu 1, mem 1g) = cpu 4, mem 4g in all.", NO_FOLDER]
+    assert run(ActionModule, arguments(), hostvars, check_mode=True)["warnings"] == advice
+    assert run(ActionModule, arguments(), hostvars)["warnings"] == []
 
 
 def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:
@@ -208,6 +217,36 @@ def test_user_defaults_to_the_one_that_runs_ansible(run: Run, user: str | None) 
 def test_user_is_as_agents_report_it(run: Run, queue: QueueStore) -> None:
     assert run(ActionModule, {**arguments(), "user": "bob\u200b\x1b"}, ROOM)["plan"]["user"] == "bob\\u200b\\x1b"
     assert [entry.user for entry in queue.entries()] == ["bob\\u200b\\x1b"]
+
+
+def limited(**asked: Any) -> dict[str, Any]:
+    """Return the arguments with a longest lifetime of an hour, which the operator has set."""
+    made = arguments(**asked)
+    return {**made, "pools": {**made["pools"], "max_lifetime": 3600}}
+
+
+def test_new_session_wants_no_more_time_than_the_operator_gives(run: Run, queue: QueueStore) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, limited(max_lifetime=7200), answers(agent1=fit("agent1")))
+    assert str(refused.value) == (
+        "session_max_lifetime: 7200 exceeds session_max_lifetime_limit, 3600: request at most 3600 seconds."
+    )
+    assert queue.entries() == []
+
+
+@pytest.mark.parametrize(("asked", "lifetime"), [({}, 3600), ({"max_lifetime": 600}, 600)])
+def test_the_limit_is_the_time_of_a_session_that_names_none(run: Run, asked: dict[str, int], lifetime: int) -> None:
+    assert run(ActionModule, limited(**asked), answers(agent1=fit("agent1")))["plan"]["max_lifetime"] == lifetime
+
+
+def test_existing_and_queued_sessions_keep_the_time_that_they_got(run: Run, queue: QueueStore) -> None:
+    full, asked = answers(agent1=fit("agent1", 3)), {"max_lifetime": 7200}
+    run(ActionModule, arguments(**asked), full)
+    assert run(ActionModule, limited(**asked), full)["pending"]["shortfall"] == {"cpu": 1}
+    queue.remove(queue.entries()[0].id)
+    held = held_session(plan({"agent1": 4}, max_lifetime=7200), "agent1", spec(**{**ASKED, **asked}))
+    again = run(ActionModule, limited(**asked), answers(agent1=fit("agent1", sessions=[held])))
+    assert (again["existing"], again["plan"]["max_lifetime"]) == (True, 7200)
 
 
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM], ids=["room", "no room"])

@@ -66,7 +66,7 @@ def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueStore) ->
         SessionPlan.from_dict(start["plan"]) for start in result["starts"]
     ]
     assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
-    assert third.record["pending"] == {
+    assert queue.last_pass().record(third)["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; it fits when these end: session-1",
         "shortfall": {"cpu": 1},
     }

@@ -14,9 +14,11 @@ from ansible_collections.backendai.cluster.plugins.action.session_reconcile impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.absence import Absences
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils.absence_file import load_absences, save_absences
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run, keep
@@ -132,6 +134,44 @@ def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueS
     facts = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == ["agent1", "agent2"]
     assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
+
+
+def test_session_on_a_lost_agent_ends_where_it_can_be_reached(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    facts = holders(plan(failure_policy="terminate"))
+    record(queue, facts)
+    away = answers("agent2", **facts)
+    assert run(ActionModule, ARGUMENTS, away)["agents"] == []
+    counted = load_absences(queue.path).agents["agent2"]
+    aged = Absences({"agent2": dataclasses.replace(counted, seconds=600.0)})
+    save_absences(queue.path, Absences(), aged)
+    cut_off = run(ActionModule, ARGUMENTS, answers("agent2", "agent3", **facts))
+    assert (cut_off["end"], len(cut_off["warnings"])) == ({}, 1)
+    assert run(ActionModule, ARGUMENTS, away, check_mode=True)["end"] == {"agent1": [SESSION_ID]}
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+    del printed[:]
+    assert run(ActionModule, ARGUMENTS, away)["end"] == {"agent1": [SESSION_ID]}
+    run(ActionModule, ARGUMENTS, answers("agent2"))
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
+    reason = "agent2 did not answer for 600 seconds and session_failure_policy is terminate"
+    assert printed == [f"Session {queue.entries()[0].name} is TERMINATED: {reason}."]
+    assert run(ActionModule, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
+    assert load_absences(queue.path) == Absences()
+
+
+def test_a_damaged_count_of_absences_begins_anew(run: Run, queue: QueueStore) -> None:
+    run(ActionModule, ARGUMENTS, answers("agent2"))
+    (queue.path / "absent-agents").write_text("{")
+    run(ActionModule, ARGUMENTS, answers("agent2"))
+    assert load_absences(queue.path).agents["agent2"].seconds == 0
+
+
+def test_session_whose_time_is_up_ends(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    facts = holders(plan(idle_timeout=600), lived=4000, idle=600)
+    assert run(ActionModule, ARGUMENTS, answers(**facts))["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
+    assert [entry.record["reason"] for entry in queue.entries()] == [
+        "it was idle for session_idle_timeout, 600 seconds"
+    ]
+    assert printed == ["Session train-llm is TERMINATED: it was idle for session_idle_timeout, 600 seconds."]
 
 
 def test_pending_timeout_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:

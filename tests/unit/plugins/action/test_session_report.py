@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,26 @@ def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
 
 def test_table_of_sessions_is_shown(run: Run, printed: list[str]) -> None:
     run(ActionModule, LIST, THERE)
-    assert [line.split()[:5] for line in printed] == [
-        ["NAME", "MODE", "SIZE", "STATUS", "AGENTS"],
-        ["train-llm", "Multi-node", "4", "RUNNING", "agent1,agent2"],
+    assert [line.split()[:7] for line in printed] == [
+        ["NAME", "USER", "MODE", "SIZE", "CPU/GPU", "STATUS", "AGENTS"],
+        ["train-llm", "alice", "Multi-node", "4", "4/0", "RUNNING", "agent1,agent2"],
     ]
+
+
+def test_the_list_is_printed_as_a_wide_table_or_as_json(run: Run, printed: list[str]) -> None:
+    run(ActionModule, {**LIST, "format": "wide"}, THERE)
+    assert "IMAGE" in printed[0]
+    del printed[:]
+    result = run(ActionModule, {**LIST, "format": "json"}, THERE)
+    assert json.loads("\n".join(printed)) == result["sessions"]
+
+
+def test_pending_sessions_have_their_position_in_the_queue(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    queue.save(requested(1))
+    queue.save(requested(2, priority=20))
+    records = {entry["name"]: entry for entry in run(ActionModule, LIST, THERE)["sessions"]}
+    assert [records[name]["queue_position"] for name in ("session-1", "session-2", "train-llm")] == [2, 1, None]
+    assert "#2" in printed[2]
 
 
 @pytest.mark.usefixtures("printed")
@@ -127,6 +144,19 @@ def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueStore) -> None
     ]
 
 
+def test_page_is_written_for_a_web_server(run: Run, printed: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    quiet = run(ActionModule, {**LIST, "format": "none", "page_path": str(path)}, THERE)
+    page = path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert all(text in page for text in ("<title>Cluster sessions</title>", '"train-llm"', '"no route to host"'))
+    assert ([record["name"] for record in quiet["sessions"]], quiet.get("warnings"), printed) == (
+        ["train-llm"],
+        None,
+        [],
+    )
+
+
 @pytest.mark.usefixtures("printed")
 def test_check_mode_writes_no_list(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
@@ -156,7 +186,7 @@ def test_finished_session_is_listed_before_it_is_saved(
     (record,) = listed["sessions"]
     reason = f"the command ended with exit code {exit_code}"
     assert (record["status"], record["exit_code"], record["reason"]) == ("TERMINATED", exit_code, reason)
-    assert printed[1].split()[:4] == ["train-llm", "Multi-node", "4", "TERMINATED"]
+    assert printed[1].split()[:6] == ["train-llm", "alice", "Multi-node", "4", "4/0", "TERMINATED"]
     assert printed[1].endswith(reason)
     assert listed["warnings"] == [ACTION_NEEDED]
     assert queue.entries() == []
@@ -278,8 +308,31 @@ def test_session_is_listed_as_it_was_started_here(run: Run, queue: QueueStore) -
 
 
 @pytest.mark.usefixtures("printed")
-def test_running_session_whose_agents_are_away_is_not_listed(run: Run, queue: QueueStore) -> None:
+def test_running_session_whose_agents_are_away_is_degraded(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
     gone = {"hostvars": {name: {"__session_agent": {"unreachable": True, "msg": "no route"}} for name in AGENTS}}
-    assert run(ActionModule, {**LIST, "history": True}, gone)["sessions"] == []
+    listed = run(ActionModule, LIST, gone)
+    (record,) = listed["sessions"]
+    remedy = "switch it on and connect it, or end the session with session_force=true"
+    assert (record["status"], record["error"]) == (
+        "DEGRADED",
+        f"agent1 does not answer, agent2 does not answer: {remedy}",
+    )
+    assert "this control node may be cut off" in listed["warnings"][3]
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
+def test_degraded_session_says_which_agent_is_away(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    variables = holding(MADE)
+    variables["hostvars"]["agent2"] = {"__session_agent": {"unreachable": True, "msg": "no route"}}
+    (record,) = run(ActionModule, LIST, variables)["sessions"]
+    assert (record["status"], record["error"][:23]) == ("DEGRADED", "agent2 does not answer:")
+    assert "agent2 does not answer:" in printed[1]
+
+
+def test_list_shows_when_a_session_ends(run: Run, printed: list[str]) -> None:
+    timed = plan(max_lifetime=7200)
+    (record,) = run(ActionModule, LIST, holding(timed, lived=1800, idle=0))["sessions"]
+    assert record["ends_at"] - time.time() == pytest.approx(5400, abs=600)
+    assert printed[1].split()[-1] == "1h"

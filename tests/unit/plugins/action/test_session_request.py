@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action.session_request import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
@@ -30,7 +31,7 @@ def refusal(run: Run, arguments: dict[str, Any], purpose: str | None = None) -> 
 def test_request_is_typed_and_not_logged(run: Run) -> None:
     result = run(ActionModule, {}, variables(cluster_size="4", env='{"TOKEN": "hunter2"}'))
     assert result["spec"]["cluster_size"] == 4
-    assert result["pools"] == dataclasses.asdict(POOLS)
+    assert result["pools"] == dataclasses.asdict(POOLS) | {"sites": []}
     assert result["changed"] is False
     assert result["_ansible_no_log"] is True
 
@@ -146,16 +147,20 @@ def test_variables_may_be_templates(run: Run) -> None:
 
 HOSTS = {
     "gateway1": {"ansible_host": "203.0.113.7", "gateway_source_address": "198.51.100.7"},
-    "gateway2": {"ansible_host": "198.51.100.8"},
+    "gateway2": {"ansible_host": "198.51.100.8", "gateway_hostname": "Door.example.org", "gateway_domain": "a.b"},
     "gateway3": {"ansible_host": "a..b"},
 }
+# Where users reach the first two; the third has a name that provisioning would refuse.
+SITES = (("203.0.113.7", ""), ("door.example.org", "a.b"))
 
 
 @pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate"])
 def test_gateway_addresses_are_returned(run: Run, purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
     result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
-    assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ("198.51.100.7", "198.51.100.8")}
+    sites = [dataclasses.asdict(Gateway(name, domain, 443, 31001, 32000)) for name, domain in SITES]
+    expected = {"gateways": ("198.51.100.7", "198.51.100.8"), "sites": sites}
+    assert result["pools"] == dataclasses.asdict(POOLS) | expected
 
 
 def test_no_gateways_have_no_addresses(run: Run) -> None:
@@ -182,7 +187,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_gateway_without_address_is_a_warning_for_other_playbooks(run: Run, warned: list[str], purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway3"]}
     result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
-    assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ()}
+    assert {**result["pools"], "sites": ()} == dataclasses.asdict(POOLS) | {"gateways": ()}
     assert warned == ["gateway3: 'a..b' has no address: it is not a host name."]
 
 

@@ -66,7 +66,6 @@ def test_text_is_read_as_the_type_of_the_option(option: str, raw: Any, taken: An
         ("resources", "cpu=4", "session_resources: 'cpu=4' must be a mapping."),
         ("resources", "{'cpu': 4}", "session_resources: \"{'cpu': 4}\" must be a mapping."),
         ("resource_group", ["a"], "session_resource_group: ['a'] must be a line of text."),
-        ("resource_group", "", "session_resource_group: '' must be a line of text."),
         ("architecture", " ", "session_architecture: ' ' must be a line of text."),
         ("queue_policy", "fifo\n", "session_queue_policy: 'fifo\\n' must be a line of text."),
         ("designated_agents", 4, "session_designated_agents: 4 must be a list of texts."),
@@ -120,3 +119,10 @@ def test_text_that_cannot_be_written_is_refused(changes: dict[str, Any]) -> None
     problems, _values = options(**changes)
     sentence = f"session_{option} has a character that UTF-8 does not have, such as a byte of another encoding."
     assert str(problems) == sentence
+
+
+def test_empty_text_stands_for_the_default() -> None:
+    cleared = dict.fromkeys([name for name in specification() if name not in ("session_name", "session_image")], "")
+    problems, defaults = options()
+    values = parse_options(problems, {**cleared, "session_name": "train-llm", "session_image": "lab/python:1"})
+    assert (str(problems), values) == ("", defaults)

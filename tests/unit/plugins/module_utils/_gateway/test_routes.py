@@ -18,7 +18,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     Route,
     RoutedApp,
     Vacated,
-    app_hostname,
     build_app_links,
     build_haproxy_maps,
     merge_routes,
@@ -77,6 +76,8 @@ def test_stored_routes_are_read_back() -> None:
         ({"id": ""}, "routes[0].id is required."),
         ({"name": "x"}, "routes[0].name: 'x' must have 4 to 64 characters of a-z, 0-9 and -"),
         ({"image": "x"}, "routes[0].image is not known; allowed are id, name, apps, ssh."),
+        ({"apps": [{**WEB, "path": "x"}]}, "routes[0].apps[0].path: 'x' must be one of strip, keep, none."),
+        ({"apps": [{**WEB, "start": "x"}]}, "routes[0].apps[0].start: 'x' must be a path such as /status"),
         ({"apps": [{**WEB, "name": "Web"}]}, "routes[0].apps[0].name: 'Web' must have 1 to 32 of a-z"),
         ({"ssh": {"address": "here", "port": 1}}, "routes[0].ssh.address: 'here' must be an IPv4 or IPv6 address."),
         ({"ssh": {"address": "fe80::1%e", "port": 1}}, "routes[0].ssh.address: 'fe80::1%e' must be an IPv4 or IPv6"),
@@ -95,6 +96,29 @@ def test_vacated_sessions_are_parsed() -> None:
     assert parse_vacated([{"id": IDS[1], "address": "2001:DB8::1"}]) == [Vacated(IDS[1], "2001:db8::1")]
     with pytest.raises(ValidationError, match=r"^vacated\[0\]\.address: 'here' must be an IPv4 or IPv6 address\.$"):
         parse_vacated([{"id": IDS[1], "address": "here"}])
+
+
+@pytest.mark.parametrize(
+    ("path", "by_path", "by_host"),
+    [
+        ("strip", "https://door.example.org/s/session-1/app/x?y", "https://session-1--app.apps.example.org:8443/x?y"),
+        ("keep", "https://door.example.org/s/session-1/app/x?y", "/s/session-1/app/x?y"),
+        ("none", None, "https://session-1--app.apps.example.org:8443/x?y"),
+    ],
+)
+def test_links_open_the_start_page_where_the_app_is(path: str, by_path: str | None, by_host: str) -> None:
+    built = route(1, apps=(RoutedApp("app", "http", Endpoint("192.0.2.11", 1), path, "/x?y"),))
+    assert build_app_links(built, GATEWAY)["apps"][0]["url"] == by_path
+    assert build_app_links(built, NAMED)["apps"][0]["url"].endswith(by_host)
+    closed = dataclasses.replace(GATEWAY, path_links=False)
+    assert build_app_links(built, closed)["apps"][0]["url"] is None
+
+
+def test_an_app_has_every_origin_by_which_a_gateway_offers_it() -> None:
+    by_host, by_path = "https://session-1--app.apps.example.org:8443", "https://door.example.org:8443"
+    assert NAMED.app_origins("session-1", "app", "keep") == [by_host, by_path]
+    assert NAMED.app_origins("session-1", "app", "none") == [by_host]
+    assert GATEWAY.app_origins("session-1", "app", "none") == []
 
 
 def test_duplicate_names_are_rejected() -> None:
@@ -174,12 +198,12 @@ def test_no_two_sessions_share_a_name_an_endpoint_or_a_port(steps: list[tuple[in
 
 def test_map_entries_contain_session_and_endpoint() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
-    six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009))
+    six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009), "keep")
     built = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
     assert build_haproxy_maps([built, route(2, ssh=None, apps=())], GATEWAY) == {
         APPS: {
-            "session-1/web": f"{IDS[1]}@30002@192.0.2.11",
-            "session-1/six": f"{IDS[1]}@30009@2001:db8::1",
+            "session-1/web": f"{IDS[1]}@30002@192.0.2.11@strip",
+            "session-1/six": f"{IDS[1]}@30009@2001:db8::1@keep",
         },
         HOSTS: {},
         SSH: {"31002": f"{IDS[1]}@30003@192.0.2.11"},
@@ -200,8 +224,8 @@ def test_map_entries_contain_session_and_endpoint() -> None:
     ],
 )
 def test_an_app_has_a_host_name_if_valid_and_unambiguous(session: str, app: str, host: str) -> None:
-    assert app_hostname(session, app, NAMED) == host
-    assert app_hostname(session, app, GATEWAY) == ""
+    assert NAMED.app_hostname(session, app) == host
+    assert GATEWAY.app_hostname(session, app) == ""
 
 
 def test_links_contain_ssh_and_app_urls() -> None:

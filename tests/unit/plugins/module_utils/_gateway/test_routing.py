@@ -67,7 +67,7 @@ def files(folder: Path) -> dict[str, str]:
 def test_a_route_is_in_files_maps_and_the_table(folder: Path, table: Table, admin: AdminSocket) -> None:
     outcome = routed(folder, ROUTE)
     port = outcome.links[0]["ssh"]["port"]
-    place = f"{ONE}@30001@192.0.2.11"
+    place = f"{ONE}@30001@192.0.2.11@strip"
     assert admin.maps[str(folder / "maps/apps.map")] == [("train-llm/web", place)]
     assert admin.maps[str(folder / "maps/ssh.map")] == [(str(port), f"{ONE}@30002@192.0.2.11")]
     written = files(folder)
@@ -134,7 +134,7 @@ def test_lost_or_changed_state_is_restored(folder: Path, table: Table, admin: Ad
         "HAProxy's apps.map",
     ]
     assert (files(folder), table.text) == (whole, text)
-    assert admin.maps[str(folder / "maps/apps.map")] == [("train-llm/web", f"{ONE}@30001@192.0.2.11")]
+    assert admin.maps[str(folder / "maps/apps.map")] == [("train-llm/web", f"{ONE}@30001@192.0.2.11@strip")]
 
 
 @pytest.mark.usefixtures("table")

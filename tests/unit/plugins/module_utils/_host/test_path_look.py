@@ -32,11 +32,11 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a folder on a file system that never answers."""
-    monkeypatch.setattr(path_look, "PATH_SECONDS", 0.5)
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 2)
     with own_mounts(), silent_mount(tmp_path / "silent"):
         yield tmp_path / "silent"
     # The abandoned processes end with the file system.
-    for _attempt in range(100):
+    for _attempt in range(1200):
         if not processes_looking_below(tmp_path):
             break
         time.sleep(0.05)
@@ -122,20 +122,23 @@ def test_process_that_is_left_behind_keeps_nothing_else_open(silent: Path, tmp_p
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_silent_path_is_left_to_one_process_that_nobody_waits_for(silent: Path, tmp_path: Path, memory: Path) -> None:
+def test_silent_path_is_left_to_one_process_that_nobody_waits_for(
+    silent: Path, tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = [tmp_path, tmp_path / "absent"]
     listed = places(tmp_path, silent / "data", tmp_path / "absent")
     began = time.monotonic()
     assert look(listed) == dict(zip(listed, [folder_at(other[0]), SILENT, MISSING], strict=True))
-    assert 0.5 <= time.monotonic() - began < 3
+    assert 2 <= time.monotonic() - began < 60
     [before] = list(processes_looking_below(memory).items())
     assert before[1] == "D", "the file system kept a process although that was killed"
     # The next ones, of this run and of another one, do not wait and start no second process.
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 600)
     began = time.monotonic()
     assert look(listed)[listed[1]] is SILENT
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply(look, (listed,))[listed[1]] is SILENT
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 60
     assert dict([before]) == processes_looking_below(memory)
     assert [path.read_text() for path in memory.iterdir()] == [str(silent / "data")]
 
@@ -143,19 +146,17 @@ def test_silent_path_is_left_to_one_process_that_nobody_waits_for(silent: Path, 
 def test_every_silent_path_is_found_while_others_are_answered(silent: Path, tmp_path: Path, memory: Path) -> None:
     bad = places(*(silent / str(number) for number in range(5)))
     good = places(*(tmp_path / "absent" / str(number) for number in range(50)))
-    began = time.monotonic()
     assert look([*bad, *good]) == {**dict.fromkeys(bad, SILENT), **dict.fromkeys(good, MISSING)}
-    assert time.monotonic() - began < 4
     assert len(processes_looking_below(memory)) == len(bad)
 
 
 def test_path_that_answers_again_is_found_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_look, "PATH_SECONDS", 0.3)
+    monkeypatch.setattr(path_look, "PATH_SECONDS", 2)
     (listed,) = places(tmp_path / "share")
     with own_mounts():
         with silent_mount(tmp_path / "share"):
             assert look([listed]) == {listed: SILENT}
-        for _attempt in range(100):
+        for _attempt in range(1200):
             if not processes_looking_below(memory):
                 break
             time.sleep(0.05)

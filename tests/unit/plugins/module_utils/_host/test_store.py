@@ -202,7 +202,7 @@ def test_a_killed_removal_leaves_a_description_and_no_key(store: Store) -> None:
             secret.touch()
         remover = multiprocessing.get_context("fork").Process(target=store.remove, args=(SESSION_ID,))
         remover.start()
-        time.sleep(attempt % 20 * 0.0005)
+        time.sleep(attempt % 40 * 0.001)
         os.kill(remover.pid or 0, signal.SIGKILL)
         remover.join()
         left = [*store.folder(SESSION_ID).rglob("id_ed25519")]
@@ -254,7 +254,7 @@ LOCKS: dict[str, Lock] = {
 def _hold_lock(path: str, lock: Lock, acquired: Event, release: Event) -> None:
     with lock(Store(path)):
         acquired.set()
-        release.wait(10)
+        release.wait(60)
 
 
 def _acquire_lock(path: str, lock: Lock, acquired: Event) -> None:
@@ -270,13 +270,13 @@ def test_lock_is_exclusive_until_its_holder_exits(store: Store, tmp_path: Path, 
     holder = processes.Process(target=_hold_lock, args=(str(tmp_path), lock, acquired, release))
     waiter = processes.Process(target=_acquire_lock, args=(str(tmp_path), lock, second))
     holder.start()
-    assert acquired.wait(10)
+    assert acquired.wait(60)
     waiter.start()
     assert not second.wait(0.2)
     holder.kill()
-    assert second.wait(10)
+    assert second.wait(60)
     for process in (holder, waiter):
-        process.join(10)
+        process.join(60)
 
 
 @pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
@@ -289,12 +289,12 @@ def test_lock_that_is_not_released_is_an_error_with_its_holder(
     acquired, release = processes.Event(), processes.Event()
     holder = processes.Process(target=_hold_lock, args=(str(tmp_path), lock, acquired, release))
     holder.start()
-    assert acquired.wait(10)
+    assert acquired.wait(60)
     name = Path(f"/proc/{holder.pid}/comm").read_text().strip()
     with pytest.raises(LockTimeoutError) as raised, lock(store):
         pass
     release.set()
-    holder.join(10)
+    holder.join(60)
     pattern = rf"process {holder.pid} \({name}\) has held the lock (\S+) for more than [0-9.]+ seconds; end it first\."
     match = re.fullmatch(pattern, str(raised.value))
     assert match is not None
@@ -309,15 +309,15 @@ def test_agent_lock_is_free_while_a_session_is_waited_for(store: Store) -> None:
     holder = processes.Process(target=_hold_lock, args=(str(store.root), session_lock, acquired, release))
     waiter = processes.Process(target=_acquire_lock, args=(str(store.root), both, second))
     holder.start()
-    assert acquired.wait(10)
+    assert acquired.wait(60)
     waiter.start()
     for _attempt in range(20):
         with store.lock():
             assert not second.wait(0.01)
     release.set()
-    assert second.wait(10)
+    assert second.wait(60)
     for process in (holder, waiter):
-        process.join(10)
+        process.join(60)
 
 
 def test_isolation_lock_requires_a_provisioned_host(tmp_path: Path) -> None:

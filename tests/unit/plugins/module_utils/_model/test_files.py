@@ -90,17 +90,17 @@ def test_lock_waits_for_another_holder(tmp_path: Path) -> None:
     def hold() -> None:
         with locked(tmp_path, 0):
             acquired.set()
-            release.wait(10)
+            release.wait(60)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert acquired.wait(10)
+    assert acquired.wait(60)
     with locked(tmp_path, timeout=0.05) as handle:
         assert handle is None
     release.set()
     with locked(tmp_path, timeout=10) as handle:
         assert handle is not None
-    holder.join(10)
+    holder.join(60)
 
 
 def test_lock_file_is_created_for_its_owner_only(tmp_path: Path) -> None:

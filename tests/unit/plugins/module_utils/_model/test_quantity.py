@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import (
+    MAX_AMOUNT,
     format_slot,
     format_slots,
     parse_bytes,
@@ -76,12 +77,12 @@ def test_amounts_are_formatted_in_their_largest_exact_unit(slot: str, amount: in
     assert format_slot(slot, amount) == written
 
 
-@given(SLOTS, st.integers(0, 1 << 70))
+@given(SLOTS, st.integers(0, MAX_AMOUNT))
 def test_formatted_amount_is_parsed_back_exactly(slot: str, amount: int) -> None:
     assert parse_slot(slot, format_slot(slot, amount)) == amount
 
 
-@given(SLOTS, st.integers(0, 1 << 70))
+@given(SLOTS, st.integers(0, MAX_AMOUNT))
 def test_whole_numbers_are_parsed_unchanged(slot: str, amount: int) -> None:
     assert parse_slot(slot, amount) == parse_slot(slot, str(amount)) == amount
 
@@ -97,3 +98,16 @@ def test_any_other_value_is_an_amount_or_rejected(slot: str, written: object) ->
 
 def test_slots_are_formatted_as_one_phrase() -> None:
     assert format_slots({"cpu": 4, "mem": 1 << 30, "cuda.device": 2}) == "cpu 4, mem 1g, cuda.device 2"
+
+
+@pytest.mark.parametrize(
+    ("slot", "written"),
+    [("cpu", 1 << 63), ("cpu", 10**400), ("cpu", "9" * 5000), ("mem", "9223372036854775808"), ("mem", "8388608t")],
+)
+def test_amounts_beyond_63_bits_are_refused(slot: str, written: object) -> None:
+    with pytest.raises(ValueError, match=r"^must be at most 9223372036854775807$"):
+        parse_slot(slot, written)
+
+
+def test_the_largest_amount_is_accepted() -> None:
+    assert parse_slot("cpu", MAX_AMOUNT) == parse_slot("mem", "9223372036854775807") == MAX_AMOUNT

@@ -100,10 +100,10 @@ def test_unknown_phase_is_a_failure() -> None:
 
 @pytest.fixture
 def timed() -> Iterator[None]:
-    """Fail a test that takes 10 seconds or longer."""
+    """Fail a test that takes a minute or longer."""
     began = time.monotonic()
     yield
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 LATE = {"failed": "it took more than 0.2 seconds, and was aborted."}
@@ -112,7 +112,7 @@ LATE = {"failed": "it took more than 0.2 seconds, and was aborted."}
 @pytest.mark.usefixtures("timed")
 def test_hanging_phase_is_aborted() -> None:
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
-        time.sleep(60)
+        time.sleep(600)
         return {}
 
     assert reply(act, seconds=0.2) == LATE
@@ -126,7 +126,7 @@ def test_phase_that_catches_errors_is_aborted_too() -> None:
         while len(tries) < 2:
             tries.append(None)
             try:
-                time.sleep(60)
+                time.sleep(600)
             except Exception:
                 continue
         return {}
@@ -156,7 +156,7 @@ def test_phase_that_waits_for_a_lock_is_aborted(store: Store) -> None:
 def test_aborted_phase_releases_its_locks(store: Store, tmp_path: Path) -> None:
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
         with store.lock():
-            time.sleep(60)
+            time.sleep(600)
         return {}
 
     assert reply(act, seconds=0.2) == LATE
@@ -167,7 +167,7 @@ def test_aborted_phase_releases_its_locks(store: Store, tmp_path: Path) -> None:
 
 def test_phase_within_its_time_limit_is_not_aborted() -> None:
     before = signal.getsignal(signal.SIGALRM)
-    assert reply(lambda _options, _dry: {}, seconds=0.2) == {"result": {}}
+    assert reply(lambda _options, _dry: {}, seconds=60) == {"result": {}}
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) == before
 
@@ -177,7 +177,7 @@ def test_threads_may_outlive_an_aborted_phase() -> None:
 
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
         threading.Thread(target=ended.wait).start()
-        time.sleep(60)
+        time.sleep(600)
         return {}
 
     assert reply(act, seconds=0.2) == LATE

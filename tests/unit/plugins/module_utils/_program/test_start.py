@@ -232,7 +232,7 @@ def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
 
     def apply(client: str, store: Store, request: ApplyRequest, *, check_mode: bool) -> tuple[list[Change], bool]:
         claims.append(len([step for step, _dry in agent.steps_run if step == "claim"]))
-        if request.plan.id == SESSION_ID and not committed.wait(20):
+        if request.plan.id == SESSION_ID and not committed.wait(60):
             raise ValueError("the other session was not committed meanwhile")
         return agent.apply_claimed(client, store, request, check_mode=check_mode)
 

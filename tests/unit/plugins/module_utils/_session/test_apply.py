@@ -667,9 +667,11 @@ def test_contents_are_read_from_module_options() -> None:
 def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: Store) -> None:
     batch_plan = plan(
         {"agent1": 2},
-        apps=[{"name": "web", "port": 80, "command": "serve"}, {"name": "own", "port": 81}],
+        apps=[{"name": "web", "port": 80, "command": "serve", "path": "keep"}, {"name": "own", "port": 81}],
         command="train",
     )
+    origins = ("https://door:8443", "https://other")
+    batch_plan = dataclasses.replace(batch_plan, published=(dataclasses.replace(WAYS[1], origins=origins),))
     contents = dataclasses.replace(CONTENTS, keys=public_keys(batch_plan), bootstrap="export A=1")
     desired = desired_slice(
         store, held(batch_plan), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities()
@@ -682,7 +684,11 @@ def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: St
     assert scripts == {
         "main1/bootstrap": ("export A=1", 0o600, True),
         "main1/command": ("train", 0o600, True),
-        "main1/apps/web": ("serve", 0o600, True),
+        "main1/apps/web": (
+            "export BACKENDAI_APP_BASE_URL=/s/train-llm/web BACKENDAI_APP_ORIGINS=https://door:8443,https://other\nserve",
+            0o600,
+            True,
+        ),
         "sub1/bootstrap": ("export A=1", 0o600, True),
     }
 

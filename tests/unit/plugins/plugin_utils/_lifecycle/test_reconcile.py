@@ -231,7 +231,7 @@ def test_what_is_not_committed_has_not_begun_and_so_is_not_over(policy: str, sta
 
 
 def test_what_lives_on_has_no_end() -> None:
-    assert find_end_reason(sessions_on_agents(plan(**BATCH))[SESSION_ID]) == ("", None)
+    assert find_end_reason(sessions_on_agents(plan(**BATCH))[SESSION_ID], NOW) == ("", None)
 
 
 def test_sessions_in_the_history_that_still_run_are_reconciled() -> None:

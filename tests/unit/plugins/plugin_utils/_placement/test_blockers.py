@@ -135,9 +135,22 @@ def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pyte
     assert _makes_room(agents) == ()
 
 
-def test_nothing_is_named_when_the_search_for_a_place_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_named_when_it_is_not_proven_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    # There are nine free cores for nine, but three on each agent, so that two cores do not fit beside three.
+    agents = [
+        agent_facts(
+            name, 4, capacity={"cpu": 4}, allocated={"cpu": 1}, sessions=[bare_session(name, 1, {name: [{"cpu": 1}]})]
+        )
+        for name in "abc"
+    ]
+    groups = [Group("main", {"cpu": 3}, 1), Group("sub", {"cpu": 2}, 3)]
+    proven = place(agents, groups, single_node=False, selection="concentrated")
+    assert isinstance(proven, Unschedulable)
+    assert (proven.reason[:13], proven.blocking_sessions) == ("no room for 1", ("a",))
     monkeypatch.setattr(search, "STEPS", 0)
-    assert _makes_room(full({f"s{number}": number for number in range(4)})) == ()
+    found = place(agents, groups, single_node=False, selection="concentrated")
+    assert isinstance(found, Unschedulable)
+    assert (found.reason[:19], found.blocking_sessions) == ("no room found for 1", ())
 
 
 def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,18 +93,27 @@ def test_totals_are_what_agents_hold_together(agents: list[Frontier], none_empty
     assert not space.contains(combined, (-1, 0, 0))
 
 
-@given(packings_of_agents, packings_of_agents)
-def test_two_totals_complete_each_other_when_they_add_up_to_everything(
-    some: list[Frontier], others: list[Frontier]
-) -> None:
+@given(packings_of_agents, st.booleans())
+def test_an_agent_is_removed_from_a_total_as_it_is_added(agents: list[Frontier], none_empty: bool) -> None:
+    space, held = totals(none_empty=none_empty), reached(agents[:1], none_empty=none_empty)
+    for total in every(COUNTS):
+        one = 1 << sum(count * stride for count, stride in zip(total, (1, 3, 6), strict=True))
+        before = set(space.iter_totals(space.remove_agent(one, agents[0])))
+        assert before == {origin for origin in every(COUNTS) if tuple(map(int.__sub__, total, origin)) in held}
+
+
+@given(packings_of_agents)
+def test_totals_that_are_part_of_another_one_are_left_out(agents: list[Frontier]) -> None:
     space = totals(none_empty=False)
-    sets = [reachable_totals(space, [(agent, 1) for agent in agents]) for agents in (some, others)]
-    sums = {tuple(map(sum, zip(*pair, strict=True))) for pair in itertools.product(*map(space.iter_totals, sets))}
-    assert space.complements(*sets) == (COUNTS in sums)
+    combined = reachable_totals(space, [(agent, 1) for agent in agents[:2]])
+    expected = reached(agents[:2], none_empty=False)
+    assert set(space.maximal(combined)) == {
+        total for total in expected if not any(within(total, other) and total != other for other in expected)
+    }
 
 
 @given(packings_of_agents, st.booleans())
-def test_the_table_tells_what_so_many_of_the_agents_from_there_on_hold(
+def test_the_table_tells_what_so_many_of_the_agents_from_there_on_complete(
     agents: list[Frontier], none_empty: bool
 ) -> None:
     space = totals(none_empty=none_empty)
@@ -112,7 +121,9 @@ def test_the_table_tells_what_so_many_of_the_agents_from_there_on_hold(
     for position, size in itertools.product(range(len(agents) + 1), range(4)):
         sets = itertools.combinations(agents[position:], size)
         expected = {total for chosen in sets for total in reached(list(chosen), none_empty=none_empty)}
-        assert set(space.iter_totals(table[position][size])) == expected
+        assert set(space.iter_totals(table[position][size])) == {
+            tuple(map(int.__sub__, COUNTS, total)) for total in expected
+        }
 
 
 @given(packings_of_agents, st.integers(1, 4))
@@ -132,7 +143,7 @@ def test_the_first_set_that_holds_everything_is_found_and_filled(
 ) -> None:
     space = totals(none_empty=none_empty)
     sizes = [
-        size for size, level in enumerate(reachability_table(space, agents, len(agents))[0]) if level & space.everything
+        size for size, level in enumerate(reachability_table(space, agents, len(agents))[0]) if level & space.nothing
     ]
     if not sizes:
         assert COUNTS not in reached(agents, none_empty=False)
@@ -156,8 +167,8 @@ def test_no_agent_is_taken_twice() -> None:
 
 def test_agents_are_filled_one_after_the_other_or_evenly() -> None:
     space = totals()
+    assert distribute(space, [((2, 1, 2),), ((2, 1, 2),)], evenly=False) == [(2, 1, 2), (0, 0, 1)]
     agents: list[Frontier] = [((2, 1, 3),), ((2, 1, 3),)]
-    assert distribute(space, agents, evenly=False) == [(2, 1, 2), (0, 0, 1)]
     assert distribute(space, agents, evenly=True) == [(2, 1, 0), (0, 0, 3)]
 
 
@@ -176,7 +187,20 @@ def test_sets_that_would_be_too_large_are_not_made() -> None:
         ReachableCounts((1000,) * 5, Budget(PLENTY), none_empty=True)
 
 
-def test_sets_that_are_kept_count_as_well() -> None:
-    space = ReachableCounts((99, 99), Budget(1000), none_empty=True)
+def test_a_table_that_would_be_too_large_is_not_begun() -> None:
+    budget = Budget(2000)
+    space = ReachableCounts((99, 99), budget, none_empty=True)
     with pytest.raises(BudgetExceededError):
-        space.charge_memory(100)
+        reachability_table(space, [((99, 99),)] * 100, 100)
+    assert budget.take(1000)
+
+
+def test_a_budget_is_not_overdrawn() -> None:
+    budget = Budget(3)
+    assert budget.take(2)
+    assert not budget.take(2)
+    with pytest.raises(BudgetExceededError):
+        budget.require(2)
+    budget.spend(1)
+    with pytest.raises(BudgetExceededError):
+        budget.spend(1)

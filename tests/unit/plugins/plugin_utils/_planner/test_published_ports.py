@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, PublishedPort
@@ -139,6 +140,21 @@ def test_on_the_agents_own_network_everything_is_reached_where_it_listens() -> N
         PublishedPort("jupyter", "http", 8888, "192.0.2.1", 8888),
         PublishedPort("board", "tcp", 6006, "192.0.2.1", 6006),
     )
+
+
+def test_published_apps_have_the_origins_of_all_gateways() -> None:
+    sites = (Gateway("door", "a.b", 443, 31001, 32000), Gateway("door", "", 443, 31001, 32000))
+    apps = ({"name": "web", "port": 80}, {"name": "code", "port": 81, "path": "none"})
+    wanted = spec(apps=[*apps, {"name": "db", "port": 82, "protocol": "tcp"}])
+    pools, agents = dataclasses.replace(OPEN, sites=sites), [agent_facts("agent1")]
+    made = make_plan(wanted, Placement(("agent1",), 1), agents, pools, SESSION_ID, USER, NOW)
+    by_host = {name: f"https://train-llm--{name}.a.b" for name in ("web", "code")}
+    assert {port.name: port.origins for port in made.published} == {
+        "ssh": (),
+        "web": (by_host["web"], "https://door"),
+        "code": (by_host["code"],),
+        "db": (),
+    }
 
 
 def test_on_the_agents_own_network_no_port_of_the_pool_is_needed() -> None:

@@ -643,7 +643,7 @@ def test_choices_are_those_of_the_argument_specification() -> None:
     assert {option: tuple(options[f"session_{option}"]["choices"]) for option in CHOICES} == CHOICES
     assert tuple(options["session_apps"]["options"]["protocol"]["choices"]) == PROTOCOLS
     others = {name for name, option in options.items() if "choices" in option} - {f"session_{name}" for name in CHOICES}
-    assert others == {"session_queue_policy"}
+    assert others == {"session_queue_policy", "session_list_format"}
 
 
 @given(st.binary(max_size=20) | json_data.map(lambda data: json.dumps({**WHOLE, **data}).encode()))

@@ -8,13 +8,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, is_feasible
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
+    Owner,
+    QueueEntry,
+    count_skips,
+    dominant_shares,
+    sort_pending,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
     QueuePolicy,
     schedule,
@@ -57,7 +64,7 @@ def outcomes(
     entries: Sequence[QueueEntry], cluster_state: ClusterState, rules: QueuePolicy = FIFO
 ) -> list[tuple[str, str]]:
     """Return (name, its agents or what is missing) of each session in the order of the schedule."""
-    answers = schedule(entries, cluster_state, POOLS, rules, NOW)
+    answers = schedule(entries, Answers(cluster_state, POOLS, NOW), rules)
     return [
         (entry.name, " ".join(decision.plan.agents) if isinstance(decision, Decision) else lack(decision))
         for entry, decision in answers
@@ -75,11 +82,11 @@ def short_of(cores: int, agents: int = 1) -> str:
 
 
 def test_nothing_waits_in_an_empty_queue() -> None:
-    assert schedule([], cluster(8), POOLS, FIFO, NOW) == []
+    assert schedule([], Answers(cluster(8), POOLS, NOW), FIFO) == []
 
 
 def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
-    started = schedule([waits(number, 2) for number in range(1, 5)], cluster(4, 2), POOLS, FIFO, NOW)
+    started = schedule([waits(number, 2) for number in range(1, 5)], Answers(cluster(4, 2), POOLS, NOW), FIFO)
     plans = [answer.plan for _entry, answer in started if isinstance(answer, Decision)]
     assert [(planned.name, planned.agents) for planned in plans] == [
         ("session-1", ["agent2"]),
@@ -93,7 +100,7 @@ def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
 
 def test_plans_of_one_schedule_share_no_network() -> None:
     pools = dataclasses.replace(POOLS, network="10.0.0.0/28")
-    answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], cluster(12), pools, FIFO, NOW)
+    answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], Answers(cluster(12), pools, NOW), FIFO)
     networks = [answer.plan.network for _entry, answer in answers if isinstance(answer, Decision)]
     assert sorted(network.subnet for network in networks if network and network.subnet) == [
         "10.0.0.0/29",
@@ -106,7 +113,7 @@ def test_plans_of_one_schedule_share_no_network() -> None:
 
 def test_a_start_has_the_id_and_user_of_its_entry() -> None:
     entry = dataclasses.replace(waits(1), user="bob")
-    ((_entry, answer),) = schedule([entry], cluster(8), POOLS, FIFO, NOW + 9)
+    ((_entry, answer),) = schedule([entry], Answers(cluster(8), POOLS, NOW + 9), FIFO)
     assert isinstance(answer, Decision)
     assert (answer.plan.id, answer.plan.user, answer.plan.created_at, answer.existing) == (
         entry.id,
@@ -164,7 +171,9 @@ def test_sessions_of_other_states_are_not_started() -> None:
 def test_pending_entries_count_how_often_they_were_skipped() -> None:
     entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
     cluster_state = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
-    passed = {entry.name: entry.skipped for entry, _answer in schedule(entries, cluster_state, POOLS, FIFO, NOW)}
+    passed = {
+        entry.name: entry.skipped for entry, _answer in schedule(entries, Answers(cluster_state, POOLS, NOW), FIFO)
+    }
     assert passed == {"session-1": 1, "session-2": 0, "session-3": 0, "session-4": 0}
 
 
@@ -221,17 +230,17 @@ def test_a_creating_session_blocks_others_until_it_is_claimed() -> None:
 def test_a_creating_session_without_a_stored_request_blocks_others() -> None:
     starts = requested(1, state="CREATING", spec=None, owner=OWNER, skipped=2)
     assert [name for name, _answer in outcomes([starts, waits(2)], cluster(4))] == ["session-2"]
-    assert waits_behind([starts], waits(2), cluster(4), FIFO) == Unschedulable(
+    assert waits_behind([starts], waits(2), Answers(cluster(4), POOLS, NOW), FIFO) == Unschedulable(
         "it waits behind session-1, which 2 later sessions have skipped", {}
     )
 
 
 def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
     due = waits(1, skipped=2)
-    assert waits_behind([due], waits(2), cluster(4), FIFO) is not None
-    assert waits_behind([due], waits(2, priority=90), cluster(4), FIFO) is None
-    assert waits_behind([due], due, cluster(4), FIFO) is None
-    assert waits_behind([due], waits(2), cluster(4), QueuePolicy("fifo", 3)) is None
+    assert waits_behind([due], waits(2), Answers(cluster(4), POOLS, NOW), FIFO) is not None
+    assert waits_behind([due], waits(2, priority=90), Answers(cluster(4), POOLS, NOW), FIFO) is None
+    assert waits_behind([due], due, Answers(cluster(4), POOLS, NOW), FIFO) is None
+    assert waits_behind([due], waits(2), Answers(cluster(4), POOLS, NOW), QueuePolicy("fifo", 3)) is None
 
 
 # ---- obstacles
@@ -276,7 +285,7 @@ def test_a_claimed_session_is_resumed_without_more_capacity() -> None:
         allocated={"cpu": 4},
         sessions=[held_session(session_plan, "agent1", session_spec, committed=False)],
     )
-    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=facts), POOLS, FIFO, NOW)
+    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], Answers(readings(agent1=facts), POOLS, NOW), FIFO)
     assert isinstance(first, Decision)
     assert (first.plan, first.existing) == (session_plan, True)
     assert isinstance(second, Decision)
@@ -339,7 +348,7 @@ def test_whatever_starts_fits_and_everything_is_answered_once(
     entries: list[QueueEntry], cores: list[int], rules: QueuePolicy
 ) -> None:
     cluster_state = cluster(*cores)
-    answers = schedule(entries, cluster_state, POOLS, rules, NOW)
+    answers = schedule(entries, Answers(cluster_state, POOLS, NOW), rules)
     assert sorted(entry.id for entry, _answer in answers) == [entry.id for entry in entries]
     for _entry, answer in answers:
         if isinstance(answer, Decision):
@@ -348,9 +357,51 @@ def test_whatever_starts_fits_and_everything_is_answered_once(
         assert facts.allocated.get("cpu", 0) <= facts.capacity["cpu"]
 
 
+def one_by_one(
+    entries: list[QueueEntry], cluster_state: ClusterState, rules: QueuePolicy
+) -> list[tuple[QueueEntry, list[str]]]:
+    """Return each session with its agents as the rules say, everything sorted anew after each decision."""
+    remaining = {entry.id: entry for entry in entries}
+    tried: dict[str, tuple[QueueEntry, list[str]]] = {}
+    while True:
+        shares = dominant_shares(*usage(cluster_state))
+        waiting = [entry for entry in remaining.values() if entry.id not in tried]
+        ordered = sort_pending(waiting, rules.policy, shares, rules.max_skips)
+        if not ordered:
+            return [(remaining.get(name, entry), agents) for name, (entry, agents) in tried.items()]
+        entry, answers = ordered[0], Answers(cluster_state, POOLS, NOW)
+        answer = waits_behind(remaining.values(), entry, answers, rules) or answers.decide(entry)
+        tried[entry.id] = entry, answer.plan.agents if isinstance(answer, Decision) else []
+        if isinstance(answer, Decision):
+            cluster_state = cluster_state.with_plan(answer.plan)
+            del remaining[entry.id]
+            remaining.update({passed.id: passed for passed in count_skips(remaining.values(), entry)})
+
+
+@settings(max_examples=60)
+@given(some_waiting, some_cores, st.builds(QueuePolicy, st.sampled_from(POLICIES), st.integers(0, 3)), st.randoms())
+def test_a_pass_is_what_the_rules_say_one_by_one(
+    entries: list[QueueEntry], cores: list[int], rules: QueuePolicy, random: Any
+) -> None:
+    entries = [dataclasses.replace(entry, user=random.choice("ab")) for entry in entries]
+    agents, last = cluster(*cores), LastPass()
+    expected = one_by_one(entries, agents, rules)
+    for _pass in range(2):
+        answers = Answers(agents, POOLS, NOW, last)
+        found = schedule(entries, answers, rules)
+        assert [(entry.id, answer.plan.agents if isinstance(answer, Decision) else []) for entry, answer in found] == [
+            (entry.id, chosen) for entry, chosen in expected
+        ]
+        # More skips than the limit make no difference, and are not counted.
+        assert [min(entry.skipped, rules.max_skips) for entry, _answer in found] == [
+            min(entry.skipped, rules.max_skips) for entry, _chosen in expected
+        ]
+        last = answers.result({e.id: (e, answer) for e, answer in found if isinstance(answer, Unschedulable)})
+
+
 @given(some_waiting, some_cores)
 def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[QueueEntry], cores: list[int]) -> None:
-    answers = schedule(entries, cluster(*cores), POOLS, QueuePolicy("fifo", 0), NOW)
+    answers = schedule(entries, Answers(cluster(*cores), POOLS, NOW), QueuePolicy("fifo", 0))
     started = {entry.id for entry, answer in answers if isinstance(answer, Decision)}
     for early, late in itertools.combinations(entries, 2):
         kept = early.resource_group == late.resource_group and early.priority >= late.priority
@@ -387,7 +438,9 @@ def test_request_that_was_changed_in_the_queue_is_judged_as_if_it_were_made(
 ) -> None:
     good, other = waits(1, skipped=99), waits(2)
     changed = dataclasses.replace(good, spec={**(good.spec or {}), **changes})
-    refused, started = (decision for _entry, decision in schedule([changed, other], cluster(8), POOLS, FIFO, NOW))
+    refused, started = (
+        decision for _entry, decision in schedule([changed, other], Answers(cluster(8), POOLS, NOW), FIFO)
+    )
     assert isinstance(refused, Unschedulable)
     assert refused.reason.startswith(reason)
     assert isinstance(started, Decision)

@@ -277,7 +277,7 @@ def test_a_damaged_file_is_never_deleted(queue: QueueStore) -> None:
 def _hold(path: str, inside: Event, leave: Event) -> None:
     with QueueStore(path).lock():
         inside.set()
-        leave.wait(10)
+        leave.wait(60)
 
 
 def _pass_through(path: str, inside: Event) -> None:
@@ -302,24 +302,24 @@ def running(target: Any, *args: Any) -> Iterator[Any]:
         yield process
     finally:
         process.kill()
-        process.join(10)
+        process.join(60)
 
 
 def test_the_lock_is_exclusive_until_its_holder_ends(queue: QueueStore) -> None:
     inside, leave, second = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
     with running(_hold, str(queue.path), inside, leave) as holder:
-        assert inside.wait(10)
+        assert inside.wait(60)
         with running(_pass_through, str(queue.path), second):
             assert not second.wait(0.2)
             holder.kill()
-            assert second.wait(10)
+            assert second.wait(60)
 
 
 def test_a_lock_that_is_never_released_is_an_error(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.05)
     inside, leave = PROCESSES.Event(), PROCESSES.Event()
     with running(_hold, str(queue.path), inside, leave) as holder:
-        assert inside.wait(10)
+        assert inside.wait(60)
         name = Path(f"/proc/{holder.pid}/comm").read_text().strip()
         assert refusal(lambda: lock(queue)) == (
             f"session_queue_path: process {holder.pid} ({name}) has held the lock {queue.path}/.lock for more than 0.05"
@@ -334,7 +334,7 @@ def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueSto
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(running(_raise, str(queue.path), 10)) for _process in range(4)]
         for process in processes:
-            process.join(30)
+            process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
     assert [entry.skipped for entry in queue.entries()] == [40]
 
@@ -352,7 +352,7 @@ def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueS
     for _kill in range(25):
         began = PROCESSES.Event()
         with running(_save_for_ever, str(queue.path), versions, began):
-            assert began.wait(10)
+            assert began.wait(60)
             deadline = time.monotonic() + chance.uniform(0, 0.02)
             while time.monotonic() < deadline:
                 assert queue.entries()[0] in versions
@@ -394,7 +394,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_worker_is_part_of_the_process_that_forked_it() -> None:
     answers = PROCESSES.Queue()
     with running(_say_me, answers):
-        owner = answers.get(timeout=10)
+        owner = answers.get(timeout=60)
     assert owner == current_owner() == current_owner(os.getpid())
     assert owner.pid == os.getpid()
 
@@ -405,7 +405,7 @@ def test_a_run_is_alive_as_long_as_its_process(sleeper: subprocess.Popen[bytes],
     assert owner_is_alive(entry, 0)
     sleeper.kill()
     # A zombie: its number is still in the process table.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while owner_is_alive(entry, 1e9) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert Path(f"/proc/{sleeper.pid}").exists()
@@ -513,7 +513,7 @@ def test_the_key_for_digests_is_made_once_and_is_private(queue: QueueStore) -> N
     for process in processes:
         process.start()
     for process in processes:
-        process.join(30)
+        process.join(60)
     key = queue.digest_key()
     assert len(key) == 32
     queue.make_digest_key()

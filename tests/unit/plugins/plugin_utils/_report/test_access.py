@@ -18,7 +18,11 @@ PORTS = (
     PublishedPort("jupyter", "http", 8888, "192.0.2.1", 30002),
     PublishedPort("db", "tcp", 5432, "192.0.2.1", 30003),
 )
-APPS = [{"name": "jupyter", "port": 8888, "command": "secret"}, {"name": "db", "port": 5432, "protocol": "tcp"}]
+APPS = [
+    {"name": "jupyter", "port": 8888, "command": "secret", "path": "keep", "start": "/lab"},
+    {"name": "db", "port": 5432, "protocol": "tcp"},
+]
+JUPYTER_ROUTE = {"name": "jupyter", "protocol": "http", "address": "192.0.2.1", "port": 30002}
 MADE = dataclasses.replace(plan({"agent1": 1}, apps=APPS), published=PORTS)
 JUPYTER = {"name": "jupyter", "url": "https://gateway/s/train-llm/jupyter/"}
 LINK = {
@@ -40,8 +44,8 @@ def test_routes_contain_the_endpoints_of_sshd_and_apps() -> None:
         "name": "train-llm",
         "ssh": {"address": "192.0.2.1", "port": 30001},
         "apps": [
-            {"name": "jupyter", "protocol": "http", "address": "192.0.2.1", "port": 30002},
-            {"name": "db", "protocol": "tcp", "address": "192.0.2.1", "port": 30003},
+            {**JUPYTER_ROUTE, "path": "keep", "start": "/lab"},
+            {"name": "db", "protocol": "tcp", "path": "strip", "start": "/", "address": "192.0.2.1", "port": 30003},
         ],
     }
 
@@ -52,7 +56,7 @@ def test_what_is_not_published_has_no_way_in() -> None:
         "id": SESSION_ID,
         "name": "train-llm",
         "ssh": None,
-        "apps": [{"name": "jupyter", "protocol": "http", "address": "192.0.2.1", "port": 30002}],
+        "apps": [{**JUPYTER_ROUTE, "path": "keep", "start": "/lab"}],
     }
 
 
@@ -77,7 +81,7 @@ def test_access_lines_contain_the_ssh_configuration_and_token_command() -> None:
         "    User work",
         "Its apps require a token:",
         "  jupyter          https://gateway/s/train-llm/jupyter/",
-        "  db               use ssh -L (not HTTP): train-llm",
+        "  db               no link, use ssh -L: train-llm",
         (
             "Create a token with ansible-playbook -i INVENTORY backendai.cluster.session_token"
             " -e session_name=train-llm -e session_token_path=FILE"

@@ -16,13 +16,14 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
+    complete_record,
     describe_pending,
     ended_record,
     session_record,
-    session_table,
     to_json,
     unplanned_record,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, plan, spec
 
 KEYS = [
@@ -38,7 +39,19 @@ KEYS = [
     "apps",
     "pending",
     "error",
+    "user",
+    "image",
+    "resources",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "ends_at",
+    "reason",
+    "exit_code",
+    "grace_exceeded",
+    "queue_position",
 ]
+UNKNOWN = dict.fromkeys(KEYS[-6:])
 KERNEL_KEYS = [
     "id",
     "role",
@@ -151,6 +164,15 @@ def test_the_record_of_a_session_over_two_agents() -> None:
         "apps": [],
         "pending": None,
         "error": None,
+        "user": session_plan.user,
+        "image": session_plan.kernels[0].image,
+        "resources": {
+            "container": session_plan.kernels[0].resources,
+            "total": {slot: 2 * amount for slot, amount in session_plan.kernels[0].resources.items()},
+        },
+        "created_at": session_plan.created_at,
+        "started_at": session_plan.created_at,
+        **UNKNOWN,
     }
     assert list(record["network"]) == ["driver", "name", "subnet", "mtu", "vni"]
 
@@ -173,7 +195,10 @@ def test_the_record_of_a_failure_has_its_reason() -> None:
 def test_the_record_of_a_session_that_waits() -> None:
     session_spec = spec(cluster_size=4, cluster_mode="multi-node", resource_group="gpu")
     record = unplanned_record(
-        session_spec, session_spec.name, "PENDING", no_room=Unschedulable("no room", {"cpu": 4, "mem": 1073741824})
+        session_spec,
+        session_spec.name,
+        "PENDING",
+        no_room=Unschedulable("no room", {"cpu": 4, "mem": 1073741824}),
     )
     assert list(record) == KEYS
     assert record == {
@@ -189,6 +214,15 @@ def test_the_record_of_a_session_that_waits() -> None:
         "apps": [],
         "pending": {"reason": "no room", "shortfall": {"cpu": 4, "mem": 1073741824}},
         "error": None,
+        "user": None,
+        "image": session_spec.image,
+        "resources": {
+            "container": session_spec.resources,
+            "total": {slot: 4 * amount for slot, amount in session_spec.resources.items()},
+        },
+        "created_at": None,
+        "started_at": None,
+        **UNKNOWN,
     }
 
 
@@ -211,14 +245,14 @@ def test_a_file_of_records_is_json_that_people_can_read() -> None:
 
 def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
     record = session_record(plan({"agent1": 1}), "RUNNING")
-    times = {"created_at": NOW - 60, "ended_at": NOW}
+    times = {"created_at": NOW - 60, "ended_at": NOW, "ends_at": None}
     ending = {"reason": "the command ended with exit code 3", "exit_code": 3, **times}
     assert ended_record(record, "TERMINATED", "the command ended with exit code 3", 3, NOW - 60, NOW) == {
         **record,
         "status": "TERMINATED",
         **ending,
     }
-    assert list(ended_record(record, "TERMINATED", "", None, NOW, NOW)) == [*KEYS, *ending]
+    assert list(ended_record(record, "TERMINATED", "", None, NOW, NOW)) == KEYS
 
 
 @pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
@@ -242,24 +276,58 @@ def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> No
     running = session_record(plan({"agent1": 2, "agent2": 2}), "RUNNING")
     session_spec = spec(name="lone-wolf")
     waits = unplanned_record(
-        session_spec, session_spec.name, "PENDING", no_room=Unschedulable("no room for 1 of 1 containers", {"cpu": 1})
+        session_spec, session_spec.name, "PENDING", no_room=Unschedulable("no room for 1", {"cpu": 1})
     )
     ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW, NOW)
     failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")
+    running = {**running, "ends_at": NOW + 5 * 3600 + 2}
+    waits["queue_position"] = 2
     never_seen = unplanned_record(None, None, "TERMINATED")
     sessions = [(waits, NOW + 7200), (running, NOW), (ended, NOW - 3600), (failed, NOW + 1), (never_seen, NOW + 7201)]
     assert session_table(sessions, NOW + 3 * 3600 + 1) == [
-        "NAME       MODE         SIZE  STATUS      AGENTS         AGE",
-        "done       Multi-node   4     TERMINATED  agent1,agent2  4h   terminate_session was run",
-        "train-llm  Multi-node   4     RUNNING     agent1,agent2  3h",
-        "broken     Single-node  1     ERROR       agent1         3h   agent1: no image",
-        "lone-wolf  Single-node  1     PENDING     -              1h   no room for 1 of 1 containers",
-        "-          -            -     TERMINATED  -              1h",
+        "NAME       USER   MODE        SIZE  CPU/GPU  STATUS      AGENTS         AGE  ENDS",
+        "done       alice  Multi-node  4     4/0      TERMINATED  agent1,agent2  4h   -     terminate_session was run",
+        "train-llm  alice  Multi-node  4     4/0      RUNNING     agent1,agent2  3h   2h",
+        "broken     alice  -           1     1/0      ERROR       agent1         3h   -     agent1: no image",
+        "lone-wolf  -      -           1     1/0      PENDING     -              1h   -     #2: no room for 1",
+        "-          -      -           -     -        TERMINATED  -              1h   -",
     ]
 
 
+def test_the_wide_table_adds_id_group_image_and_the_resources_of_one_container() -> None:
+    session_plan = plan({"agent1": 2})
+    heading, line = session_table([(session_record(session_plan, "RUNNING"), NOW)], NOW, wide=True)
+    assert heading.split() == [
+        "NAME",
+        "USER",
+        "MODE",
+        "SIZE",
+        "CPU/GPU",
+        "STATUS",
+        "AGENTS",
+        "AGE",
+        "ENDS",
+        "ID",
+        "GROUP",
+        "IMAGE",
+        "EACH",
+    ]
+    assert line.endswith(f"{SESSION_ID}  default  {session_plan.images[0]}  cpu 1, mem 1g")
+
+
+def test_the_table_counts_accelerators_of_all_containers() -> None:
+    session_spec = spec(cluster_size=3, resources={"cpu": 2, "mem": "1g", "cuda.device": 1})
+    record = unplanned_record(session_spec, session_spec.name, "PENDING")
+    assert session_table([(record, NOW)], NOW)[1].split()[4] == "6/3"
+
+
+def test_a_record_of_an_earlier_release_gets_the_missing_fields() -> None:
+    record = {name: value for name, value in unplanned_record(None, "x", "PENDING").items() if name in KEYS[:12]}
+    assert complete_record({**record, "reason": "why"}) == {**dict.fromkeys(KEYS), **record, "reason": "why"}
+
+
 def test_a_table_of_nothing_has_its_heading() -> None:
-    assert session_table([], NOW) == ["NAME  MODE  SIZE  STATUS  AGENTS  AGE"]
+    assert session_table([], NOW) == ["NAME  USER  MODE  SIZE  CPU/GPU  STATUS  AGENTS  AGE  ENDS"]
 
 
 @pytest.mark.parametrize(
@@ -277,4 +345,4 @@ def test_a_table_of_nothing_has_its_heading() -> None:
     ],
 )
 def test_ages_are_shown_in_their_largest_unit(seconds: float, age: str) -> None:
-    assert session_table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-1] == age
+    assert session_table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-2] == age

@@ -10,6 +10,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
 from tests.unit.builders import refusal, spec
 
 NAME_RULE = "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last"
+PAGE_RULE = "must be a path such as /status, with a query and a fragment if needed"
 JUPYTER = {"name": "jupyter", "port": "8888", "command": " jupyter lab\n"}
 BOARD = {"name": "board-2", "port": 6006, "protocol": "tcp"}
 
@@ -19,6 +20,12 @@ def test_apps_default_to_http_without_a_command() -> None:
         App("jupyter", 8888, "http", "jupyter lab"),
         App("board-2", 6006, "tcp", ""),
     )
+
+
+def test_apps_know_the_path_at_which_they_live() -> None:
+    apps = spec(apps=[{**JUPYTER, "path": "keep", "start": "/lab?reset#x"}, {**BOARD, "path": "none"}]).apps
+    assert [(app.path, app.start) for app in apps] == [("keep", "/lab?reset#x"), ("none", "/")]
+    assert [app.base_url("train-llm") for app in apps] == ["/s/train-llm/jupyter", "/"]
 
 
 def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
@@ -40,7 +47,14 @@ def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
         ({"port": 22}, "session_apps[0].port: 22 is the port of ssh."),
         ({"protocol": "udp"}, "value of session_apps[0].protocol must be one of: http, tcp, got: udp."),
         ({"command": ["a"]}, "session_apps[0].command must be the text of a shell script."),
-        ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command."),
+        (
+            {"cmd": "x"},
+            "session_apps[0].cmd is not known; allowed are name, port, protocol, command, path, start, program.",
+        ),
+        ({"path": "drop"}, "value of session_apps[0].path must be one of: strip, keep, none, got: drop."),
+        ({"start": "status"}, f"session_apps[0].start: 'status' {PAGE_RULE}."),
+        ({"start": "//evil.example"}, f"session_apps[0].start: '//evil.example' {PAGE_RULE}."),
+        ({"start": "/a b"}, f"session_apps[0].start: '/a b' {PAGE_RULE}."),
     ],
 )
 def test_each_invalid_app_has_one_message(invalid: dict[str, Any], sentence: str) -> None:

@@ -37,6 +37,8 @@ def test_every_option_of_the_role_and_the_group_is_known() -> None:
         ({"https_port": "8443", "ssh_ports": "2200-2200"}, Gateway("gateway1", "", 8443, 2200, 2200)),
         ({"ssh_ports": "20000-29999"}, Gateway("gateway1", "", 443, 20000, 29999)),
         ({"address": "2001:db8::1"}, Gateway("gateway1", "", 443, 31001, 32000)),
+        ({"domain": "a.b", "path_links": "False"}, Gateway("gateway1", "a.b", 443, 31001, 32000, path_links=False)),
+        ({"frame_ancestors": "https://a.b:8443 https://c.d"}, Gateway("gateway1", "", 443, 31001, 32000)),
     ],
 )
 def test_given_options_are_used(changes: dict[str, Any], expected: Gateway) -> None:
@@ -55,6 +57,12 @@ def test_given_options_are_used(changes: dict[str, Any], expected: Gateway) -> N
         ({"https_port": 31500}, "gateway_https_port: 31500 is one of gateway_ssh_ports, 31001-32000."),
         ({"ssh_ports": "80-90"}, "gateway_ssh_ports: '80-90' must be a range within 1024-65535, such as 31001-32000."),
         ({"ssh_ports": "2000-1999"}, "gateway_ssh_ports: '2000-1999' must be a range within 1024-65535"),
+        ({"path_links": "no way"}, "gateway_path_links: 'no way' must be one of true, false."),
+        ({"path_links": False}, "gateway_path_links: false requires gateway_domain, or no app has a link."),
+        (
+            {"frame_ancestors": "https://a.b; sandbox"},
+            "gateway_frame_ancestors: 'https://a.b; sandbox' must be origins such as https://portal.example.org.",
+        ),
         ({"ssh_ports": ""}, "gateway_ssh_ports: '' must be a line of text."),
         ({"ssh_ports": "20000-30000"}, "gateway_ssh_ports: '20000-30000' must not have more than 10000 ports."),
         ({"max_connections": 99}, "gateway_max_connections: 99 must be a whole number from 100 to 1000000."),

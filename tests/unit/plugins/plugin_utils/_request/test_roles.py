@@ -110,6 +110,10 @@ def test_a_role_name_with_ambiguous_hostnames_is_rejected(name: Any) -> None:
         ({"main": {"image": ["a"]}}, "session_roles.main.image: ['a'] must be a line of text."),
         ({"main": {"resources": "4"}}, "session_roles.main.resources must be a mapping."),
         ({"main": {"resources": {"cpu": 0}}}, "session_roles.main.resources.cpu: 0 must be at least 1."),
+        (
+            {"main": {"resources": {"cpu": 10**400}}},
+            f"session_roles.main.resources.cpu: 1{'0' * 79}… must be at most 9223372036854775807.",
+        ),
         ({"main": {"resources": {"mem": "1m"}}}, "session_roles.main.resources.mem: 1048576 must be at least 16m."),
         (
             {"main": {"resources": {"cuda.device": 0.5}}},

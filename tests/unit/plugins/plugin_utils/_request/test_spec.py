@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.contain
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+    TIMES,
     SessionSpec,
     changed_options,
     check_designated_agents,
@@ -87,6 +88,8 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         "pending_timeout": 0,
         "stop_grace": 30,
         "stop_command": "",
+        "max_lifetime": 0,
+        "idle_timeout": 0,
     }
 
 
@@ -258,7 +261,7 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ({"infiniband": "mlx5_0"}, "session_infiniband: 'mlx5_0' must be true or false."),
         ({"wait": True}, "session_wait requires session_command."),
         ({"wait": True, "command": " \n"}, "session_wait requires session_command."),
-        ({"apps": "jupyter"}, "session_apps must be a list of mappings."),
+        ({"apps": 7}, "session_apps must be a list of mappings."),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
@@ -281,6 +284,14 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
         ({"1A": "hunter2"}, "session_env: '1A' is not the name of an environment variable."),
         ({"A-B": "hunter2"}, "session_env: 'A-B' is not the name of an environment variable."),
         (
+            {"BACKENDAI_DIST_MASTER_PORT": "65536"},
+            "session_env.BACKENDAI_DIST_MASTER_PORT must be a port number from 1 to 65535.",
+        ),
+        (
+            {"BACKENDAI_DIST_MASTER_PORT": True},
+            "session_env.BACKENDAI_DIST_MASTER_PORT must be a port number from 1 to 65535.",
+        ),
+        (
             {"BACKENDAI_CLUSTER_SIZE": "hunter2"},
             "session_env.BACKENDAI_CLUSTER_SIZE: names that begin with BACKENDAI_ are reserved for the session.",
         ),
@@ -293,6 +304,23 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
 )
 def test_environment_errors_never_show_a_value(env: Any, sentence: str) -> None:
     assert refusal(env=env) == sentence
+
+
+def test_the_environment_may_choose_the_port_of_the_master() -> None:
+    assert spec(env={"BACKENDAI_DIST_MASTER_PORT": 31000}).env == {"BACKENDAI_DIST_MASTER_PORT": "31000"}
+
+
+@pytest.mark.parametrize("option", ["max_lifetime", "idle_timeout", "max_lifetime_limit", "idle_timeout_limit"])
+def test_times_are_at_least_a_minute(option: str) -> None:
+    assert refusal(**{option: 59}) == f"session_{option}: 59 must be a whole number from 60 to 2147483648."
+
+
+def test_a_request_of_an_earlier_release_has_no_times() -> None:
+    request = spec()
+    stored = {name: value for name, value in fingerprint(request, "salt").items() if name not in TIMES}
+    assert changed_options(stored, fingerprint(request, "salt")) == []
+    wanted = fingerprint(spec(idle_timeout=60), "salt")
+    assert changed_options(stored, wanted) == ["session_idle_timeout (is 0, requested 60)"]
 
 
 def test_all_problems_are_reported_each_on_its_line() -> None:

@@ -1,0 +1,230 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decides on sessions of a queue: equal requests share an answer, also with the pass before if no agent has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...module_utils._model.errors import as_phrase
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.state_format import StateFormat
+from ...module_utils._model.validation import ValidationError
+from .._placement.place import Unschedulable
+from .._planner.cluster_state import ClusterState
+from .._planner.decision import Decision, decide, is_feasible
+from .._planner.session_network import PlanningError
+from .._request.run_options import NetworkPools
+from .._request.spec import SessionSpec, check_stored, spec_from_dict
+from .entry import PENDING, QueueEntry
+
+# How many answers of a pass name the sessions that would have to end: their search costs more than all the rest.
+NAMED_BLOCKERS = 100
+
+# Options that make no difference to whether there is room, and often differ where the rest of a request is equal.
+_IRRELEVANT = frozenset({
+    "name", "env", "authorized_keys", "command", "command_scope", "bootstrap_script", "apps", "uid", "gid",
+    "failure_policy", "priority", "pending_timeout",
+})  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Lack:
+    """Why there is no room, as in a record: the phrase, and the amount of each slot that is short."""
+
+    reason: str
+    shortfall: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiter:
+    """The answer to a session that waits, by its key in ``lacks``, unless its entry has been updated since."""
+
+    updated_at: float
+    lack: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LastPass:
+    """What a pass over the queue leaves to the next one; it may be lost at any time.
+
+    ``answers`` are the keys in ``lacks`` of requests without room, ``feasible`` whether requests could ever be met, and
+    ``waiting`` the answers to sessions by id.
+    """
+
+    lacks: dict[str, Lack] = dataclasses.field(default_factory=dict)
+    answers: dict[str, str] = dataclasses.field(default_factory=dict)
+    feasible: dict[str, bool] = dataclasses.field(default_factory=dict)
+    waiting: dict[str, Waiter] = dataclasses.field(default_factory=dict)
+
+    def record(self, entry: QueueEntry) -> dict[str, Any]:
+        """Return the record of an entry, with the reason that the pass has found if the entry still waits as it did."""
+        waiter = self.waiting.get(entry.id)
+        if entry.state != PENDING or waiter is None or waiter.updated_at != entry.updated_at:
+            return entry.record
+        lack = self.lacks.get(waiter.lack)
+        return {**entry.record, "pending": dataclasses.asdict(lack)} if lack else entry.record
+
+
+LAST_PASS = StateFormat("the last pass", LastPass)
+
+
+class Answers:
+    """Decides on one session after the other, each with the capacity that the earlier ones leave.
+
+    ``cluster`` includes what has started in this pass.
+    """
+
+    def __init__(self, cluster: ClusterState, pools: NetworkPools, now: float, last: LastPass | None = None) -> None:
+        self.cluster, self._pools, self._now, self._last = cluster, pools, now, last or LastPass()
+        self._states: dict[tuple[str, bool], str] = {}
+        # More starts leave no more room: "no room" holds for the rest of the pass, other refusals until the next start.
+        self._no_room: dict[str, Unschedulable] = {}
+        self._refused: dict[str, Unschedulable] = {}
+        self._feasible: dict[str, bool] = {}
+        self._unchanged: dict[str, Unschedulable] = {}
+        self._grown: set[str] = set()
+        self.computed = 0
+
+    def on(self, cluster: ClusterState) -> Answers:
+        """Return this for another state of the same agents; what was found feasible is kept."""
+        last = dataclasses.replace(self._last, feasible={**self._last.feasible, **self._feasible})
+        return Answers(cluster, self._pools, self._now, last)
+
+    def decide(self, entry: QueueEntry) -> Decision | Unschedulable:
+        """Return the decision on an entry; what can never be met stays PENDING as well, with the problem as reason."""
+        key = request_key(entry)
+        shared = self._known(entry, key)
+        if shared is not None:
+            return shared
+        self.computed += 1
+        try:
+            spec = _checked_spec(entry)
+        except ValidationError as error:
+            return Unschedulable(as_phrase(error), {})
+        namesake = entry.name in self.cluster.names
+        try:
+            blockers = self.computed <= NAMED_BLOCKERS
+            decision = decide(spec, self.cluster, self._pools, entry.id, entry.user, self._now, name_blockers=blockers)
+        except (ValidationError, PlanningError) as error:
+            refusal = Unschedulable(as_phrase(error), {})
+            if not namesake:
+                self._refused[key] = refusal
+            return refusal
+        if isinstance(decision, Unschedulable):
+            self._no_room[key] = decision
+            if entry.resource_group not in self._grown:
+                self._unchanged[self._stored_key(entry, key)] = decision
+        elif decision.plan.id != entry.id:
+            return Unschedulable(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
+        return decision
+
+    def _known(self, entry: QueueEntry, key: str) -> Unschedulable | None:
+        if entry.name in self.cluster.names:
+            return None
+        known = self._no_room.get(key) or self._refused.get(key)
+        if known is None and entry.resource_group not in self._grown:
+            stored = self._stored_key(entry, key)
+            lack = self._last.lacks.get(self._last.answers.get(stored, ""))
+            if lack is not None:
+                known = self._no_room[key] = self._unchanged[stored] = Unschedulable(lack.reason, lack.shortfall)
+        return known
+
+    def start(self, plan: SessionPlan) -> None:
+        """Take the room of a new plan."""
+        self.cluster = self.cluster.with_plan(plan)
+        self._grown.add(plan.resource_group)
+        self._refused.clear()
+
+    def blocks(self, entry: QueueEntry) -> bool:
+        """Return whether others wait behind a due session: agents hold no claim of it, and it could start some time."""
+        return entry.id not in self.cluster.sessions and (entry.spec is None or self.is_feasible(entry))
+
+    def is_feasible(self, entry: QueueEntry) -> bool:
+        """Return whether a session could start if all others ended."""
+        try:
+            spec = _checked_spec(entry)
+        except ValidationError:
+            return False
+        if entry.name in self.cluster.names:
+            return is_feasible(spec, self.cluster, entry.id)
+        key = f"{request_key(entry)} {self._state(entry.resource_group, empty=True)}"
+        if key not in self._feasible:
+            known = self._last.feasible.get(key)
+            self._feasible[key] = is_feasible(spec, self.cluster, entry.id) if known is None else known
+        return self._feasible[key]
+
+    def result(self, waiting: Mapping[str, tuple[QueueEntry, Unschedulable]]) -> LastPass:
+        """Return what the next pass may use; ``waiting`` are the sessions that stay PENDING, by id."""
+        lacks = [*self._unchanged.values(), *(answer for _entry, answer in waiting.values())]
+        keys = {id(lack): f"{number}" for number, lack in enumerate({id(lack): lack for lack in lacks}.values())}
+        return LastPass(
+            {keys[id(lack)]: Lack(lack.reason, lack.shortfall) for lack in lacks},
+            {key: keys[id(lack)] for key, lack in self._unchanged.items()},
+            self._feasible,
+            {name: Waiter(entry.updated_at, keys[id(answer)]) for name, (entry, answer) in waiting.items()},
+        )
+
+    def _stored_key(self, entry: QueueEntry, key: str) -> str:
+        return f"{key} {self._state(entry.resource_group, empty=False)}"
+
+    def _state(self, group: str, *, empty: bool) -> str:
+        """Return a digest of what decides whether there is room on the agents of a resource group.
+
+        ``empty``: as if they held no session. It is computed before anything starts there, or does not depend on that.
+        """
+        if (group, empty) not in self._states:
+            agents = [_room(agent, empty=empty) for agent in self.cluster.agents if agent.resource_group == group]
+            swarms = [(agent.name, agent.swarm.node, agent.swarm.nodes) for agent in self.cluster.agents if agent.swarm]
+            self._states[group, empty] = _digest([agents, swarms])
+        return self._states[group, empty]
+
+
+def request_key(entry: QueueEntry) -> str:
+    """Return a digest of what decides whether there is room for a request."""
+    spec = entry.spec or {}
+    relevant = {option: value for option, value in spec.items() if option not in _IRRELEVANT}
+    relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
+    return _digest(relevant)
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _room(agent: AgentFacts, *, empty: bool) -> list[Any]:
+    held = [] if empty else [
+        agent.allocated,
+        agent.containers,
+        [(usage.session_id, usage.name, usage.created_at, usage.slots) for usage in agent.session_usage],
+    ]  # fmt: skip
+    return [
+        agent.name,
+        agent.schedulable,
+        agent.architecture,
+        agent.online_cpu_count,
+        agent.capacity,
+        agent.max_containers,
+        agent.allow_host_network,
+        agent.infiniband,
+        sorted(image for image, identity in agent.images.items() if identity),
+        sorted(agent.unusable_paths),
+        held,
+    ]
+
+
+def _checked_spec(entry: QueueEntry) -> SessionSpec:
+    """Return the request of an entry, validated again: whoever writes to the queue is not the one that starts it.
+
+    Raises :class:`ValidationError`.
+    """
+    spec = spec_from_dict(entry.spec or {})
+    check_stored(spec)
+    return spec
