@@ -68,7 +68,7 @@ docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page 
 	$(WITH_BIN) python -m tests.gates.docs_site
 
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
-	$(BIN)/python -m tests.gates.survey
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint
@@ -88,7 +88,7 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
-test-frameworks: lab ## PyTorch, TensorFlow, Ray and Dask across agents (outside `make test`: their packages are large)
+test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)
 	$(BIN)/pytest tests/frameworks
 
 molecule: lab ## Molecule scenarios on the lab

@@ -10,8 +10,8 @@ module: runtime_kit
 short_description: Build the runtime kit that every container mounts
 description:
   - "Internal: called by the roles of this collection."
-  - Copies sshd, an SSH client, a shell and a web terminal from the packages of this agent, together with their loader and libraries, to
-    a folder that containers mount at C(/opt/backendai). Therefore any Linux image works, with any or no C library.
+  - Copies sshd, an SSH client, a shell and a web terminal from the packages of this agent, with their loader and
+    libraries, to a folder that containers mount at C(/opt/backendai). Any Linux image works, with any or no C library.
   - The name of the folder is the digest of its content. A new version is installed atomically, and C(current) is
     switched to it; containers that mount an older one keep it.
   - A new version removes older ones that no container mounts, except for its predecessor.

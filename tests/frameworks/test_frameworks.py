@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.frameworks.packages import copy_to_agent, install_packages
 from tests.integration.containers import transferred_bytes, wait_for_exit
-from tests.integration.laboratory import AGENTS, ROOT, Kernel, in_parallel, run_in, run_on, run_on_all, ssh
+from tests.integration.laboratory import AGENTS, ROOT, Kernel, in_parallel, run_in, run_on, run_on_all
 from tests.integration.session_requests import THREE, TWO
 from tests.integration.sessions import Sessions, StartedSession, started_session
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 README = ROOT / "README.md"
-PYTHON_OF_THE_IMAGE = "3.11"
 ON_AGENTS, IN_CONTAINERS = "/srv/frameworks", "/opt/frameworks"
 NUMBERS = 1 << 20
 
@@ -39,25 +38,15 @@ def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The folder on all agents with the frameworks, for the image's Python, and the programs."""
     folder = tmp_path_factory.mktemp("frameworks") / "readable"  # pytest's own folders are for root alone
     folder.mkdir(mode=0o755)
-    wheels = ("--python-version", PYTHON_OF_THE_IMAGE, "--implementation", "cp", "--only-binary", ":all:")
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--no-compile", "--requirement", REQUIREMENTS)
     try:
-        subprocess.run([*pip, "--target", folder, *wheels], check=True)
+        install_packages(REQUIREMENTS, folder)
         for program in PROGRAMS.glob("*.py"):
             (folder / program.name).write_text(program.read_text())
-        in_parallel(*[partial(copy_to_agent, folder, agent) for agent in AGENTS])
+        in_parallel(*[partial(copy_to_agent, folder, agent, ON_AGENTS) for agent in AGENTS])
         yield ON_AGENTS
     finally:
         run_on_all(f"rm -rf {ON_AGENTS}", AGENTS)
         subprocess.run(["rm", "-rf", folder], check=True)
-
-
-def copy_to_agent(folder: Path, agent: str) -> None:
-    """Copy a folder to an agent."""
-    unpack = ssh(agent, f"rm -rf {ON_AGENTS} && mkdir {ON_AGENTS} && tar -C {ON_AGENTS} --no-same-owner -xf -")
-    with subprocess.Popen(["tar", "-C", folder, "-cf", "-", "."], stdout=subprocess.PIPE) as pack:
-        subprocess.run(unpack, stdin=pack.stdout, check=True)
-    assert pack.returncode == 0
 
 
 @pytest.fixture(scope="module")

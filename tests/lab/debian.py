@@ -14,6 +14,7 @@ from tests.lab.command import LabError, output, step, succeeds
 
 #: Debian packages by the commands that they provide.
 PACKAGE_OF = {
+    "chromium-headless-shell": "chromium-headless-shell",
     "docker": "docker.io",
     "dockerd": "docker.io",
     "haproxy": "haproxy",

@@ -1,0 +1,64 @@
+"""What a user does on the page of each app, in headless Chromium; each raises when the page does not answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+
+def run_a_cell(page: Page) -> None:
+    """Open a notebook in JupyterLab and print the name of the host."""
+    # It remembers what was open the last time, of the other kind of link.
+    page.locator(".jp-Launcher, .jp-Notebook").first.wait_for()
+    page.keyboard.press("Control+Shift+L")
+    page.locator(".jp-LauncherCard[data-category=Notebook]:visible").first.click()
+    notebook = page.locator(".jp-NotebookPanel:visible")
+    notebook.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
+    notebook.locator(".jp-CodeCell .cm-content").first.click()
+    page.keyboard.type("import socket; print('host', socket.gethostname())")
+    page.keyboard.press("Shift+Enter")
+    expect(notebook.locator(".jp-OutputArea-output").first).to_have_text("host main1\n")
+
+
+def log_in_to_a_container(page: Page) -> None:
+    """Log in to sub1 from the terminal; the answer is on a line of its own."""
+    console = page.locator("#console")
+    expect(console).to_contain_text("work@main1")
+    page.keyboard.type("ssh sub1 hostname\n")
+    page.wait_for_function("document.querySelector('#console').innerText.split('\\n').some(l => l.trim() == 'sub1')")
+
+
+def see_a_scalar(page: Page) -> None:
+    expect(page.get_by_text("loss", exact=True).first).to_be_visible()
+
+
+def see_a_run(page: Page) -> None:
+    page.get_by_text("tuning", exact=True).first.click()
+    page.wait_for_url(re.compile("#/experiments/[0-9]+"))
+    # What it shows first depends on the release; runs have this address in all.
+    page.evaluate("location.hash = location.hash.match('#/experiments/[0-9]+')[0] + '/runs'")
+    expect(page.get_by_text("first-run", exact=True).first).to_be_visible()
+
+
+def see_the_scheduler(page: Page) -> None:
+    """See the charts of Dask's dashboard, which come over a WebSocket, and another page of it."""
+    page.locator(".bk-Canvas, .bk-Figure").first.wait_for(state="attached")
+    page.get_by_role("link", name="Workers").first.click()
+    page.locator(".bk-DataTable").first.wait_for(state="attached")
+
+
+def see_a_node(page: Page) -> None:
+    page.get_by_role("link", name="Cluster").first.click()
+    expect(page.get_by_text("main1").first).to_be_visible()
+
+
+USES: dict[str, Callable[[Page], None]] = {
+    "jupyter": run_a_cell,
+    "terminal": log_in_to_a_container,
+    "tensorboard": see_a_scalar,
+    "mlflow": see_a_run,
+    "dask": see_the_scheduler,
+    "ray": see_a_node,
+}
