@@ -13,6 +13,7 @@ from tests.bench import (
     code_size,
     creation,
     figures,
+    gateway,
     lab,
     listing,
     many_sessions,
@@ -52,6 +53,7 @@ PARTS = {
     "start_up": Part(start_up.measure, rounds=3),
     "many_sessions": Part(lambda _rounds: many_sessions.measure()),
     "network": Part(network.measure, rounds=3),
+    "gateway": Part(gateway.measure, needs_lab=False),
 }
 
 

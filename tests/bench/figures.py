@@ -17,6 +17,7 @@ PARTS = {
     "start_up": "Start of a container",
     "many_sessions": "Many sessions on one agent",
     "network": "Network between two agents",
+    "gateway": "Requests through the gateway",
 }
 
 
@@ -181,6 +182,15 @@ def _network() -> dict[str, Figure]:
     return figures
 
 
+def _gateway() -> dict[str, Figure]:
+    rate = "Requests per second of CPU time, over one connection, each with a browser's cookie"
+    return {
+        "gateway": Figure("gateway", "Requests: the gateway / HAProxy without rules.", better="higher", wanted=0.8),
+        "gateway_requests": Figure("gateway", f"{rate}: the gateway.", "requests/s", "higher"),
+        "gateway_requests_empty": Figure("gateway", f"{rate}: HAProxy without rules.", "requests/s", "higher"),
+    }
+
+
 FIGURES: dict[str, Figure] = {
     **_code(),
     **_planner(),
@@ -190,6 +200,7 @@ FIGURES: dict[str, Figure] = {
     **_start_up(),
     **_many_sessions(),
     **_network(),
+    **_gateway(),
 }
 
 # The comparison in the README. Each line names its figures, so that it cannot differ from the report.

@@ -16,13 +16,14 @@ from tests.integration.laboratory import INVENTORY, Run, address, ansible, run_o
 from tests.integration.programs import run_line, source
 
 GATEWAY, USER = "gateway1", "user1"
-COOKIE = "backendai_session"
 FOLDER = "/var/tmp/backendai-gateway-test"
 #: The apps of tests run on the gateway itself, so that no firewall of an agent is involved.
 FIRST_PORT = 21001
 
 SESSION, OTHER_SESSION = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "6f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 NAME, OTHER = "train-llm", "other-user"
+#: The cookie of the first session by path.
+COOKIE = f"__Secure-backendai-{SESSION}"
 
 Answer = dict[str, Any]
 Route = dict[str, Any]

@@ -10,6 +10,7 @@ from tests.bench import (
     creation,
     decisions,
     figures,
+    gateway,
     many_sessions,
     memory,
     replay,
@@ -53,6 +54,21 @@ def test_code_is_counted_as_git_lists_it() -> None:
     assert result.keys() == figures.of_part("code")
     (lines,), (modules,) = result["lines_plugins"], result["modules"]
     assert lines > 50 * modules > 0
+
+
+def test_the_gateway_is_compared_with_an_empty_configuration_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "REQUESTS", 20)
+    result = gateway.measure(2)
+    assert result.keys() == figures.of_part("gateway")
+    rates = zip(result["gateway_requests"], result["gateway_requests_empty"], strict=True)
+    assert result["gateway"] == [full / empty for full, empty in rates]
+    assert len(result["gateway"]) == 2
+
+
+def test_a_gateway_that_refuses_the_request_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "NAME", "nobody-here")
+    with pytest.raises(BenchError, match="404 Not Found"):
+        gateway.measure(1)
 
 
 def test_planner_reads_facts_and_decides_as_expected() -> None:
