@@ -68,7 +68,7 @@ docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page 
 	$(WITH_BIN) python -m tests.gates.docs_site
 
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
-	$(BIN)/python -m tests.gates.survey
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint
@@ -84,6 +84,8 @@ integration: lab ## Tests against the lab
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
+	$(BIN)/pytest tests/unit/plugins/plugin_utils/_placement/test_optimum.py --decisions 500 --capture=no
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)

@@ -6,16 +6,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._model.printable import printable
+from ..module_utils._model.session import MAX_LINES
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ..plugin_utils._report.follow import Follower, command_ended, has_ended
 from ..plugin_utils.host_action import HostAction
 
 # Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
+
+# The variable with the logs of this agent that have been shown already, and how often they are read again, in seconds.
+LOGGED, FOLLOW_PAUSE = "__session_logs", 1.0
 
 # The results of failed phases, for phases that report their failure as a result.
 FAILED_RESULTS: Mapping[str, Mapping[str, Any]] = {
@@ -34,6 +43,8 @@ class ActionModule(HostAction):
             options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
             if phase == "survey":
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
+            if phase == "follow":
+                return {**result, "changed": False, **self._follow(options, variables)}
             reply = self.call(phase, options, variables, SECONDS[phase])
         except AnsibleActionFail as error:
             if phase not in FAILED_RESULTS:
@@ -50,3 +61,25 @@ class ActionModule(HostAction):
         if failures:
             raise AnsibleActionFail(" ".join(failures))
         return {"changed": False, **result, **reply}
+
+    def _follow(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Show what the session's containers on this agent print, until they have ended or the run is interrupted."""
+        # Ansible removes the folder at the end of the run. Other agents do not know when main1 has ended.
+        ended = Path(constants.DEFAULT_LOCAL_TMP) / f"ended-{options['session_id']}"
+        parts = [part for part in variables[LOGGED]["parts"] if part["plan"]["id"] == options["session_id"]]
+        follower = Follower(parts[0] if parts else {"logs": {}})
+        finished = not parts
+        while not finished:
+            finished = ended.exists()
+            request = {**options, "lines": MAX_LINES, "since": follower.since}
+            (part,) = self.call("logs", request, variables, SECONDS["logs"])["parts"] or [None]
+            if part is None:
+                break
+            for line in follower.new_lines(part):
+                self._display.display(printable(line))
+            if command_ended(part):
+                ended.touch()
+            finished = finished or has_ended(part)
+            if not finished:
+                time.sleep(FOLLOW_PAUSE)
+        return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..plugin_utils._lifecycle.absence import describe_cut_off, end_lost
@@ -17,6 +17,7 @@ from ..plugin_utils._lifecycle.routes import build_gateway_update, find_vacated,
 from ..plugin_utils._lifecycle.termination import add_end_results
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
+from ..plugin_utils._queue.store import BATCH, QueueStore
 from ..plugin_utils.absence_file import load_absences, save_absences
 from ..plugin_utils.control import AGENT_RESULT, RUN_SECONDS, ControlAction
 
@@ -36,6 +37,8 @@ class ActionModule(ControlAction):
         if args.get("facts_max_age"):
             surveyed_since -= int(args["facts_max_age"]) + RUN_SECONDS
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
+        # Parsed before the lock is taken: under it, only what has changed since.
+        self.entries(queue)
         with self.transaction(queue):
             entries = self.entries(queue)
             cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
@@ -50,14 +53,14 @@ class ActionModule(ControlAction):
             read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
             current = [self._with_end_results(entry, task_vars or {}) for entry in current]
             actions = reconcile(current, cluster.sessions, unreachable, abandoned, now, read, surveyed_since)
-            to_save = {**gone, **{entry.id: entry for entry in actions.entries_to_save}}.values()
+            to_save = [*{**gone, **{entry.id: entry for entry in actions.entries_to_save}}.values()]
             if not self._task.check_mode:
                 save_absences(queue.path, before, absences)
-                old = expired_history(entries, now, int(args.get("history_days", 30)))
-                for entry in old:
-                    queue.remove(entry.id)
-                for entry in to_save:
-                    queue.save(entry)
+                queue.save(*to_save[:BATCH])
+        if not self._task.check_mode:
+            self._save_others(queue, entries, to_save[BATCH:])
+            for batch in queue.batches(expired_history(entries, now, int(args.get("history_days", 30)))):
+                queue.remove(*(entry.id for entry in batch))
         if args.get("facts_max_age") and not self._task.check_mode:
             hostvars = (task_vars or {})["hostvars"]
             surveyed = [facts for name, facts in cluster.facts.items() if hostvars[name].get(AGENT_RESULT)]
@@ -89,6 +92,12 @@ class ActionModule(ControlAction):
         reaped = [variables["hostvars"][name].get(REAPED) or {} for name in self._task.args["agents"]]
         results = [result["ends"][entry.id] for result in reaped if entry.id in (result.get("ends") or {})]
         return dataclasses.replace(entry, record=add_end_results(entry.record, results))
+
+    def _save_others(self, queue: QueueStore, entries: Iterable[QueueEntry], others: Iterable[QueueEntry]) -> None:
+        """Save the changes that do not fit in one batch, except of entries that other runs have changed since."""
+        before = {entry.id: entry for entry in entries}
+        for batch in queue.batches(others):
+            queue.save(*(entry for entry in batch if self.entry(queue, entry.id) == before.get(entry.id)))
 
     def _routes(self, cluster: ClusterState, actions: ReconcileActions, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the update of gateways before agents end sessions: those, and with ``all_routes`` all others.

@@ -147,8 +147,10 @@ class ActionModule(ControlAction):
         queue = self.queue(variables)
         with queue.lock():
             entry = queue.entry(start.id)
-            if entry is None or entry.state != CREATING or entry.owner != current_owner():
+            if entry is None:
                 return record
+            if entry.state != CREATING or entry.owner != current_owner():
+                return {**record, "created_at": entry.enqueued_at}
             if outcome.status == "RUNNING":
                 # All agents have the same images.
                 images = images_from_dict(start.images).values()

@@ -37,6 +37,8 @@ class ActionModule(ControlAction):
         excluded = {name: "hidden by --limit" for name in args["agents"] if not cluster.was_read(name)}
         cluster = dataclasses.replace(cluster, unavailable={**excluded, **cluster.unavailable})
         name_and_id = args.get("name") or "", args.get("id") or ""
+        # Parsed before the lock is taken: under it, only what has changed since.
+        self.entries(queue)
         with self.transaction(queue):
             entries = self.entries(queue)
             cluster = dataclasses.replace(cluster, records=recorded_plans(entries))

@@ -23,8 +23,9 @@ options:
       - V(remove) removes this agent's part of O(sessions).
       - V(wait) waits for C(main1) of a session to end.
       - V(verify) and V(logs) read this agent's part of a session and change nothing.
+      - V(follow) shows what the containers of a session print from then on, until they end.
       - V(marker) creates a marker file in the mounts of a session, looks for it from its containers, or removes it.
-    choices: [survey, reap, remove, wait, verify, logs, marker]
+    choices: [survey, reap, remove, wait, verify, logs, follow, marker]
     required: true
   images:
     description: The images that sessions may need, for O(phase=survey).

@@ -1,4 +1,4 @@
-"""Measure the time of one decision over many agents."""
+"""Measure the time of one decision over many agents, and of decisions about unlike roles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
+from tests.bench import mixed
 from tests.bench.nodes import CPU_OF_ONE, MEM_OF_ONE, cluster, equal_containers, request
 
 SIZES = (10_000, 100_000)
 ROUNDS = 5
+MIXED = 300
 
 PLAIN = {"cpu": CPU_OF_ONE, "mem": MEM_OF_ONE}
 # Sixteen equal containers; a main without a GPU and eight with one each.
@@ -47,9 +49,16 @@ def slowest(size: int) -> float:
     return max(times)
 
 
+def mixed_roles() -> dict[str, list[float]]:
+    """Return the median, the 99th percentile and the slowest of seeded decisions about roles that are unlike."""
+    times = sorted(mixed.milliseconds(mixed.make(f"ordinary-{number}")) for number in range(MIXED))
+    ranks = {"p50": MIXED // 2, "p99": MIXED * 99 // 100, "worst": MIXED - 1}
+    return {f"decision_mixed_{name}": [times[rank]] for name, rank in ranks.items()}
+
+
 def main() -> None:
     """Print the figures as JSON."""
-    print(json.dumps({f"decision_{size}_agents": [slowest(size)] for size in SIZES}))
+    print(json.dumps(mixed_roles() | {f"decision_{size}_agents": [slowest(size)] for size in SIZES}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure the planner, without a lab: quality and speed of placements, and memory of facts.
+"""Measure the planner, without a lab: quality and speed of placements, memory of facts, and a long queue.
 
 Each part runs in its own process, on one core, and prints its figures as JSON; times are CPU time.
 """
@@ -13,7 +13,7 @@ import sys
 from tests.bench.errors import BenchError
 from tests.bench.lab import ROOT
 
-MODULES = ("tests.bench.replay", "tests.bench.decisions", "tests.bench.memory")
+MODULES = ("tests.bench.replay", "tests.bench.decisions", "tests.bench.memory", "tests.bench.waiting")
 
 
 def measure() -> dict[str, list[float]]:

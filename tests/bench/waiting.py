@@ -9,6 +9,7 @@ import random
 import statistics
 import tempfile
 import time
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,8 @@ from tests.bench.replay import GPUS_OF_ONE, SEED, SIZES
 from tests.unit.builders import POOLS, requested, result, spec
 
 ENTRIES, AGENTS = 10_000, 1213
-PATIENCE = 16
+PATIENCE, ROUNDS = 16, 3
+POLICIES = ("fifo", "lifo", "drf")
 
 
 def waiting(number: int, rng: random.Random, skipped: int) -> QueueEntry:
@@ -39,77 +41,81 @@ def waiting(number: int, rng: random.Random, skipped: int) -> QueueEntry:
         resources={"cpu": rng.randint(1, 8 * gpus), "mem": rng.randint(1, 32 * gpus) * GIB, GPU: gpus},
         priority=rng.choice((10, 10, 10, 50)),
     )
-    return requested(number, request, skipped=skipped, user=rng.choice("abcdefgh"))
+    return requested(number, request, skipped=skipped, user=rng.choice("abcdefgh"), enqueued_at=float(number))
 
 
-def run(folder: Path, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
+def run(folder: str, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
     """Run the action ``session_plan`` as a playbook does."""
     task, loader = Task(), DataLoader()
-    task.args = {"agents": list(hostvars), "pools": dataclasses.asdict(POOLS), "queue_path": str(folder), **args}
+    task.args = {"agents": list(hostvars), "pools": dataclasses.asdict(POOLS), "queue_path": folder, **args}
     task.check_mode = False
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), _play_context=SimpleNamespace(no_log=False))
     action = ActionModule(task, connection, None, loader, Templar(loader=loader, variables={}), None)
     return dict(action.run(task_vars={"hostvars": hostvars}))
 
 
-class Locks:
-    """How long the queue's lock was held, in seconds."""
-
-    def __init__(self) -> None:
-        self.held: list[float] = []
-        self._lock = QueueStore.lock
+@contextlib.contextmanager
+def timed_locks() -> Iterator[list[float]]:
+    """Yield the CPU seconds for which the lock of a queue is held each time."""
+    held: list[float] = []
+    lock = QueueStore.lock
 
     @contextlib.contextmanager
-    def timed(self, store: QueueStore) -> Iterator[None]:
-        """Hold the lock of a queue."""
-        with self._lock(store):
+    def timed(store: QueueStore) -> Iterator[None]:
+        with lock(store):
             began = time.process_time()
             yield
-            self.held.append(time.process_time() - began)
+            held.append(time.process_time() - began)
+
+    with unittest.mock.patch.object(QueueStore, "lock", timed):
+        yield held
 
 
-def passes(skipped: int, policy: str, locks: Locks, count: int = ENTRIES, agents: int = AGENTS) -> tuple[float, float]:
-    """Return the seconds of a first pass, and of one for which nothing has changed; one session is created besides."""
+def passes(skipped: int, policy: str, count: int = ENTRIES, agents: int = AGENTS) -> tuple[float, float]:
+    """Return the CPU seconds of a first pass, and the median of others for which nothing has changed.
+
+    In the end a session is created. Raises :class:`RuntimeError` if one passes others that it has to wait for.
+    """
     rng = random.Random(SEED)
-    hostvars = {
-        facts.name: {"__session_agent": json.loads(json.dumps(result(facts)))} for facts in cluster(agents, 1.0, rng)
-    }
+    facts = cluster(agents, 1.0, rng)
+    hostvars = {agent.name: {"__session_agent": json.loads(json.dumps(result(agent)))} for agent in facts}
     with tempfile.TemporaryDirectory() as folder:
-        queue = Path(folder)
         for number in range(1, count + 1):
             entry = waiting(number, rng, skipped)
-            (queue / f"{entry.id}.json").write_text(entry.to_json())
+            (Path(folder) / f"{entry.id}.json").write_text(entry.to_json())
         seconds = []
-        for _pass in range(4):
+        rules = {"policy": policy, "max_skips": PATIENCE}
+        for _pass in range(1 + ROUNDS):
             began = time.process_time()
-            if run(queue, hostvars, queue=True, policy=policy, max_skips=PATIENCE)["starts"]:
-                raise RuntimeError("a session starts on full agents")
+            starts = run(folder, hostvars, queue=True, **rules)["starts"]
             seconds.append(time.process_time() - began)
-        plain = {"cluster_size": 1, "resources": {"cpu": 1, "mem": GIB}}
-        small = dataclasses.asdict(spec(name="small", **plain))
-        created = run(queue, hostvars, spec=small, policy=policy, max_skips=PATIENCE)
-        if not created["pending"] and skipped:
-            raise RuntimeError("a later session passes one that is due")
+            if starts:
+                raise RuntimeError("a session starts on full agents")
+        small = spec(name="small", cluster_size=1, resources={"cpu": 1, "mem": GIB})
+        created = run(folder, hostvars, spec=dataclasses.asdict(small), **rules)
+        if bool(created["pending"]) != (skipped >= PATIENCE):
+            raise RuntimeError(f"created with all others skipped {skipped} times: {created['pending']}")
     return seconds[0], statistics.median(seconds[1:])
+
+
+def measure(count: int = ENTRIES, agents: int = AGENTS) -> dict[str, list[float]]:
+    """Return the figures: of the slowest policy; with all past their patience, as a multiple of the others."""
+    with timed_locks() as held:
+        plain, due = ([passes(skipped, policy, count, agents) for policy in POLICIES] for skipped in (0, PATIENCE))
+    first, unchanged = (max(column) for column in zip(*plain, strict=True))
+    due_first, due_unchanged = (max(column) for column in zip(*due, strict=True))
+    return {
+        "queue_first": [first],
+        "queue_unchanged": [unchanged],
+        "queue_due_first": [due_first / first],
+        "queue_due_unchanged": [due_unchanged / unchanged],
+        "queue_lock": [max(held)],
+    }
 
 
 def main() -> None:
     """Print the figures as JSON."""
-    locks = Locks()
-    QueueStore.lock = lambda store: locks.timed(store)
-    first, unchanged = passes(0, "fifo", locks)
-    due_first, due_unchanged = passes(PATIENCE, "fifo", locks)
-    print(
-        json.dumps(
-            {
-                "queue_first": [first],
-                "queue_unchanged": [unchanged],
-                "queue_due_first": [due_first],
-                "queue_due_unchanged": [due_unchanged],
-                "queue_lock": [max(locks.held)],
-            }
-        )
-    )
+    print(json.dumps(measure()))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ HINTS = {
     "session_resources": f'JSON, such as {{"cpu": 2, "mem": "8g"}}. {describe_total([(4, EACH)])}',
     "session_mounts": f'JSON, such as [{{"source": "/mnt/data", "target": "/home/work/data"}}]. {NO_FOLDER}',
     "session_env": 'JSON, such as {"EPOCHS": "10"}.',
-    "session_apps": 'JSON, such as [{"name": "jupyter", "port": 8888, "command": "jupyter lab"}].',
+    "session_apps": 'JSON, such as ["jupyter", {"name": "demo", "port": 8000, "command": "python -m http.server"}].',
     "session_authorized_keys": "One in each line.",
 }
 

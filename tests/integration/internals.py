@@ -10,6 +10,7 @@ from __future__ import annotations
 TASK_PULL = "Pull images"
 TASK_CLAIM = "Claim resources"
 TASK_APPLY = "Start the containers"
+TASK_REMOVE = "Remove this agent's part of the session"
 TASK_RECORD = "Write the record"
 #: Approximate number of tasks of a creation; random kills happen within one of them.
 TASKS = 9

@@ -70,7 +70,7 @@ def test_session_ends_where_its_output_cannot_be_kept_and_says_so(agent1_session
     started = agent1_sessions.start(**SMALL)
     run_on("agent1", f"mkdir -p -m 700 {OUTPUT}; mount -t tmpfs -o size=4k,nr_inodes=1 full {OUTPUT}")
     try:
-        ended = agent1_sessions.terminate(force=True)
+        ended = agent1_sessions.terminate(name=agent1_sessions.name, force=True)
     finally:
         run_on("agent1", f"umount {OUTPUT}")
     assert ended.code == 0, ended.output

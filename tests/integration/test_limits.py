@@ -130,10 +130,16 @@ def test_core_dumps_are_off_in_logins_too(four: StartedSession) -> None:
             assert run_in(kernel, *words).strip() == "0"
 
 
+def log_is_complete(kernel: Kernel) -> bool:
+    return run_on(kernel["agent"], f"docker logs --tail 1 {kernel['container']}").strip() == "100000"
+
+
 def test_log_is_rotated_and_readable(four: StartedSession) -> None:
     (first, _second), (other, _last) = by_agent(four)
     for kernel in (first, other):
         run_in(kernel, "sh", "-c", "seq 100000 > /proc/1/fd/1", user="root")
+        # The engine writes what it has read later.
+        wait_until(partial(log_is_complete, kernel))
         path = run_on(kernel["agent"], f"docker inspect --format '{{{{.LogPath}}}}' {kernel['container']}").strip()
         sizes = [int(size) for size in run_on(kernel["agent"], f"stat -c %s {path}*").split()]
         assert len(sizes) == LOG_FILES

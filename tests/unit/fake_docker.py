@@ -108,7 +108,7 @@ class FakeDocker:
         }
 
     def logs(
-        self, container: str, *, tail: int | str, timestamps: bool, stream: bool, follow: bool, **_options: bool
+        self, container: str, *, tail: int | str, timestamps: bool, stream: bool, follow: bool, **_options: Any
     ) -> Any:
         assert (stream, follow) == (True, False), "logs are streamed and not followed"
         log = self._container(container).get("Log", [])

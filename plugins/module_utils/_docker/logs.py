@@ -16,7 +16,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .._model.errors import ClusterError, as_phrase, reason
 from .sdk import docker
@@ -46,15 +46,25 @@ class LogReadError(ClusterError):
     """A log exists and cannot be read; the message is one sentence without its full stop."""
 
 
-def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps: bool = False) -> list[str]:
+def tail_of(
+    client: docker.APIClient, container: str, lines: int, *, timestamps: bool = False, since: int = 0
+) -> list[str]:
     """Return the last lines of a container's log, stdout and stderr in the order of their output.
 
-    With ``timestamps`` each begins with its time in UTC and a space. Raises :class:`LogReadError` if the engine cannot
-    return the log: the log driver does not support reading, or the container does not exist.
+    With ``timestamps`` each begins with its time in UTC and a space. Those before ``since``, in seconds since the
+    epoch, are left out. Raises :class:`LogReadError` if the engine cannot return the log: the log driver does not
+    support reading, or the container does not exist.
     """
     try:
         frames = client.logs(
-            container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
+            container,
+            stdout=True,
+            stderr=True,
+            stream=True,
+            follow=False,
+            tail=lines,
+            timestamps=timestamps,
+            since=since or None,
         )
         # The SDK reads logs without a timeout.
         until = time.monotonic() + READ_SECONDS
@@ -84,7 +94,7 @@ def compressed_log(client: docker.APIClient, container: str) -> bytes:
     raise LogReadError("its log cannot be read: the engine did not send all of it")
 
 
-def _frames(client: docker.APIClient, container: str, tail: int | str) -> Iterator[tuple[bytes, bytes]]:
+def _frames(client: docker.APIClient, container: str, tail: int | Literal["all"]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the messages of a log, each without the timestamp of a continued line, and as the engine sent it."""
     frames = client.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail, timestamps=True)
     until = time.monotonic() + READ_SECONDS

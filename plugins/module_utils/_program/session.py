@@ -103,7 +103,9 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     try:
         sessions = find_local_sessions(store, options["name"], options["session_id"])
         parts = [
-            read_logs(connect(options["docker_host"]), session, options["kernel"], options["lines"])
+            read_logs(
+                connect(options["docker_host"]), session, options["kernel"], options["lines"], options.get("since", 0)
+            )
             for session in sessions
         ]
         kept = find_kept(store, options["name"], options["session_id"])

@@ -23,12 +23,15 @@ from .facts import container_states
 from .output import APP_LOG
 
 
-def read_logs(client: docker.APIClient, session: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
+def read_logs(
+    client: docker.APIClient, session: LocalSession, hostname: str, lines: int, since: int = 0
+) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
     ``logs`` has for each container here, by hostname: its ``log``, the logs of its ``apps`` by name, and an ``error``
     for logs that could not be read. A log is a list of lines as JSON text, so that it arrives as it is: in the text of
-    a reply, control characters are escaped. With a ``hostname``, only that container is included.
+    a reply, control characters are escaped. With a ``hostname``, only that container is included; with
+    ``since``, in seconds since the epoch, only later lines of containers.
     """
     existing = containers.find_containers(client, session.plan.id)
     ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
@@ -36,16 +39,18 @@ def read_logs(client: docker.APIClient, session: LocalSession, hostname: str, li
 
     def read_kernel(kernel: Kernel) -> dict[str, Any]:
         apps = session.plan.apps if kernel.hostname == MAIN1 else ()
-        return _container_logs(client, ids[kernel.hostname], apps, lines)
+        return _container_logs(client, ids[kernel.hostname], () if since else apps, lines, since)
 
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
         logs = dict(zip((kernel.hostname for kernel in selected), pool.map(read_kernel, selected)))
     return {"plan": session.plan.to_dict(), "containers": to_plain(container_states(client, existing)), "logs": logs}
 
 
-def _container_logs(client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int) -> dict[str, Any]:
+def _container_logs(
+    client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int, since: int
+) -> dict[str, Any]:
     """Return all logs of one container."""
-    log, error = _read_or_error(partial(tail_of, client, container, lines, timestamps=True))
+    log, error = _read_or_error(partial(tail_of, client, container, lines, timestamps=True, since=since))
     errors, app_logs = [error], {}
     for app in apps:
         path = APP_LOG.format(name=app.name)

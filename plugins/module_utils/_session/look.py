@@ -85,7 +85,7 @@ def _look(client: docker.APIClient, store: Store, session: LocalSession, gpus: G
 
 def _running_pids(client: docker.APIClient, session: LocalSession) -> dict[str, int]:
     """Return the first process of each running container here, by hostname."""
-    hostnames = {kernel.hostname for kernel in session.kernels}
+    hostnames = [kernel.hostname for kernel in session.kernels]
     found = {
         bears["Labels"].get(labels.HOSTNAME): bears for bears in containers.find_containers(client, session.plan.id)
     }

@@ -40,8 +40,11 @@ class Greedy:
     def __init__(self, classes: AgentClasses, weigh: Weigh = max) -> None:
         self._field, self._scale, self._sizes = classes, classes.scale, classes.sizes
         asks = self._scale.asks
-        free = [sum(measure[slot] * many for measure, many in self._sizes.items()) for slot in range(len(asks[0]))]
-        self._shares = [weigh([part / (many or 1) for part, many in zip(ask, free, strict=True)]) for ask in asks]
+        self._weigh = weigh
+        self._free = [
+            sum(measure[slot] * many for measure, many in self._sizes.items()) for slot in range(len(asks[0]))
+        ]
+        self._shares = [weigh([part / (many or 1) for part, many in zip(ask, self._free, strict=True)]) for ask in asks]
         self._hardest = sorted(range(len(asks)), key=lambda shape: -self._shares[shape])
         # The slots that a shape requests; the first one is the container itself.
         self._parts = [[(slot, part) for slot, part in enumerate(ask) if part] for ask in asks]
@@ -52,18 +55,18 @@ class Greedy:
         """Return the packings of agents, choosing each time the one with the largest share; incomplete if all are full.
 
         The share of an agent is computed again only when it comes first, as the shares of the others can only shrink;
-        if that takes too many steps, the agents are taken in the order of their shares at first.
+        if that takes too many steps, the agents are taken in the order of what is known by then.
         """
         remaining, free = list(counts), dict(self._sizes)
         chosen: Choice = []
-        queue = [(-math.inf, measure) for measure in sorted(free)]
+        queue = sorted((-self._most_share(measure), measure) for measure in free)
         while queue and any(remaining):
             previous_cost, measure = queue[0]
             packing = self.packing(measure, remaining)
             cost = -self._share(packing)
             if not cost or not free[measure]:
                 heapq.heappop(queue)
-            elif cost > previous_cost and (math.isinf(previous_cost) or self._updates.take(5 * len(counts))):
+            elif cost > previous_cost and self._updates.take(5 * len(counts)):
                 heapq.heapreplace(queue, (cost, measure))
             else:
                 free[measure] -= 1
@@ -178,6 +181,13 @@ class Greedy:
         if self._scale.widths[shape] > cores:
             return False
         return all(free[slot] >= part for slot, part in self._parts[shape])
+
+    def _most_share(self, measure: CapacityVector) -> float:
+        """Return an upper bound of the share of any packing of such an agent, if one follows from its slots."""
+        if self._weigh not in (max, sum):
+            return math.inf
+        # Rounded up: the share is a sum of rounded fractions.
+        return 1.001 * sum(part / (many or 1) for part, many in zip(measure, self._free, strict=False))
 
     def _share(self, packing: Packing) -> float:
         return sum(map(operator.mul, self._shares, packing))

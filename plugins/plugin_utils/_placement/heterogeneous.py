@@ -20,7 +20,7 @@ from ...module_utils._model.facts import AgentFacts
 from .agent_classes import AgentClasses, CapacityVector, OrderedAgent, first_in_order
 from .bounds import Bounds
 from .greedy import STEPS as GREEDY_STEPS
-from .greedy import Assignment, Choice, Greedy
+from .greedy import Assignment, Choice, Greedy, Weigh
 from .packing import (
     Budget,
     BudgetExceededError,
@@ -88,8 +88,10 @@ def _best_choice(
     """
     slots = range(1, len(classes.scale.asks[0]))
     best, quality = first, (sum(counts) - sum(sum_packings(first, counts)), len(first))
-    for weigh in (_smallest_first, sum, *(functools.partial(_mostly, slot) for slot in slots)):
-        if quality <= bound or not budget.take(2 * GREEDY_STEPS):
+    weights: list[Weigh] = [_smallest_first, sum, *(functools.partial(_mostly, slot) for slot in slots)]
+    steps = 2 * GREEDY_STEPS + 5 * len(classes.agents) * len(counts)
+    for weigh in weights:
+        if quality <= bound or not budget.take(steps):
             break
         choice = Greedy(classes, weigh).concentrate(counts)
         reached = (sum(counts) - sum(sum_packings(choice, counts)), len(choice))

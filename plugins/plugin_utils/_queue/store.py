@@ -145,7 +145,8 @@ class QueueStore:
                 except CorruptEntryError:
                     os.replace(target, f"{target}.corrupt")
                 self._write(target.name, entry.to_json())
-            self._fsync_folder()
+            if entries:
+                self._fsync_folder()
 
     def batches(self, changes: Iterable[T]) -> Iterator[list[T]]:
         """Yield changes in parts, each with the lock held for it alone, so that others never wait for long."""
@@ -211,11 +212,13 @@ class QueueStore:
             share = partial(share_with_group, folder=self.path)
             write_atomically(self.path / name, content, durable=durable, prepare=share)
 
-    def remove(self, session_id: str) -> None:
-        """Remove an entry, if it exists."""
-        with self._convert_os_errors("written"), contextlib.suppress(FileNotFoundError):
-            self._file(session_id).unlink()
-            self._fsync_folder()
+    def remove(self, *session_ids: str) -> None:
+        """Remove entries, if they exist."""
+        with self._convert_os_errors("written"):
+            for session_id in session_ids:
+                self._file(session_id).unlink(missing_ok=True)
+            if session_ids and self.path.exists():
+                self._fsync_folder()
 
     def digest_key(self) -> bytes:
         """Return the key for digests of secrets; empty if there is none yet."""

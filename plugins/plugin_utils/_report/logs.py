@@ -108,13 +108,13 @@ def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: Age
         **fields,
         "status": state["status"],
         "exit_code": state.get("exit_code"),
-        "log": _parse_lines(logs["log"]),
-        "apps": {app: _parse_lines(log) for app, log in logs["apps"].items()},
+        "log": parse_lines(logs["log"]),
+        "apps": {app: parse_lines(log) for app, log in logs["apps"].items()},
         "error": logs["error"],
     }
 
 
-def _parse_lines(log: str) -> list[str]:
+def parse_lines(log: str) -> list[str]:
     """Return the lines of a log as the container wrote them, from the agent's JSON text."""
     try:
         lines = parse_json(log)

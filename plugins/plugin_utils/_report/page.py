@@ -124,7 +124,9 @@ def _why(record: Mapping[str, Any]) -> str:
 
 
 def _next_step(record: Mapping[str, Any]) -> str:
-    """Return what comes next, in sentences."""
+    """Return what comes next, in sentences; an error of a degraded session says it itself."""
+    if record["status"] == "DEGRADED" and record["error"]:
+        return ""
     position = record.get("queue_position")
     place = f" It is number {position} in the queue." if position else ""
     return _NEXT.get(record["status"], "") + place

@@ -167,6 +167,23 @@ class _StoredResources:
 
 
 @dataclasses.dataclass(frozen=True)
+class _StoredApp:
+    extensible: ClassVar[bool] = True
+
+    name: str
+    port: int
+    protocol: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _StoredNetwork:
+    extensible: ClassVar[bool] = True
+
+    driver: str
+    subnet: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class _StoredRecord:
     extensible: ClassVar[bool] = True
 
@@ -178,6 +195,9 @@ class _StoredRecord:
     kernels: tuple[_StoredKernel, ...]
     pending: _StoredPending | None
     error: str | None
+    resource_group: str | None
+    network: _StoredNetwork | None
+    apps: tuple[_StoredApp, ...]
     reason: str | None = None
     exit_code: int | None = None
     created_at: float | None = None

@@ -87,6 +87,7 @@ class RunOptions:
     agent_lost_after: int
     kernel: str
     logs_lines: int
+    logs_follow: bool
 
 
 def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:

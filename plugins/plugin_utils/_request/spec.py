@@ -235,11 +235,14 @@ def _key_id(key: bytes) -> str:
     return hmac.digest(key, b"id", "sha256").hex()[:8]
 
 
+_ADDED = [field for field in dataclasses.fields(SessionSpec) if field.default is not dataclasses.MISSING]
+
+
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
     # Requests of earlier releases lack options that have been added since.
-    added = dict.fromkeys(TIMES, 0)
+    added = {field.name: field.default for field in _ADDED}
     for option in sorted(set(before) | set(after)):
         old, new = (side.get(option, added.get(option)) for side in (before, after))
         if old == new:

@@ -17,6 +17,7 @@ from tests.bench import (
     start_up,
     ten_creates,
     timing,
+    waiting,
 )
 from tests.bench.creation import Costs
 from tests.bench.errors import BenchError
@@ -76,7 +77,9 @@ def test_planner_reads_facts_and_decides_as_expected() -> None:
     replayed = replay.figures(replay.replay(200, seed=1), 200)
     assert [replayed[name] for name in replayed if name.startswith("placements")] == [[0]] * 3
     assert decisions.slowest(1000) > 0
-    names = {*replayed, *(f"decision_{size}_agents" for size in decisions.SIZES), "facts_memory"}
+    queue = waiting.measure(count=60, agents=20)
+    assert all(seconds > 0 for (seconds,) in queue.values())
+    names = {*replayed, *(f"decision_{size}_agents" for size in decisions.SIZES), "facts_memory", *queue}
     assert names == figures.of_part("planner")
 
 

@@ -26,6 +26,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     QueueEntry,
     expired_history,
@@ -35,12 +36,16 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import owner_is_alive
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import select_logs
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page import PageSources, render_page
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, select_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
-from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, spec
+from tests.unit.builders import NOW, POOLS, REPOSITORY, SESSION_ID, USER, spec
 from tests.unit.fuzz.mutations import assert_sentence
+
+FOLDER = REPOSITORY / "roles/session/templates/page"
+PAGE = PageSources(*((FOLDER / name).read_text() for name in ("page.html.j2", "page.css", "page.js")))
 
 
 @contextlib.contextmanager
@@ -70,7 +75,7 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
         free = free.with_plan(plan)
     for policy in ("fifo", "drf"):
         with refused_at_most():
-            schedule(entries, free, POOLS, QueuePolicy(policy, 16), NOW)
+            schedule(entries, Answers(free, POOLS, NOW), QueuePolicy(policy, 16))
     with refused_at_most():
         _create(free)
     for name, session_id in (("train-llm", ""), ("", SESSION_ID)):
@@ -96,6 +101,7 @@ def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
         record = session_record(plan_of(parts), status_of(parts), containers_of(parts))
         records.append((record, plan_of(parts).created_at))
     "\n".join(session_table(records, NOW)).encode()
+    render_page(PAGE, [record for record, _since in records], cluster.facts, cluster.unavailable, NOW).encode()
     for record, _since in records:
         "\n".join(summarize_record(record, check_mode=False)).encode()
     vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]

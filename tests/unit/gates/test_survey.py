@@ -101,7 +101,7 @@ def test_answers_in_text_become_values() -> None:
         "session_resources": '{"cpu": 2, "mem": "8g"}',
         "session_mounts": '[{"source": "/mnt/data", "target": "/home/work/data"}]',
         "session_env": '{"EPOCHS": "10"}',
-        "session_apps": '[{"name": "jupyter", "port": 8888, "command": "jupyter lab"}]',
+        "session_apps": '["jupyter", {"name": "demo", "port": 8000, "command": "python -m http.server"}]',
         "session_command": "cd data\npython train.py",
         "session_wait": "true",
         "session_priority": "20",
@@ -110,7 +110,7 @@ def test_answers_in_text_become_values() -> None:
     assert isinstance(spec, SessionSpec)
     assert (spec.cluster_size, spec.resources, spec.env) == (4, {"cpu": 2, "mem": 8 << 30}, {"EPOCHS": "10"})
     assert [(mount.source, mount.target) for mount in spec.mounts] == [("/mnt/data", "/home/work/data")]
-    assert [(app.name, app.port) for app in spec.apps] == [("jupyter", 8888)]
+    assert [(app.name, app.port) for app in spec.apps] == [("jupyter", 8888), ("demo", 8000)]
     assert (spec.command, spec.priority, run.wait) == ("cd data\npython train.py", 20, True)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
+from ansible_collections.backendai.cluster.plugins.action import session_agent
 from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
-from tests.unit.builders import SESSION_ID
+from tests.unit.builders import SESSION_ID, plan
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.plugin_utils._report import test_follow as follow
 
 AGENT = {"docker_host": "unix:///var/run/docker.sock", "state_path": "/var/lib/backendai"}
+BATCH = plan({"agent1": 2}, command="python train.py")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 Asked = list[tuple[str, dict[str, Any], int]]
@@ -108,3 +112,42 @@ def test_failed_removal_fails_the_task(ask: Any) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^the engine refused: no\.$"):
         ask({"changed": True, "sessions": sessions}, phase="remove")
     assert ask({"changed": True, "sessions": {OTHER_ID: {}}}, phase="remove")["changed"] is True
+
+
+# ---- following
+
+
+def test_following_shows_what_is_new_until_the_command_ends(
+    ask: Any, requests: Asked, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_agent.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(session_agent, "FOLLOW_PAUSE", 0)
+    variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
+    over = {"main1": {"status": "exited"}, "sub1": {"status": "running"}}
+    replies = iter([follow.part("01 one", "02 two", of=BATCH), follow.part("03 three\x1b", of=BATCH, containers=over)])
+
+    class Answers(dict[str, Any]):
+        def __getitem__(self, _key: str) -> Any:
+            return [next(replies)]
+
+    ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
+    assert [line.rpartition(" ")[2] for line in printed] == ["two", r"three\x1b"]
+    assert [options["since"] for _phase, options, _seconds in requests] == [1772333941, 1772333942]
+    # On an agent of a sub, the end of main1 is known by this file.
+    requests.clear()
+    replies = iter([follow.part("04 four", of=BATCH)])
+    ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
+    assert (len(requests), printed[-1].rpartition(" ")[2]) == (1, "four")
+
+
+def test_session_that_is_gone_is_not_followed(ask: Any, requests: Asked) -> None:
+    ask({}, {"__session_logs": {"parts": []}}, phase="follow", session_id=BATCH.id)
+    variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
+    ask({"parts": []}, variables, phase="follow", session_id=BATCH.id)
+    assert [phase for phase, _options, _seconds in requests] == ["logs"]
+
+
+def test_lost_output_is_a_warning(ask: Any) -> None:
+    lost = {SESSION_ID: {"lost_output": ["main1: no room"]}}
+    for reply in ({"sessions": lost}, {"ends": lost}):
+        assert ask(reply, phase="remove")["warnings"] == [f"{SESSION_ID}: output was lost: main1: no room"]

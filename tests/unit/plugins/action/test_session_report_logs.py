@@ -84,7 +84,7 @@ def test_available_logs_are_shown_before_an_unreachable_agent_fails(
         ({"name": "session-1"}, "the session 'session-1' is PENDING: no agent holds it."),
         (
             {"name": "session-2"},
-            "the session 'session-2' is TERMINATED: it was ended by alice; its containers and their logs were removed.",
+            "the session 'session-2' is TERMINATED: it was ended by alice; no agent has kept its output.",
         ),
     ],
     ids=["unknown", "waiting", "over"],

@@ -89,6 +89,13 @@ def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("printed")
+def test_repaired_session_was_requested_when_its_entry_says(run: Run, queue: QueueStore) -> None:
+    entry = starts(queue, state="RUNNING", owner=None, plan=MADE)
+    (session,) = settle(run, COMMITTED)["sessions"]
+    assert session["record"]["created_at"] == entry.enqueued_at != MADE.created_at
+
+
+@pytest.mark.usefixtures("printed")
 def test_request_plan_and_images_of_a_running_session_are_kept(run: Run, queue: QueueStore) -> None:
     before = starts(queue, plan=MADE, attempts=1, skipped=2)
     start = {**decided(), "images": {"agent1": {IMAGE: image_data(1, "registry/python")}, "agent2": {}}}

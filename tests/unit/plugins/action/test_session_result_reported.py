@@ -138,6 +138,23 @@ def test_failed_command_fails(run: Run, queue: QueueStore, printed: list[str], e
     assert printed == ["Session train-llm is TERMINATED."]
 
 
+def test_end_of_the_log_of_a_failed_command_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    history(queue, finished(3))
+    logged = {"main1": {"log": json.dumps(["out of memory"]), "apps": {}, "error": None}}
+    containers = {"main1": {"status": "exited", "exit_code": 3}}
+    part = {"plan": MADE.to_dict(), "containers": containers, "logs": logged}
+    starts = [{"id": SESSION_ID, "agents": ["agent1"], "nonce": "n", "public_keys": {}, "plan": MADE.to_dict()}]
+    settled = {"sessions": [{"record": RUNS, "error": None}], "wait": True}
+    args = {"state": "reported", "result": settled, "starts": starts, "later": [], "gateways": []}
+    read = {"parts": [part], "error": None}
+    for result in (read, {"parts": [], "error": "no route"}, None):
+        printed.clear()
+        with pytest.raises(AnsibleActionFail, match=r"exit code 3\.$"):
+            run(ActionModule, args, {"hostvars": {"agent1": {"__session_wait_logs": result}}})
+        shown = ["== main1 on agent1: exited with code 3 ==", "out of memory"] if result is read else []
+        assert printed == ["Session train-llm is TERMINATED.", *shown]
+
+
 @pytest.mark.parametrize("waited", [True, False])
 def test_end_is_looked_up_only_with_wait(run: Run, queue: QueueStore, printed: list[str], waited: bool) -> None:
     history(queue, finished(0))

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
+from ansible_collections.backendai.cluster.plugins.module_utils._session.output import keep_output
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import patched_network
@@ -163,19 +165,31 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def read_logs(client: FakeDocker, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
+    def read_logs(client: FakeDocker, of: LocalSession, kernel: str, lines: int, since: int) -> dict[str, Any]:
         assert client is engine
-        return {"asked": [of.plan.name, kernel, lines]}
+        return {"asked": [of.plan.name, kernel, lines, since]}
 
     store.save(held(BATCH, expires_at=1.0))
     monkeypatch.setattr(session, "read_logs", read_logs)
     options = {**agent, **selector}
     assert parts("logs", options, check_mode=check_mode) == {
-        "parts": [{"asked": ["train-llm", "", 100]}],
+        "parts": [{"asked": ["train-llm", "", 100, 0]}],
         "error": None,
     }
-    result = parts("logs", {**options, "kernel": "sub1", "lines": 7}, check_mode=check_mode)
-    assert result["parts"] == [{"asked": ["train-llm", "sub1", 7]}]
+    result = parts("logs", {**options, "kernel": "sub1", "lines": 7, "since": 5}, check_mode=check_mode)
+    assert result["parts"] == [{"asked": ["train-llm", "sub1", 7, 5]}]
+
+
+def test_kept_output_is_read_unless_the_session_lives(agent: dict[str, Any], store: Store, engine: Any) -> None:
+    labelled = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
+    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": labelled, "State": "exited", "Log": []})
+    store.save(held(BATCH))
+    keep_output(engine, store, held(BATCH), engine.containers(all=True))
+    (live,) = parts("logs", {**agent, "session_id": SESSION_ID})["parts"]
+    store.remove(SESSION_ID)
+    for selector in ({"name": "train-llm"}, {"session_id": SESSION_ID}):
+        (ended,) = parts("logs", {**agent, **selector})["parts"]
+        assert ("ended_at" in live, "ended_at" in ended, ended["plan"]["id"]) == (False, True, SESSION_ID)
 
 
 LOOKS = pytest.mark.parametrize("phase", ["verify", "logs"])

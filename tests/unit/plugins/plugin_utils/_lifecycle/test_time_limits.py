@@ -15,7 +15,7 @@ IDLE = "it was idle for session_idle_timeout, 600 seconds"
 Count = tuple[Any, Any]
 
 
-def parts(*counts: Count, **limits: int) -> Parts:
+def parts(*counts: Count, **limits: Any) -> Parts:
     """Return a session on two agents with these (lived, idle) seconds; fewer counts are agents that do not answer."""
     made = plan({"agent1": 1, "agent2": 1}, **limits)
     names = made.agents[: len(counts)]

@@ -56,6 +56,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             agent_lost_after=600,
             kernel="",
             logs_lines=100,
+            logs_follow=False,
         ),
         "",
     )

@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Follows the logs of an agent's containers: what is new in one reading after another."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import MAIN1, STOPPED
+from .logs import parse_lines
+
+
+class Follower:
+    """Knows the last moment of each container's log that was shown, and its lines of that moment."""
+
+    def __init__(self, part: Mapping[str, Any]) -> None:
+        self._shown: dict[str, tuple[str, frozenset[str]]] = {}
+        for _line in self.new_lines(part):
+            pass
+
+    @property
+    def since(self) -> int:
+        """The time, in seconds since the epoch, after which there may be new lines."""
+        moments = [moment for moment, _lines in self._shown.values()]
+        return calendar.timegm(time.strptime(min(moments)[:19], "%Y-%m-%dT%H:%M:%S")) if moments else 0
+
+    def new_lines(self, part: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the lines that have not been shown yet, each with the hostname of its container."""
+        for hostname, logs in part["logs"].items():
+            for line in parse_lines(logs["log"]):
+                moment = line.partition(" ")[0]
+                last, shown = self._shown.get(hostname, ("", frozenset()))
+                if moment < last or (moment == last and line in shown):
+                    continue
+                self._shown[hostname] = (moment, shown | {line} if moment == last else frozenset([line]))
+                yield f"{hostname}: {line}"
+
+
+def has_ended(part: Mapping[str, Any]) -> bool:
+    """Return whether the containers of a part print no more: the session has ended, or all of them have."""
+    states = part["containers"].values()
+    # A live part without containers is about to end: what they printed last is in what is kept.
+    stopped = bool(states) and all(state["status"] in STOPPED for state in states)
+    return part.get("ended_at") is not None or stopped or command_ended(part)
+
+
+def command_ended(part: Mapping[str, Any]) -> bool:
+    """Return whether the session's command has ended here, and with it the session."""
+    main = part["containers"].get(MAIN1)
+    return bool(main) and main["status"] in STOPPED and bool(SessionPlan.from_dict(part["plan"]).command)

@@ -1,0 +1,202 @@
+"""A pass over a queue: what is decided, and what is known from the pass before."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import Unusable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as module
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from tests.unit.builders import GIB, NOW, POOLS, agent_facts, bare_session, plan, readings, requested, spec
+
+POLICIES = ("fifo", "lifo", "drf")
+
+
+class Counted:
+    """The number of decisions and of judgements whether something could ever start."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.decided, self.judged, self.named = 0, 0, 0
+        decide, is_feasible = module.decide, module.is_feasible
+
+        def count_decision(*arguments: Any, name_blockers: bool) -> Decision | Unschedulable:
+            self.decided += 1
+            self.named += name_blockers
+            return decide(*arguments, name_blockers=name_blockers)
+
+        def count_judgement(*arguments: Any) -> bool:
+            self.judged += 1
+            return is_feasible(*arguments)
+
+        monkeypatch.setattr(module, "decide", count_decision)
+        monkeypatch.setattr(module, "is_feasible", count_judgement)
+
+    def take(self) -> tuple[int, int]:
+        """Return both numbers since the last call."""
+        numbers = self.decided, self.judged
+        self.decided = self.judged = 0
+        return numbers
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def full(**changes: Any) -> ClusterState:
+    """Return two full agents, and one of another resource group, with changes of the first one's facts."""
+    taken = {"cpu": 8, "mem": 16 * GIB}
+    holding = [bare_session("holder", NOW, {"agent1": [taken]})]
+    return readings(
+        agent1=agent_facts("agent1", **{"allocated": taken, "sessions": holding, **changes}),
+        agent2=agent_facts("agent2", allocated=taken),
+        agent3=agent_facts("agent3", allocated=taken, resource_group="gpu"),
+    )
+
+
+def waiting(number: int, cpu: int = 1, skipped: int = 0, **options: Any) -> QueueEntry:
+    request = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **options})
+    return requested(number, request, skipped=skipped)
+
+
+def run(
+    entries: list[QueueEntry], cluster: ClusterState, last: LastPass | None = None, policy: str = "fifo"
+) -> tuple[list[tuple[QueueEntry, Decision | Unschedulable]], LastPass]:
+    """Return the outcome of a pass, and what it leaves to the next one."""
+    answers = Answers(cluster, POOLS, NOW, last)
+    found = schedule(entries, answers, QueuePolicy(policy, 4))
+    return found, answers.result({e.id: (e, answer) for e, answer in found if isinstance(answer, Unschedulable)})
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_kind_of_request_is_decided_once_and_nothing_again_until_an_agent_changes(
+    counted: Counted, policy: str
+) -> None:
+    entries = [waiting(number, 1 + number % 3, env={"TOKEN": f"{number}"}) for number in range(1, 61)]
+    found, last = run(entries, full(), policy=policy)
+    assert (len(found), counted.take()) == (60, (3, 0))
+    again, unchanged = run(entries, full(), last, policy)
+    assert counted.take() == (0, 0)
+    assert [(e.id, answer.reason) for e, answer in again if isinstance(answer, Unschedulable)] == [
+        (e.id, answer.reason) for e, answer in found if isinstance(answer, Unschedulable)
+    ]
+    assert unchanged == last
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allocated": {"cpu": 7, "mem": 16 * GIB}},
+        {"capacity": {"cpu": 8, "mem": 17 * GIB}},
+        {"schedulable": False},
+        {"architecture": "arm64"},
+        {"max_containers": 9},
+        {"containers": 3},
+        {"sessions": []},
+        {"unusable_paths": {"/data": Unusable("is missing")}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_decides_whether_there_is_room_is_looked_at_again(counted: Counted, changes: dict[str, Any]) -> None:
+    entries = [waiting(1), waiting(2, 2)]
+    last = run(entries, full())[1]
+    counted.take()
+    run(entries, full(**changes), last)
+    assert counted.take() == (2, 0)
+
+
+def test_what_makes_no_difference_to_the_room_is_no_reason_to_decide_again(counted: Counted) -> None:
+    entries = [waiting(1), waiting(2, 2)]
+    last = run(entries, full())[1]
+    counted.take()
+    changed = full(tcp_ports=[4000], warnings=["the disk is nearly full"])
+    other = {**changed.facts, "agent3": agent_facts("agent3", resource_group="gpu", allocated={"cpu": 1})}
+    run(entries, dataclasses.replace(changed, facts=other), last)
+    assert counted.take() == (0, 0)
+
+
+def test_a_request_that_changes_is_decided_again(counted: Counted) -> None:
+    last = run([waiting(1), waiting(2)], full())[1]
+    counted.take()
+    run([waiting(1), waiting(2, 3)], full(), last)
+    assert counted.take() == (1, 0)
+
+
+def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
+    options = {field.name for field in dataclasses.fields(SessionSpec)}
+    assert options - module._IRRELEVANT == {
+        "image", "cluster_mode", "cluster_size", "resources", "roles", "mounts", "resource_group", "architecture",
+        "agent_selection", "designated_agents", "designated_agents_mode", "network_driver", "infiniband",
+    }  # fmt: skip
+
+
+def test_what_was_decided_after_a_start_is_not_known_to_the_next_pass(counted: Counted) -> None:
+    room = full(allocated={"cpu": 7, "mem": 15 * GIB}, sessions=[])
+    found, last = run([waiting(1), waiting(2), waiting(3)], room)
+    assert [isinstance(answer, Decision) for _entry, answer in found] == [True, False, False]
+    assert counted.take() == (2, 0)
+    # The start has failed: there is room as before.
+    found, _last = run([waiting(2), waiting(3)], room, last)
+    assert [isinstance(answer, Decision) for _entry, answer in found] == [True, False]
+
+
+def test_a_session_is_not_refused_for_another_one_with_its_request() -> None:
+    held = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=waiting(9).id)
+    entries = [waiting(1), waiting(2)]
+    found, _last = run(entries, full(allocated={}, sessions=[]).with_plan(held))
+    reasons = [answer.reason if isinstance(answer, Unschedulable) else "" for _entry, answer in found]
+    assert reasons[0].startswith("session_name: 'session-1' is taken by a session")
+    assert reasons[1] == ""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_all_that_are_due_cost_no_more_than_the_first_of_them(counted: Counted, policy: str) -> None:
+    entries = [waiting(number, 1 + number % 8, skipped=4) for number in range(1, 201)]
+    found, last = run(entries, full(), policy=policy)
+    assert counted.take() == (1, 1)
+    assert {answer.reason for _entry, answer in found[1:] if isinstance(answer, Unschedulable)} == {
+        "it waits behind session-1, which 4 later sessions have skipped"
+    }
+    run(entries, full(), last, policy)
+    assert counted.take() == (0, 0)
+
+
+def test_what_could_never_start_is_judged_once_for_each_kind_though_all_are_due(counted: Counted) -> None:
+    entries = [waiting(number, 9 + number % 3, skipped=4) for number in range(1, 91)]
+    found, last = run(entries, full())
+    assert (len(found), counted.take()) == (90, (3, 3))
+    run(entries, full(), last)
+    assert counted.take() == (0, 0)
+
+
+def test_only_the_first_answers_name_the_sessions_that_would_have_to_end(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NAMED_BLOCKERS", 2)
+    found, _last = run([waiting(number, number) for number in (1, 2, 3)], full())
+    endings = [
+        "it fits when these end: holder" in answer.reason for _e, answer in found if not isinstance(answer, Decision)
+    ]
+    assert (endings, counted.named) == ([True, True, False], 2)
+
+
+def test_the_record_of_a_session_has_the_answer_of_the_pass_unless_it_was_updated_since() -> None:
+    entry = waiting(1)
+    found, last = run([entry], full())
+    assert isinstance(found[0][1], Unschedulable)
+    assert last.record(entry)["pending"] == {"reason": found[0][1].reason, "shortfall": found[0][1].shortfall}
+    assert last.record(waiting(2)) == waiting(2).record
+    for changed in ({"updated_at": NOW + 99}, {"state": "RUNNING"}):
+        other = dataclasses.replace(entry, **changed)
+        assert last.record(other) == other.record
+    lost = dataclasses.replace(last, lacks={})
+    assert lost.record(entry) == entry.record

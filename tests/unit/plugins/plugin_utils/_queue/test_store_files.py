@@ -1,0 +1,201 @@
+"""The queue's files beside the entries: skips, the last pass, and what was checked."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import entry as entries
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass, Waiter
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from tests.unit.builders import NOW, queued, requested
+
+LAST = LastPass({"0": Lack("no room", {"cpu": 1})}, {"key": "0"}, {"key": True}, {queued(1).id: Waiter(NOW, "0")})
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> QueueStore:
+    return QueueStore(str(tmp_path / "queue"))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the files that are written."""
+    names: list[str] = []
+    write = store.write_atomically
+
+    def note(path: Path, *arguments: Any, **options: Any) -> None:
+        names.append(path.name)
+        write(path, *arguments, **options)
+
+    monkeypatch.setattr(store, "write_atomically", note)
+    return names
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the requests that are checked."""
+    names: list[str] = []
+    check = entries.check_spec
+    monkeypatch.setattr(entries, "check_spec", lambda spec: (names.append(spec.name), check(spec))[1])
+    return names
+
+
+def skips(queue: QueueStore) -> list[int]:
+    return [entry.skipped for entry in queue.entries()]
+
+
+# ---- skips
+
+
+def test_a_start_that_skips_many_writes_one_file(queue: QueueStore, written: list[str]) -> None:
+    queue.save(*map(queued, range(1, 31)))
+    written.clear()
+    queue.add_skips({entry.id: 1 for entry in queue.entries()}, queue.entries())
+    assert (written, set(skips(queue))) == ([".skips"], {1})
+    assert queue.entry(queued(7).id) == queued(7, skipped=1)
+
+
+def test_without_a_skip_nothing_is_written(queue: QueueStore, written: list[str]) -> None:
+    queue.add_skips({queued(1).id: 0}, [queued(1)])
+    assert written == []
+
+
+def test_skips_add_up_with_those_of_the_entries_and_of_other_runs(queue: QueueStore) -> None:
+    queue.save(queued(1, skipped=3), queued(2))
+    before = queue.entries()
+    queue.add_skips({queued(1).id: 2}, before)
+    queue.add_skips({queued(1).id: 1, queued(2).id: 1}, before)
+    assert skips(queue) == [6, 1]
+    # A release that saves the count in the entry itself.
+    queue.save(queued(1, skipped=9))
+    assert skips(queue) == [9, 1]
+
+
+def test_skips_of_what_does_not_wait_any_more_are_dropped(queue: QueueStore) -> None:
+    for number in (1, 2, 3, 4):
+        queue.save(queued(number))
+    queue.add_skips({queued(number).id: 5 for number in (1, 2, 3, 4)}, queue.entries())
+    known = [queued(1), queued(2, state="RUNNING")]
+    queue.save(*known)
+    queue.remove(queued(3).id)
+    queue.add_skips({queued(1).id: 1}, known)
+    # The fourth one came after this run has read the queue.
+    assert skips(queue) == [6, 0, 5]
+    queue.save(queued(2), queued(3))
+    assert skips(queue) == [6, 0, 0, 5]
+
+
+@pytest.mark.parametrize("content", ["{", '{"skipped": {"id": "many"}}', '{"skipped": {"../x": 1}}', '{"version": 9}'])
+def test_without_its_file_the_counts_of_the_entries_remain(queue: QueueStore, content: str) -> None:
+    queue.save(queued(1, skipped=2))
+    (queue.path / ".skips").write_text(content)
+    assert skips(queue) == [2]
+    queue.add_skips({queued(1).id: 1}, queue.entries())
+    assert skips(queue) == [3]
+
+
+# ---- the last pass
+
+
+def test_what_a_pass_leaves_is_read_by_the_next_one(queue: QueueStore) -> None:
+    assert queue.last_pass() == LastPass()
+    queue.save_last_pass(LAST)
+    assert queue.last_pass() == LAST
+    assert stat.S_IMODE((queue.path / ".pass").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"version": 2}', '{"version": 1, "lacks": {"0": 1}}'])
+def test_a_pass_that_cannot_be_read_leaves_nothing(queue: QueueStore, content: str) -> None:
+    queue.save_last_pass(LAST)
+    (queue.path / ".pass").write_text(content)
+    assert queue.last_pass() == LastPass()
+
+
+# ---- what was checked
+
+
+def test_entries_of_a_long_queue_are_checked_once(queue: QueueStore, checks: list[str]) -> None:
+    queue.save(*map(requested, range(1, store.MANY + 1)))
+    found = queue.entries()
+    assert len(checks) == store.MANY
+    assert QueueStore(str(queue.path)).entries() == found
+    assert len(checks) == store.MANY
+    queue.save(requested(1, updated_at=NOW + 9))
+    assert QueueStore(str(queue.path)).entries()[0].updated_at == NOW + 9
+    assert checks[store.MANY :] == ["session-1"]
+
+
+def test_what_does_not_wait_is_always_checked(queue: QueueStore, checks: list[str]) -> None:
+    queue.save(*(requested(number, state="RUNNING") for number in range(1, store.MANY + 1)))
+    assert queue.entries() == QueueStore(str(queue.path)).entries()
+    assert len(checks) == 2 * store.MANY
+
+
+@pytest.mark.parametrize("content", ["{", '{"release": "0.0.1", "digests": []}'])
+def test_another_release_checks_again(queue: QueueStore, checks: list[str], content: str) -> None:
+    queue.save(*map(requested, range(1, store.MANY + 1)))
+    queue.entries()
+    (queue.path / ".checked").write_text(content)
+    QueueStore(str(queue.path)).entries()
+    assert len(checks) == 2 * store.MANY
+
+
+def test_a_queue_that_may_only_be_read_is_read(
+    queue: QueueStore, monkeypatch: pytest.MonkeyPatch, written: list[str]
+) -> None:
+    queue.save(*map(requested, range(1, store.MANY + 1)))
+    written.clear()
+
+    def refuse(*_arguments: Any, **_options: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store, "write_atomically", refuse)
+    assert len(queue.entries()) == store.MANY
+
+
+# ---- under the lock
+
+
+def test_what_one_store_has_read_is_parsed_again_only_if_it_changed(
+    queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.save(*map(queued, (1, 2, 3)))
+    queue.entries()
+    parsed: list[str] = []
+    parse = store.QueueEntry.from_json
+
+    def note(content: bytes, path: str, *, checked: bool) -> Any:
+        parsed.append(Path(path).stem)
+        return parse(content, path, checked=checked)
+
+    monkeypatch.setattr(store.QueueEntry, "from_json", note)
+    QueueStore(str(queue.path)).save(queued(2, skipped=1))
+    parsed.clear()
+    with queue.lock():
+        assert skips(queue) == [0, 1, 0]
+    assert parsed == [queued(2).id]
+
+
+def test_the_lock_is_released_between_batches(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "BATCH", 2)
+    events: list[Any] = []
+    lock = QueueStore.lock
+
+    @contextlib.contextmanager
+    def noted(own: QueueStore) -> Iterator[None]:
+        with lock(own):
+            events.append("lock")
+            yield
+        events.append("unlock")
+
+    monkeypatch.setattr(QueueStore, "lock", noted)
+    for batch in queue.batches(range(5)):
+        events.append(tuple(batch))
+    assert events == ["lock", (0, 1), "unlock", "lock", (2, 3), "unlock", "lock", (4,), "unlock"]

@@ -1,0 +1,69 @@
+"""What is new in a log that is read again and again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.follow import (
+    Follower,
+    command_ended,
+    has_ended,
+)
+from tests.unit.builders import plan
+
+BATCH = plan({"agent1": 2}, command="python train.py")
+
+
+def part(*lines: str, of: Any = BATCH, **changes: Any) -> dict[str, Any]:
+    """Return a part of a session in which main1 has printed lines, each with the second of its time."""
+    log = [f"2026-03-01T02:59:{line[:2]}.000000000Z {line[3:]}" for line in lines]
+    logs: dict[str, Any] = {"main1": {"log": json.dumps(log), "apps": {}, "error": None}}
+    containers = {"main1": {"status": "running"}, "sub1": {"status": "running"}}
+    return {"plan": of.to_dict(), "containers": containers, "logs": logs, **changes}
+
+
+def texts(follower: Follower, read: dict[str, Any]) -> list[str]:
+    return [line.rpartition(" ")[2] for line in follower.new_lines(read)]
+
+
+def test_only_new_lines_are_shown_once() -> None:
+    follower = Follower(part("01 one"))
+    assert texts(follower, part("01 one")) == []
+    assert texts(follower, part("01 one", "01 same", "03 three")) == ["same", "three"]
+    assert texts(follower, part("01 same", "03 three", "03 four")) == ["four"]
+    assert list(follower.new_lines(part("05 {{ x }}"))) == ["main1: 2026-03-01T02:59:05.000000000Z {{ x }}"]
+    assert follower.since == 1772333945
+
+
+def test_line_that_was_completed_is_shown_whole() -> None:
+    follower = Follower(part("01 hal"))
+    assert texts(follower, part("01 half")) == ["half"]
+
+
+def test_without_a_line_everything_is_new() -> None:
+    follower = Follower(part())
+    assert (follower.since, texts(follower, part("01 one"))) == (0, ["one"])
+
+
+EXITED = {"status": "exited"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ended", "by_command"),
+    [
+        ({}, False, False),
+        ({"ended_at": 1.0}, True, False),
+        ({"containers": {"main1": EXITED, "sub1": {"status": "running"}}}, True, True),
+        ({"containers": {"main1": {"status": "running"}, "sub1": EXITED}}, False, False),
+        ({"containers": {"sub1": EXITED, "sub2": EXITED}}, True, False),
+        ({"containers": {}}, False, False),
+        ({"of": plan({"agent1": 2}), "containers": {"main1": EXITED, "sub1": {"status": "running"}}}, False, False),
+    ],
+)
+def test_following_ends_with_the_session_or_its_containers(
+    changes: dict[str, Any], ended: bool, by_command: bool
+) -> None:
+    assert (has_ended(part(**changes)), command_ended(part(**changes))) == (ended, by_command)
