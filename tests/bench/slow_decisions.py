@@ -42,7 +42,7 @@ class Search:
         needed = round(min(milliseconds(case), milliseconds(case)), 1)
         if not origin:
             self.times.append(needed)
-        self.slowest = sorted([*map(tuple, self.slowest), (needed, name)], reverse=True)[:KEPT]
+        self.slowest = sorted([*((spent, known) for spent, known in self.slowest), (needed, name)], reverse=True)[:KEPT]
 
     def summary(self) -> str:
         """Return the percentiles of new cases, and the slowest of all."""

@@ -31,7 +31,7 @@ NAMED_BLOCKERS = 100
 # Options that make no difference to whether there is room, and often differ where the rest of a request is equal.
 IRRELEVANT = frozenset({
     "name", "env", "authorized_keys", "command", "command_scope", "bootstrap_script", "apps", "uid", "gid",
-    "failure_policy", "priority", "pending_timeout",
+    "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
 })  # fmt: skip
 
 
