@@ -175,13 +175,14 @@ def test_silent_and_slow_connections_end_after_seconds_and_slow_apps_are_waited_
 
 
 def test_one_source_cannot_take_all_connections(start: Start) -> None:
-    async def ask(gateway: RunningGateway) -> list[int | Counter[int | str]]:
+    async def ask(gateway: RunningGateway) -> tuple[int, Counter[int | str]]:
         # More than the gateway has.
         attempts = count_open(gateway.connect(ATTACKER, tls=False) for _connection in range(150))
-        return await asyncio.gather(attempts, count_answers(gateway, 50, at_once=10))
+        held, answered = await asyncio.gather(attempts, count_answers(gateway, 50, at_once=10))
+        return held, answered
 
     # A quarter, and a quarter of that which is answered.
-    assert run(start(max_connections=100, source_connections=100), ask) == [31, {200: 50}]
+    assert run(start(max_connections=100, source_connections=100), ask) == (31, {200: 50})
 
 
 def test_connections_beyond_the_limit_are_answered_with_429_and_then_closed(start: Start) -> None:
