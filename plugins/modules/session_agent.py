@@ -88,7 +88,7 @@ EXAMPLES = r"""
 RETURN = r"""
 agent: {type: dict, returned: with O(phase=survey), description: The facts of the agent; V(null) if RV(error) is set.}
 failures: {type: dict, returned: with O(phase=reap), description: The errors by session id.}
-ends: {type: dict, returned: with O(phase=reap), description: How each session has ended, as in RV(sessions).}
+ends: {type: dict, returned: with O(phase=reap), description: "How each session has ended, as in RV(sessions)."}
 sessions: {type: dict, returned: with O(phase=remove),
   description: "By session id C(grace_exceeded) if processes had to be killed, and C(lost_output) if there is any."}
 ended: {type: bool, returned: with O(phase=wait), description: Whether the command has ended.}

@@ -42,7 +42,7 @@ class Search:
         needed = round(min(milliseconds(case), milliseconds(case)), 1)
         if not origin:
             self.times.append(needed)
-        self.slowest = sorted([*map(tuple, self.slowest), (needed, name)], reverse=True)[:KEPT]
+        self.slowest = sorted([*self.slowest, (needed, name)], reverse=True)[:KEPT]
 
     def summary(self) -> str:
         """Return the percentiles of new cases, and the slowest of all."""
@@ -78,7 +78,7 @@ def load(path: Path, seed: int | None) -> Search:
     """Return the saved search, unless another seed is requested, or a new one."""
     saved: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     if saved and seed in (None, saved["seed"]):
-        return Search(**saved)
+        return Search(**{**saved, "slowest": [(needed, name) for needed, name in saved["slowest"]]})
     return Search(random.randrange(1 << 32) if seed is None else seed)
 
 

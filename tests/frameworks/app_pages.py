@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from playwright.sync_api import Page, expect
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 
 def run_a_cell(page: Page) -> None:
@@ -19,19 +21,18 @@ def run_a_cell(page: Page) -> None:
     notebook.locator(".jp-CodeCell .cm-content").first.click()
     page.keyboard.type("import socket; print('host', socket.gethostname())")
     page.keyboard.press("Shift+Enter")
-    expect(notebook.locator(".jp-OutputArea-output").first).to_have_text("host main1\n")
+    notebook.locator(".jp-OutputArea-output", has_text=re.compile("^host main1$", re.MULTILINE)).first.wait_for()
 
 
 def log_in_to_a_container(page: Page) -> None:
     """Log in to sub1 from the terminal; the answer is on a line of its own."""
-    console = page.locator("#console")
-    expect(console).to_contain_text("work@main1")
+    page.locator("#console", has_text="work@main1").wait_for()
     page.keyboard.type("ssh sub1 hostname\n")
     page.wait_for_function("document.querySelector('#console').innerText.split('\\n').some(l => l.trim() == 'sub1')")
 
 
 def see_a_scalar(page: Page) -> None:
-    expect(page.get_by_text("loss", exact=True).first).to_be_visible()
+    page.get_by_text("loss", exact=True).first.wait_for()
 
 
 def see_a_run(page: Page) -> None:
@@ -39,7 +40,7 @@ def see_a_run(page: Page) -> None:
     page.wait_for_url(re.compile("#/experiments/[0-9]+"))
     # What it shows first depends on the release; runs have this address in all.
     page.evaluate("location.hash = location.hash.match('#/experiments/[0-9]+')[0] + '/runs'")
-    expect(page.get_by_text("first-run", exact=True).first).to_be_visible()
+    page.get_by_text("first-run", exact=True).first.wait_for()
 
 
 def see_the_scheduler(page: Page) -> None:
@@ -51,7 +52,7 @@ def see_the_scheduler(page: Page) -> None:
 
 def see_a_node(page: Page) -> None:
     page.get_by_role("link", name="Cluster").first.click()
-    expect(page.get_by_text("main1").first).to_be_visible()
+    page.get_by_text("main1").first.wait_for()
 
 
 USES: dict[str, Callable[[Page], None]] = {

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.frameworks.app_pages import USES
 from tests.frameworks.packages import copy_to_agent, install_packages
@@ -23,6 +26,9 @@ from tests.integration.session_requests import SMALL
 from tests.integration.sessions import StartedSession, started_session
 from tests.integration.waiting import wait_until
 from tests.lab.debian import require
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 REQUIREMENTS = Path(__file__).with_name("apps_requirements.txt")
 AGENT, ON_AGENT, IN_CONTAINERS = "agent1", "/srv/apps", "/opt/apps"
@@ -108,10 +114,14 @@ def session(domain: str, packages: str, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium; names of apps lead to the gateway."""
     require(CHROMIUM)
-    expect.set_options(timeout=PATIENCE)
+    folder = tmp_path_factory.mktemp("playwright")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--target", folder)
+    subprocess.run([*pip, "--requirement", REQUIREMENTS.with_name("browser_requirements.txt")], check=True)
+    sys.path.append(str(folder))
+    sync_playwright = importlib.import_module("playwright.sync_api").sync_playwright
     options = ["--no-sandbox", f"--host-resolver-rules=MAP *.{DOMAIN} {address(GATEWAY)}"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which(CHROMIUM), args=options)

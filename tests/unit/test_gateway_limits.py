@@ -178,8 +178,8 @@ def test_one_source_cannot_take_all_connections(start: Start) -> None:
     async def ask(gateway: RunningGateway) -> tuple[int, Counter[int | str]]:
         # More than the gateway has.
         attempts = count_open(gateway.connect(ATTACKER, tls=False) for _connection in range(150))
-        held, answered = await asyncio.gather(attempts, count_answers(gateway, 50, at_once=10))
-        return held, answered
+        opened, answers = await asyncio.gather(attempts, count_answers(gateway, 50, at_once=10))
+        return opened, answers
 
     # A quarter, and a quarter of that which is answered.
     assert run(start(max_connections=100, source_connections=100), ask) == (31, {200: 50})

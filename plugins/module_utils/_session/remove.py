@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from .._docker import containers, networks, overlay
@@ -79,6 +80,10 @@ def remove_if(
             if not wanted(session):
                 return []
             changes = end_containers(client, store, session_id, session, end)
+        if end is not None and session and session.plan.network and session.plan.network.swarm_manager:
+            # Other agents may need the grace for their containers. What is still in use then is an error below.
+            with contextlib.suppress(overlay.OverlayInUseError):
+                changes += overlay.remove_overlays(client, session_id, session.plan.stop_grace)
     with store.both_locks(session_id):
         session = _stored_session(store, session_id, wanted)
         if not wanted(session):

@@ -29,9 +29,9 @@ from .entry import PENDING, QueueEntry
 NAMED_BLOCKERS = 100
 
 # Options that make no difference to whether there is room, and often differ where the rest of a request is equal.
-_IRRELEVANT = frozenset({
+IRRELEVANT = frozenset({
     "name", "env", "authorized_keys", "command", "command_scope", "bootstrap_script", "apps", "uid", "gid",
-    "failure_policy", "priority", "pending_timeout",
+    "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
 })  # fmt: skip
 
 
@@ -190,7 +190,7 @@ class Answers:
 def request_key(entry: QueueEntry) -> str:
     """Return a digest of what decides whether there is room for a request."""
     spec = entry.spec or {}
-    relevant = {option: value for option, value in spec.items() if option not in _IRRELEVANT}
+    relevant = {option: value for option, value in spec.items() if option not in IRRELEVANT}
     relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
     return _digest(relevant)
 

@@ -91,7 +91,8 @@ class WaitingOrder:
 
         ``blocks`` is asked, at most once for each due session, whether others wait behind it at all.
         """
-        found, limit = None, entry.arrival_key
+        found: QueueEntry | None = None
+        limit = entry.arrival_key
         for priority, arrivals in self._blocking.get(entry.resource_group, {}).items():
             while priority >= entry.priority and arrivals and arrivals[0] < limit:
                 other = self._waiting.get(arrivals[0][1])

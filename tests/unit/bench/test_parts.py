@@ -72,14 +72,17 @@ def test_a_gateway_that_refuses_the_request_is_not_measured(monkeypatch: pytest.
         gateway.measure(1)
 
 
-def test_planner_reads_facts_and_decides_as_expected() -> None:
+def test_planner_reads_facts_and_decides_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(holding.containers for holding in memory.read_facts(0).session_usage) == memory.SESSIONS * 4
     replayed = replay.figures(replay.replay(200, seed=1), 200)
     assert [replayed[name] for name in replayed if name.startswith("placements")] == [[0]] * 3
     assert decisions.slowest(1000) > 0
     queue = waiting.measure(count=60, agents=20)
     assert all(seconds > 0 for (seconds,) in queue.values())
-    names = {*replayed, *(f"decision_{size}_agents" for size in decisions.SIZES), "facts_memory", *queue}
+    monkeypatch.setattr(decisions, "MIXED", 3)
+    times = decisions.mixed_roles()
+    assert 0 < times["decision_mixed_p50"][0] <= times["decision_mixed_p99"][0] == times["decision_mixed_worst"][0]
+    names = {*replayed, *times, *(f"decision_{size}_agents" for size in decisions.SIZES), "facts_memory", *queue}
     assert names == figures.of_part("planner")
 
 

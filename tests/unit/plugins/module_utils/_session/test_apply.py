@@ -693,6 +693,20 @@ def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: St
     }
 
 
+def test_main1_has_a_list_of_the_programs_that_its_apps_need(store: Store) -> None:
+    apps = [
+        {"name": "notebook", "port": 80, "command": "serve", "program": "jupyter-lab"},
+        {"name": "own", "port": 81, "command": "serve"},
+    ]
+    made = plan({"agent1": 2}, apps=apps)
+    contents = dataclasses.replace(CONTENTS, keys=public_keys(made))
+    desired = desired_slice(
+        store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities()
+    )
+    listed = {file.path: file.content for file in desired.files if file.path.name == "programs"}
+    assert listed == {store.kernel_folder(SESSION_ID, "main1") / "programs": "jupyter-lab notebook\n"}
+
+
 def test_derived_variables_are_listed_unless_set_explicitly(store: Store) -> None:
     environments = {"main1": {"BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"MASTER_PORT": "1", **SIZE_2}}
     contents = dataclasses.replace(CONTENTS, environments=environments)

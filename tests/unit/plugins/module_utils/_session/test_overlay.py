@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
+from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay, overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
@@ -148,3 +149,22 @@ def test_slice_stays_stored_while_its_overlay_is_in_use(
     with pytest.raises(OverlayInUseError):
         remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert [session.plan for session in store.sessions()] == [dataclasses.replace(MADE)]
+
+
+def test_end_waits_for_the_grace_of_other_agents_before_the_lock(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[tuple[float, bool]] = []
+    removed = remove.overlay.remove_overlays
+
+    def remove_overlays(client: Any, session_id: str, timeout: float = 30) -> list[Change]:
+        waits.append((timeout, store.is_busy(SESSION_ID)))
+        if len(waits) == 1:
+            raise OverlayInUseError("the overlay is still used")
+        return removed(client, session_id, timeout)
+
+    store.save(held(dataclasses.replace(MADE, stop_grace=120), "agent1"))
+    make(engine, store)
+    monkeypatch.setattr(remove.overlay, "remove_overlays", remove_overlays)
+    assert REMOVED in remove_claimed(engine, store, SESSION_ID, None, end=SessionEnd(), check_mode=False)
+    assert waits == [(120, False), (30, True)]

@@ -211,7 +211,7 @@ def test_without_search_steps_a_placement_has_a_lower_bound(
         assert placed.reason.startswith("no room found for ")
 
 
-@given(agent_descriptions, mixed_groups, st.integers(0, 400))
+@given(agent_descriptions, mixed_groups, st.integers(0, 20_000))
 def test_with_few_search_steps_a_placement_is_exact_or_has_a_bound(
     described: Described, groups: list[Group], steps: int
 ) -> None:

@@ -10,7 +10,11 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import Unusable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
+    Decision,
+    decide,
+    is_feasible,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
@@ -26,7 +30,6 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.decided, self.judged, self.named = 0, 0, 0
-        decide, is_feasible = module.decide, module.is_feasible
 
         def count_decision(*arguments: Any, name_blockers: bool) -> Decision | Unschedulable:
             self.decided += 1
@@ -55,9 +58,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 def full(**changes: Any) -> ClusterState:
     """Return two full agents, and one of another resource group, with changes of the first one's facts."""
     taken = {"cpu": 8, "mem": 16 * GIB}
-    holding = [bare_session("holder", NOW, {"agent1": [taken]})]
+    held = [bare_session("holder", NOW, {"agent1": [taken]})]
+    first: dict[str, Any] = {"allocated": taken, "sessions": held, **changes}
     return readings(
-        agent1=agent_facts("agent1", **{"allocated": taken, "sessions": holding, **changes}),
+        agent1=agent_facts("agent1", **first),
         agent2=agent_facts("agent2", allocated=taken),
         agent3=agent_facts("agent3", allocated=taken, resource_group="gpu"),
     )
@@ -133,7 +137,7 @@ def test_a_request_that_changes_is_decided_again(counted: Counted) -> None:
 
 def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
     options = {field.name for field in dataclasses.fields(SessionSpec)}
-    assert options - module._IRRELEVANT == {
+    assert options - module.IRRELEVANT == {
         "image", "cluster_mode", "cluster_size", "resources", "roles", "mounts", "resource_group", "architecture",
         "agent_selection", "designated_agents", "designated_agents_mode", "network_driver", "infiniband",
     }  # fmt: skip
@@ -195,8 +199,7 @@ def test_the_record_of_a_session_has_the_answer_of_the_pass_unless_it_was_update
     assert isinstance(found[0][1], Unschedulable)
     assert last.record(entry)["pending"] == {"reason": found[0][1].reason, "shortfall": found[0][1].shortfall}
     assert last.record(waiting(2)) == waiting(2).record
-    for changed in ({"updated_at": NOW + 99}, {"state": "RUNNING"}):
-        other = dataclasses.replace(entry, **changed)
+    for other in (dataclasses.replace(entry, updated_at=NOW + 99), dataclasses.replace(entry, state="RUNNING")):
         assert last.record(other) == other.record
     lost = dataclasses.replace(last, lacks={})
     assert lost.record(entry) == entry.record

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import entry as entries
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass, Waiter
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, check_spec
 from tests.unit.builders import NOW, queued, requested
 
 LAST = LastPass({"0": Lack("no room", {"cpu": 1})}, {"key": "0"}, {"key": True}, {queued(1).id: Waiter(NOW, "0")})
@@ -28,11 +31,10 @@ def queue(tmp_path: Path) -> QueueStore:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the files that are written."""
     names: list[str] = []
-    write = store.write_atomically
 
     def note(path: Path, *arguments: Any, **options: Any) -> None:
         names.append(path.name)
-        write(path, *arguments, **options)
+        write_atomically(path, *arguments, **options)
 
     monkeypatch.setattr(store, "write_atomically", note)
     return names
@@ -42,8 +44,12 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the requests that are checked."""
     names: list[str] = []
-    check = entries.check_spec
-    monkeypatch.setattr(entries, "check_spec", lambda spec: (names.append(spec.name), check(spec))[1])
+
+    def note(request: SessionSpec) -> SessionSpec:
+        names.append(request.name)
+        return check_spec(request)
+
+    monkeypatch.setattr(entries, "check_spec", note)
     return names
 
 
@@ -169,13 +175,13 @@ def test_what_one_store_has_read_is_parsed_again_only_if_it_changed(
     queue.save(*map(queued, (1, 2, 3)))
     queue.entries()
     parsed: list[str] = []
-    parse = store.QueueEntry.from_json
+    parse = QueueEntry.from_json
 
     def note(content: bytes, path: str, *, checked: bool) -> Any:
         parsed.append(Path(path).stem)
         return parse(content, path, checked=checked)
 
-    monkeypatch.setattr(store.QueueEntry, "from_json", note)
+    monkeypatch.setattr(QueueEntry, "from_json", note)
     QueueStore(str(queue.path)).save(queued(2, skipped=1))
     parsed.clear()
     with queue.lock():
@@ -196,6 +202,6 @@ def test_the_lock_is_released_between_batches(queue: QueueStore, monkeypatch: py
         events.append("unlock")
 
     monkeypatch.setattr(QueueStore, "lock", noted)
-    for batch in queue.batches(range(5)):
-        events.append(tuple(batch))
-    assert events == ["lock", (0, 1), "unlock", "lock", (2, 3), "unlock", "lock", (4,), "unlock"]
+    batches = queue.batches(range(5))
+    assert (next(batches), events) == ([0, 1], ["lock"])
+    assert (list(batches), events) == ([[2, 3], [4]], ["lock", "unlock"] * 3)
