@@ -18,6 +18,7 @@ from tests.integration.probes import read_banner
 from tests.integration.programs import source
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import StartedSession, started_session
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.gateway
 
@@ -63,6 +64,12 @@ def session(key: str, access_path: Path, tmp_path_factory: pytest.TempPathFactor
         yield session
 
 
+def apps_answer(name: str, token: str) -> bool:
+    """Tell whether the apps of a session answer, which start when it runs."""
+    paths = (f"/s/{name}/{app}/" for app in ("web", "notebook", "terminal"))
+    return all(send_request(path, **bearer_header(token))["status"] != 503 for path in paths)
+
+
 @pytest.fixture(scope="module")
 def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a token from its file, which only its owner can read; of the output of -vvv only the links have it."""
@@ -75,6 +82,7 @@ def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> 
     signature = text.split(".")[2]
     links = [line.split()[0] for line in run.output.splitlines() if signature in line]
     assert links == ["web", "late", "notebook", "terminal"]
+    wait_until(lambda: apps_answer(session.record["name"], text))
     return text
 
 
