@@ -26,6 +26,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     QueueEntry,
     expired_history,
@@ -69,7 +70,7 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
         free = free.with_plan(plan)
     for policy in ("fifo", "drf"):
         with refused_at_most():
-            schedule(entries, free, POOLS, QueuePolicy(policy, 16), NOW)
+            schedule(entries, Answers(free, POOLS, NOW), QueuePolicy(policy, 16))
     with refused_at_most():
         _create(free)
     for name, session_id in (("train-llm", ""), ("", SESSION_ID)):
