@@ -140,7 +140,7 @@ def test_failed_command_fails(run: Run, queue: QueueStore, printed: list[str], e
 
 def test_end_of_the_log_of_a_failed_command_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     history(queue, finished(3))
-    logged = {"main1": {"log": json.dumps(["out of memory"]), "apps": {}, "error": None}}
+    logged: dict[str, Any] = {"main1": {"log": json.dumps(["out of memory"]), "apps": {}, "error": None}}
     containers = {"main1": {"status": "exited", "exit_code": 3}}
     part = {"plan": MADE.to_dict(), "containers": containers, "logs": logged}
     starts = [{"id": SESSION_ID, "agents": ["agent1"], "nonce": "n", "public_keys": {}, "plan": MADE.to_dict()}]
