@@ -52,15 +52,17 @@ def session(key: str, access_path: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a token from its file, which only its owner can read; it is not in the output of -vvv."""
+    """Return a token from its file, which only its owner can read; of the output of -vvv, only the links have it."""
     path = tmp_path_factory.mktemp("token") / "token"
     extra_vars = {"session_name": session.record["name"], "session_token_path": str(path)}
     run = run_playbook("session_token", path.parent, extra_vars, "-vvv", "--diff")
     assert run.code == 0, run.output
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text().strip()
-    assert text not in run.output
-    assert text.split(".")[2] not in run.output
+    links = [line for line in run.output.splitlines() if text in line]
+    assert [line.split()[0] for line in links] == ["web", "late"]
+    assert all(line.endswith(f"?token={text}") for line in links)
+    assert text.split(".")[2] not in "".join(line for line in run.output.splitlines() if line not in links)
     return text
 
 
