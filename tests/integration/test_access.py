@@ -80,8 +80,9 @@ def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text().strip()
     signature = text.split(".")[2]
-    links = [line.split()[0] for line in run.output.splitlines() if signature in line]
-    assert links == ["web", "late", "notebook", "terminal"]
+    links = [line.split() for line in run.output.splitlines() if signature in line]
+    assert [app for app, _link in links] == ["web", "late", "notebook", "terminal"]
+    assert all(link.endswith(f"?token={text}") for _app, link in links)
     wait_until(lambda: apps_answer(session.record["name"], text))
     return text
 
