@@ -78,7 +78,7 @@ def load(path: Path, seed: int | None) -> Search:
     """Return the saved search, unless another seed is requested, or a new one."""
     saved: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     if saved and seed in (None, saved["seed"]):
-        return Search(**{**saved, "slowest": [(needed, name) for needed, name in saved["slowest"]]})
+        return Search(**{**saved, "slowest": list(map(tuple, saved["slowest"]))})
     return Search(random.randrange(1 << 32) if seed is None else seed)
 
 

@@ -59,7 +59,7 @@ def test_two_ends_at_once_run_the_stop_command_once_and_kill_after_the_grace(age
     started = agent1_sessions.start(command=ignores, stop_command=stop, stop_grace=9, **SMALL)
     (main,) = started.kernels
     wait_until(lambda: "ready" in run_on(main["agent"], f"docker logs {main['container']}"))
-    ends = in_parallel(*[partial(agent1_sessions.terminate, id=started.record["id"]) for _ in range(2)])
+    ends = in_parallel(*[partial(agent1_sessions.terminate, id=started.record["id"])] * 2)
     assert [end.code for end in ends] == [0, 0], "".join(end.output for end in ends)
     assert any(end.record.get("grace_exceeded") for end in ends)
     output = output_of(agent1_sessions, started.record["id"])["main1"]

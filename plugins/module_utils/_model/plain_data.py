@@ -129,6 +129,8 @@ class _Reader:
 
     def __init__(self, kind: type[Any], fields: list[tuple[str, _Type, bool]]) -> None:
         self._kind, self._fields = kind, fields
+        # Python 3.9 has none.
+        self._by_name = any(getattr(field, "kw_only", False) for field in dataclasses.fields(kind))
         # Two at least, so that it returns a tuple.
         self._values = operator.itemgetter(*(name for name, _type, _required in fields), *["", ""][len(fields) :])
         # The positions to convert, by the types of all values: a cluster has few combinations.
@@ -136,7 +138,7 @@ class _Reader:
 
     def read(self, data: Any) -> Any:
         """Return the dataclass of a mapping."""
-        if type(data) is not dict or len(data) != len(self._fields):
+        if self._by_name or not isinstance(data, dict) or len(data) != len(self._fields):
             return self._read_each(data)
         try:
             values = self._values(data)

@@ -131,7 +131,11 @@ def test_log_is_compressed_without_the_timestamps_inside_lines() -> None:
 def test_only_the_end_of_a_long_log_is_kept(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(logs, limit, 50_000)
     numbers = random.Random(1)
-    engine, path = printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _ in range(20))), tmp_path / "kept.gz"
+    engine = printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _line in range(20)))
+    path = tmp_path / "kept.gz"
+        printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _line in range(20))),
+        tmp_path / "kept.gz",
+    )
     path.write_bytes(compressed_log(engine, "c"))
     kept = tail_of_kept(str(path), 100)
     assert kept == tail_of(engine, "c", len(kept), timestamps=True)
@@ -142,11 +146,11 @@ def test_log_of_which_the_engine_sends_a_part_is_read_again(monkeypatch: pytest.
     engine = printed(b"one\n", b"two\n")
     whole, sent = engine.logs, [1]
 
-    def send(container: str, *, tail: Any, **options: Any) -> Any:
-        frames = whole(container, tail=tail, **options)
-        return itertools.islice(frames, sent.pop() if tail == "all" and sent else None)
+    def send(container: str, **options: Any) -> Any:
+        frames = whole(container, **options)
+        yield from itertools.islice(frames, sent.pop() if options["tail"] == "all" and sent else None)
 
-    monkeypatch.setattr(engine, "logs", lambda *args, **options: (frame for frame in send(*args, **options)))
+    monkeypatch.setattr(engine, "logs", send)
     assert gzip.decompress(compressed_log(engine, "c")).endswith(b"Z two\n")
     sent += [1] * logs.READ_ATTEMPTS
     with pytest.raises(LogReadError, match=r"^its log cannot be read: the engine did not send all of it$"):

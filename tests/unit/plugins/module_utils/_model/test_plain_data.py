@@ -36,6 +36,12 @@ class Car:
     paid: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reply:
+    error: str = ""
+    found: tuple[str, ...]
+
+
 class Text(str):
     """A subclass of ``str``, as used by Ansible."""
 
@@ -79,6 +85,10 @@ def test_parsed_value_does_not_share_data() -> None:
 def test_field_with_a_default_may_be_missing() -> None:
     data = {key: value for key, value in DATA.items() if key not in ("years", "paid")}
     assert from_plain(Car, {**data, "wheels": [{"size": 16}, {"size": 17, "maker": "x"}]}, "the car") == CAR
+
+
+def test_fields_that_have_names_only_are_read() -> None:
+    assert from_plain(Reply, {"found": ["a"], "error": "none"}, "the reply") == Reply(error="none", found=("a",))
 
 
 def test_whole_number_is_accepted_as_float() -> None:
