@@ -133,9 +133,6 @@ def test_only_the_end_of_a_long_log_is_kept(limit: str, monkeypatch: pytest.Monk
     numbers = random.Random(1)
     engine = printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _line in range(20)))
     path = tmp_path / "kept.gz"
-        printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _line in range(20))),
-        tmp_path / "kept.gz",
-    )
     path.write_bytes(compressed_log(engine, "c"))
     kept = tail_of_kept(str(path), 100)
     assert kept == tail_of(engine, "c", len(kept), timestamps=True)
