@@ -37,7 +37,7 @@ from ..plugin_utils._queue.entry import (
     mark_pending,
     recorded_plans,
 )
-from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
+from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, waits_behind
 from ..plugin_utils._queue.store import QueueStore, current_owner
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.advice import advise
@@ -142,7 +142,10 @@ class ActionModule(ControlAction):
                 "capacity_released": capacity_released,
             }
             pending_result["starts"] = []
-            record = _pending_record(spec, entry, decision)
+            own = dataclasses.replace(entry, state=PENDING, spec=args["spec"])
+            others = [other for other in entries if other.id != entry.id]
+            place = positions([*others, own], cluster, self._rules)[entry.id]
+            record = {**_pending_record(spec, entry, decision), "queue_position": place}
             return {
                 **result,
                 **pending_result,

@@ -27,12 +27,9 @@ from ..plugin_utils._queue.entry import (
     TERMINATED,
     TERMINATING,
     QueueEntry,
-    dominant_shares,
-    queue_positions,
     recorded_plans,
-    sort_pending,
 )
-from ..plugin_utils._queue.schedule import usage
+from ..plugin_utils._queue.schedule import QueuePolicy, positions
 from ..plugin_utils._report import logs, verification_table
 from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import complete_record, session_record, to_json
@@ -89,15 +86,12 @@ class ActionModule(ControlAction):
             )
             for session_id, parts in running.items()
         ]
-        shares = dominant_shares(*usage(cluster))
-        pending = sort_pending(
-            entries, args.get("policy", "fifo"), shares, int(args.get("max_skips", DEFAULT_MAX_SKIPS))
-        )
-        positions = queue_positions(pending)
+        rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", DEFAULT_MAX_SKIPS)))
+        places = positions(entries, cluster, rules)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
         last = queue.last_pass()
         sessions += [
-            ({**complete_record(last.record(entry)), "queue_position": positions.get(entry.id)}, entry.enqueued_at)
+            ({**complete_record(last.record(entry)), "queue_position": places.get(entry.id)}, entry.enqueued_at)
             for entry in entries
             if entry.state in states and entry.id not in running
         ]

@@ -190,7 +190,7 @@ def test_session_with_a_dead_container_is_degraded(four: StartedSession) -> None
     assert [kernel["status"] for kernel in record["kernels"]] == ["running", "exited", "running", "running"]
     (row,) = [line.split() for line in run.output.splitlines() if line.startswith(record["name"])]
     agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in four.kernels))
-    assert row[1:5] == ["Multi-node", "4", "DEGRADED", agents]
+    assert row[1:7] == ["root", "Multi-node", "4", "4/0", "DEGRADED", agents]
 
 
 @pytest.mark.parametrize("playbook", ["list_sessions", "schedule_sessions"])

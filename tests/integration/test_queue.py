@@ -53,12 +53,12 @@ def test_pending_session_keeps_its_request_and_starts_once(
     listed = agent1_sessions.run("list_sessions")
     assert pending.record in listed.record
     (row,) = [line for line in listed.output.splitlines() if line.startswith(later)]
-    assert row.split()[1:5] == ["Single-node", "1", "PENDING", "-"]
+    assert row.split()[2:7] == ["-", "1", "1/0", "PENDING", "-"]
     assert row.endswith(pending.record["pending"]["reason"])
 
     unchanged = agent1_sessions.run("schedule_sessions")
     assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
-    assert queue_entries()[pending.record["id"]]["record"] == pending.record
+    assert queue_entries()[pending.record["id"]]["record"] == {**pending.record, "queue_position": None}
 
     end_batch(running)
     both = in_parallel(*[lambda: agent1_sessions.run("schedule_sessions")] * 2)

@@ -14,7 +14,7 @@ from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision
 from .answers import Answers
-from .entry import QueueEntry, blocked_by, dominant_shares
+from .entry import QueueEntry, blocked_by, dominant_shares, queue_positions, sort_pending
 from .order import WaitingOrder
 
 
@@ -89,6 +89,12 @@ class _Shares:
             if kernel.agent in self._agents:
                 _add(taken, kernel.resources)
         self.of_users |= dominant_shares({plan.user: taken}, self._capacity)
+
+
+def positions(entries: Iterable[QueueEntry], cluster: ClusterState, rules: QueuePolicy) -> dict[str, int]:
+    """Return the positions of PENDING sessions by id, each in its resource group, from 1."""
+    shares = dominant_shares(*usage(cluster)) if rules.policy == "drf" else {}
+    return queue_positions(sort_pending(entries, rules.policy, shares, rules.max_skips))
 
 
 def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:

@@ -102,7 +102,7 @@ def test_start_is_returned_for_the_steps(run: Run) -> None:
 def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueStore) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
     (entry,) = queue.entries()
-    assert planned["record"] == entry.record
+    assert planned["record"] == {**entry.record, "queue_position": 1}
     record = {key: planned["record"][key] for key in ("id", "name", "status", "pending", "kernels")}
     assert record == {
         "id": planned["id"],
