@@ -13,6 +13,7 @@ PARTS = {
     "planner": "Planner",
     "create": "Creating, repairing and ending a session of eight containers",
     "list": "Listing sessions",
+    "long_queue": "Beside a long queue",
     "ten_creates": "Creating at once",
     "start_up": "Start of a container",
     "many_sessions": "Many sessions on one agent",
@@ -154,6 +155,12 @@ def _list() -> dict[str, Figure]:
     }
 
 
+def _long_queue() -> dict[str, Figure]:
+    where = "with 10,000 waiting sessions / with an empty queue"
+    names = {"create": "create_session", "list": "list_sessions", "schedule": "schedule_sessions"}
+    return {f"long_queue_{name}": Figure("long_queue", f"{text} {where}.", wanted=2) for name, text in names.items()}
+
+
 def _ten_creates() -> dict[str, Figure]:
     text = "ten create_session at once with room for six, until all have ended."
     return {
@@ -227,6 +234,7 @@ FIGURES: dict[str, Figure] = {
     **_planner(),
     **_create(),
     **_list(),
+    **_long_queue(),
     **_ten_creates(),
     **_start_up(),
     **_many_sessions(),
