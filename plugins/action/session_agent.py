@@ -18,6 +18,7 @@ from ..module_utils._model.printable import printable
 from ..module_utils._model.session import MAX_LINES
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._report.follow import Follower, command_ended, has_ended
+from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
 
 # Timeout of each phase in seconds.
@@ -64,6 +65,11 @@ class ActionModule(HostAction):
 
     def _follow(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Show what the session's containers on this agent print, until they have ended or the run is interrupted."""
+        agents = len(variables.get("ansible_play_hosts_all") or ())
+        if agents > forks():
+            raise AnsibleActionFail(
+                f"the session has {agents} agents, of which {forks()} are followed: use --forks {agents}."
+            )
         # Ansible removes the folder at the end of the run. Other agents do not know when main1 has ended.
         ended = Path(constants.DEFAULT_LOCAL_TMP) / f"ended-{options['session_id']}"
         parts = [part for part in variables[LOGGED]["parts"] if part["plan"]["id"] == options["session_id"]]

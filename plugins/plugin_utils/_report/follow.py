@@ -27,19 +27,29 @@ class Follower:
     @property
     def since(self) -> int:
         """The time, in seconds since the epoch, after which there may be new lines."""
-        moments = [moment for moment, _lines in self._shown.values()]
-        return calendar.timegm(time.strptime(min(moments)[:19], "%Y-%m-%dT%H:%M:%S")) if moments else 0
+        return min((_seconds(moment) or 0 for moment, _lines in self._shown.values()), default=0)
 
     def new_lines(self, part: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the lines that have not been shown yet, each with the hostname of its container."""
+        """Yield the lines that have not been shown yet, each with the hostname of its container.
+
+        What has no time, such as the end of a line whose beginning is no longer there, is left out.
+        """
         for hostname, logs in part["logs"].items():
             for line in parse_lines(logs["log"]):
                 moment = line.partition(" ")[0]
                 last, shown = self._shown.get(hostname, ("", frozenset()))
-                if moment < last or (moment == last and line in shown):
+                if _seconds(moment) is None or moment < last or (moment == last and line in shown):
                     continue
                 self._shown[hostname] = (moment, shown | {line} if moment == last else frozenset([line]))
                 yield f"{hostname}: {line}"
+
+
+def _seconds(moment: str) -> int | None:
+    """Return the time of a line in seconds since the epoch; ``None`` if it has none."""
+    try:
+        return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
 
 
 def has_ended(part: Mapping[str, Any]) -> bool:

@@ -158,11 +158,11 @@ def _unavailable(name: str, reason: str) -> dict[str, Any]:
 
 def _amounts(slots: Mapping[str, int]) -> str:
     """Return slots for people, such as ``8 CPU, 64 GiB, 2 cuda.device``; they break only between slots."""
-    texts = [_UNITS.get(slot, f"{{}} {slot}").format(_amount(slot, amount)) for slot, amount in slots.items()]
+    texts = [f"{_amount(slot, amount)} {_NAMES.get(slot, slot)}".strip() for slot, amount in slots.items()]
     return ", ".join(text.replace(" ", "\u00a0") for text in texts)
 
 
-_UNITS = {"cpu": "{} CPU", "mem": "{}", "shmem": "{} shared memory"}
+_NAMES = {"cpu": "CPU", "mem": "", "shmem": "shared memory"}
 
 
 def _amount(slot: str, amount: int) -> str:

@@ -140,6 +140,16 @@ def test_following_shows_what_is_new_until_the_command_ends(
     assert (len(requests), printed[-1].rpartition(" ")[2]) == (1, "four")
 
 
+def test_more_agents_than_forks_are_not_followed(ask: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_agent, "forks", lambda: 2)
+    variables = {"ansible_play_hosts_all": ["agent1", "agent2", "agent3"], "__session_logs": {"parts": []}}
+    with pytest.raises(
+        AnsibleActionFail, match=r"^the session has 3 agents, of which 2 are followed: use --forks 3\.$"
+    ):
+        ask({}, variables, phase="follow", session_id=BATCH.id)
+    assert requests == []
+
+
 def test_session_that_is_gone_is_not_followed(ask: Any, requests: Asked) -> None:
     ask({}, {"__session_logs": {"parts": []}}, phase="follow", session_id=BATCH.id)
     variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}

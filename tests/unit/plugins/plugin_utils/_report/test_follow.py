@@ -43,6 +43,16 @@ def test_line_that_was_completed_is_shown_whole() -> None:
     assert texts(follower, part("01 half")) == ["half"]
 
 
+def test_lines_without_a_time_are_left_out() -> None:
+    follower = Follower(part("01 one"))
+    read = part("02 two")
+    read["logs"]["main1"]["log"] = json.dumps(
+        ["…the end of a line", *json.loads(read["logs"]["main1"]["log"]), "9999-99"]
+    )
+    assert texts(follower, read) == ["two"]
+    assert follower.since == 1772333942
+
+
 def test_without_a_line_everything_is_new() -> None:
     follower = Follower(part())
     assert (follower.since, texts(follower, part("01 one"))) == (0, ["one"])

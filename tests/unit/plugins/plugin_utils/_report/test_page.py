@@ -65,6 +65,12 @@ def test_session_has_its_containers_resources_and_times() -> None:
     }
 
 
+def test_slots_of_any_name_are_shown() -> None:
+    record = session_record(plan(), "RUNNING", ALL_RUN)
+    resources = {"container": {"{x}": 1}, "total": {"{x}": 4}}
+    assert session_of({**record, "resources": resources})["total"] == "4\u00a0{x}"
+
+
 def test_one_container_is_neither_single_node_nor_multi_node() -> None:
     session = session_of(session_record(plan({"agent1": 1}), "RUNNING", ALL_RUN))
     assert (session["size"], session["total"]) == (1, "1\u00a0CPU, 1\u00a0GiB")
