@@ -14,6 +14,9 @@ import dataclasses
 CPU_SHARE = 0.05
 """The part of one core above which the containers of a session count as used."""
 
+SHORTEST_SECONDS = 10.0
+"""Over how short a time at least that part is meant: any process works for an instant."""
+
 LOOK_SECONDS = 60.0
 """How much idle time one look counts at most: nobody knows what happened since an earlier one."""
 
@@ -61,10 +64,9 @@ class SessionUse:
         """Return the state after a look at a moment."""
         seconds = self.seconds_until(boot, uptime)
         worked = sum(total - self.cpu.get(start, 0.0) for start, total in sample.cpu.items())
+        works = worked > CPU_SHARE * max(seconds, SHORTEST_SECONDS)
         # After a reboot of the agent all containers are new: that nobody used them is as true as before.
-        used = sample.in_use or (
-            boot == self.boot and (sample.accepted != self.accepted or worked > CPU_SHARE * seconds)
-        )
+        used = sample.in_use or (boot == self.boot and (sample.accepted != self.accepted or works))
         return dataclasses.replace(
             self,
             boot=boot,

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections import Counter
@@ -23,6 +24,7 @@ from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.state import FirewallState
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
+from .._host.container_use import working_gpus
 from .._host.limits import read_limits
 from .._host.store import CorruptStateError, LocalSession, Store
 from .._model.devices import Device
@@ -34,7 +36,7 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
-from .look import read_times
+from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
 
 
@@ -115,6 +117,8 @@ def collect_facts(
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
+    # The driver is asked once for all sessions, under the agent's lock in a claim.
+    gpus = functools.lru_cache(None)(working_gpus)
     unusable = [*_unusable_network(), *(_unusable_session(error) for error in damaged)]
     has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
@@ -156,7 +160,7 @@ def collect_facts(
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
         unusable_paths=find_sources(client, store, mounts, query.paths)[1],
-        sessions=tuple(_held_session(client, store, session, containers) for session in sessions),
+        sessions=tuple(_held_session(client, store, session, containers, gpus) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
 
@@ -244,12 +248,16 @@ def _image_identity(client: docker.APIClient, name: str) -> ImageIdentity | None
 
 
 def _held_session(
-    client: docker.APIClient, store: Store, session: LocalSession, containers: Iterable[Mapping[str, Any]]
+    client: docker.APIClient,
+    store: Store,
+    session: LocalSession,
+    containers: Iterable[Mapping[str, Any]],
+    gpus: Gpus,
 ) -> HeldSession:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
     known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
-    return HeldSession(*known, *read_times(client, store, session))
+    return HeldSession(*known, *read_times(client, store, session, gpus))
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:

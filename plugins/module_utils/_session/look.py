@@ -38,7 +38,9 @@ def look_at_sessions(
     return [failure for session in filter(ends_by_time, sessions) if (failure := _try(engine, store, session, gpus))]
 
 
-def read_times(client: docker.APIClient, store: Store, session: LocalSession) -> tuple[int | None, int | None]:
+def read_times(
+    client: docker.APIClient, store: Store, session: LocalSession, gpus: Gpus = working_gpus
+) -> tuple[int | None, int | None]:
     """Return how long a session has lived and been idle, in seconds; ``None`` if it is unknown.
 
     One that was idle for too long at the last look is looked at again: somebody may have come back since.
@@ -50,7 +52,7 @@ def read_times(client: docker.APIClient, store: Store, session: LocalSession) ->
     idle = use.idle
     if session.plan.idle_timeout and idle >= session.plan.idle_timeout:
         try:
-            idle = use.after(_sample(session, _running_pids(client, session), working_gpus), boot, uptime).idle
+            idle = use.after(_sample(session, _running_pids(client, session), gpus), boot, uptime).idle
         except EXPECTED:
             idle = 0.0
     return int(use.lived_at(boot, uptime)), int(idle)

@@ -36,6 +36,11 @@ def test_a_little_work_is_none() -> None:
     assert BEFORE.after(Sample({"main1:7": 3.4}, QUIET.accepted, in_use=False), "boot", 1030.0).idle == 120.0
 
 
+def test_an_instant_of_work_is_none() -> None:
+    sample = Sample({"main1:7": 2.1}, QUIET.accepted, in_use=False)
+    assert BEFORE.after(sample, "boot", 1000.1).idle == pytest.approx(90.1)
+
+
 def test_work_counts_over_all_containers() -> None:
     sample = Sample({"main1:7": 2.8, "sub1:8": 0.8}, QUIET.accepted, in_use=False)
     assert BEFORE.after(sample, "boot", 1030.0).idle == 0.0
