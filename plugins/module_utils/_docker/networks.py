@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import time
 from typing import Any
 
 from .._model.change import Change
@@ -14,6 +16,9 @@ from .._model.network import INTERFACE_PREFIX
 from .._model.plan import SessionPlan
 from . import labels
 from .sdk import docker, ipam
+
+# How often the networks are listed, and for how many seconds after a failure not.
+LIST_ATTEMPTS, LIST_PAUSE = 10, 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +44,24 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
     return BridgeNetwork(network.name, network.subnet, network.mtu, network.bridge, plan.id)
 
 
+def list_networks(client: docker.APIClient, **filters: Any) -> list[dict[str, Any]]:
+    """Return the networks of the engine.
+
+    While it removes an overlay, the engine lists it and then does not find it, so that the listing fails (seen with
+    20.10).
+    """
+    for _attempt in range(LIST_ATTEMPTS - 1):
+        with contextlib.suppress(docker.errors.NotFound):
+            return list(client.networks(**filters))
+        time.sleep(LIST_PAUSE)
+    return list(client.networks(**filters))
+
+
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
     """Return the networks of a session on this agent, as listed by the engine, without overlays."""
     return [
         network
-        for network in client.networks(filters=labels.label_filter(session_id))
+        for network in list_networks(client, filters=labels.label_filter(session_id))
         if network["Driver"] != "overlay"
     ]
 
@@ -90,5 +108,5 @@ def remove_networks(client: docker.APIClient, session_id: str) -> list[Change]:
 
 def subnets(client: docker.APIClient) -> list[str]:
     """Return the address ranges of all networks of the engine, managed or not, up or not."""
-    pools = (pool for network in client.networks() for pool in network["IPAM"].get("Config") or [])
+    pools = (pool for network in list_networks(client) for pool in network["IPAM"].get("Config") or [])
     return sorted({pool["Subnet"] for pool in pools if "Subnet" in pool})

@@ -17,6 +17,7 @@ from .._model.errors import ClusterError, reason
 from .._model.facts import DEFAULT_DATA_PATH_PORT, Swarm
 from .._model.plan import SessionPlan
 from . import labels
+from .networks import list_networks
 from .sdk import docker, ipam
 
 
@@ -100,7 +101,7 @@ def find_overlays(client: docker.APIClient, session_id: str) -> list[dict[str, A
     """Return the overlays of a session that this engine lists: on managers all of them, on workers those in use."""
     return [
         network
-        for network in client.networks(filters=labels.label_filter(session_id))
+        for network in list_networks(client, filters=labels.label_filter(session_id))
         if network["Driver"] == "overlay"
     ]
 

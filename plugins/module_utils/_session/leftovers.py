@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from .._docker import containers, labels
+from .._docker import containers, labels, networks
 from .._docker.sdk import docker
 from .._host.store import Store
 from .._model.change import Change
@@ -48,7 +48,7 @@ def seen_twice(names: Collection[str]) -> list[str]:
 
 def remove_leftovers(client: docker.APIClient, names: Collection[str]) -> list[Change]:
     """Remove these links, except those of sessions that the engine knows, and return the changes."""
-    labelled = [*containers.find_containers(client), *client.networks(filters=labels.label_filter())]
+    labelled = [*containers.find_containers(client), *networks.list_networks(client, filters=labels.label_filter())]
     unknown = _without_session(names, {entry["Labels"].get(labels.SESSION_ID, "") for entry in labelled})
     for name in unknown:
         remove_link(name)

@@ -141,3 +141,22 @@ def test_other_engine_errors_are_raised_immediately(engine: Any, monkeypatch: py
 
 def test_other_drivers_need_no_overlay() -> None:
     assert [overlay.desired_overlay(plan(counts)) for counts in ({"agent1": 1}, {"agent1": 2}, None)] == [None] * 3
+
+
+def test_networks_are_listed_again_while_the_engine_removes_one(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay.create_overlay(engine, DESIRED)
+    listed, failures = engine.networks, [NotFound("network id not found")]
+    pauses: list[float] = []
+
+    def listing(**filters: Any) -> list[dict[str, Any]]:
+        if failures:
+            raise failures.pop()
+        return list(listed(**filters))
+
+    monkeypatch.setattr(engine, "networks", listing)
+    monkeypatch.setattr(networks.time, "sleep", pauses.append)
+    assert [network["Name"] for network in overlay.find_overlays(engine, SESSION_ID)] == [NAME]
+    assert pauses == [networks.LIST_PAUSE]
+    failures += [NotFound("network id not found")] * networks.LIST_ATTEMPTS
+    with pytest.raises(NotFound):
+        networks.find_networks(engine, SESSION_ID)
