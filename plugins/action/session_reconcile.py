@@ -44,8 +44,11 @@ class ActionModule(ControlAction):
             cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
             abandoned = bool(args.get("abandoned"))
             away, answered = self.attendance(args["agents"], task_vars or {})
+            if len(away) + len(answered) < len(args["agents"]):
+                # What some say, as with cached facts or --limit, does not show whether this control node is cut off.
+                away, answered = [], []
             before = load_absences(queue.path)
-            absences = before.after(away, answered, now)
+            absences = before.after(away, answered, float(args.get("started_at") or now), now)
             lost_after = int(args.get("agent_lost_after", LOST_SECONDS))
             lost = absences.lost(away, answered, lost_after)
             gone = {entry.id: entry for entry in end_lost(entries, cluster.sessions, lost, lost_after, now)}

@@ -13,12 +13,12 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
-from ..module_utils._model.printable import printable_data
+from ..module_utils._model.printable import printable, printable_data
 from ..plugin_utils._lifecycle.absence import Absences, describe_cut_off
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._lifecycle.time_limits import end_time
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
-from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
+from ..plugin_utils._planner.cluster_state import ClusterState, Parts, containers_of, plan_of, status_of
 from ..plugin_utils._queue.entry import (
     CREATING,
     DEFAULT_MAX_SKIPS,
@@ -96,9 +96,10 @@ class ActionModule(ControlAction):
             if entry.state in states and entry.id not in running
         ]
         sessions += [
-            (_unseen_record(entry, entry.plan, absences), entry.plan.created_at)
+            (_unseen_record(entry, entry.plan, cluster, absences, away), entry.plan.created_at)
             for entry in entries
-            if entry.state == RUNNING and entry.plan and entry.id not in cluster.sessions and _absent(entry.plan, away)
+            if entry.state == RUNNING and entry.plan and entry.id not in cluster.sessions
+            if any(agent in cluster.unavailable for agent in entry.plan.agents)
         ]
         records = [record for record, _since in sessions]
         self.write_report(args.get("path") or "", to_json(records))
@@ -111,7 +112,9 @@ class ActionModule(ControlAction):
         self.show(
             to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
         )
-        warnings = [*self.warnings(cluster), *describe_cut_off(away, answered)] + [
+        # Some agents, as with --limit, do not show whether this control node is cut off.
+        asked_all = len(away) + len(answered) == len(args["agents"])
+        warnings = [*self.warnings(cluster), *(describe_cut_off(away, answered) if asked_all else [])] + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
             for entry, _ids in terminating_sessions
         ]
@@ -171,9 +174,13 @@ def _absent(plan: SessionPlan, away: Sequence[str]) -> list[str]:
     return [agent for agent in plan.agents if agent in away]
 
 
-def _unseen_record(entry: QueueEntry, plan: SessionPlan, absences: Absences) -> dict[str, Any]:
-    """Return the record of a session all of whose agents are away."""
-    record = session_record(plan, "DEGRADED", error=absences.explain(plan.agents))
+def _unseen_record(
+    entry: QueueEntry, plan: SessionPlan, cluster: ClusterState, absences: Absences, away: Sequence[str]
+) -> dict[str, Any]:
+    """Return the record of a session that no agent reports, and some cannot: they are ``away``, or unavailable."""
+    unusable = [agent for agent in plan.agents if agent in cluster.unavailable and agent not in away]
+    reasons = [cluster.explain_unavailable(unusable), absences.explain(_absent(plan, away))]
+    record = session_record(plan, "DEGRADED", error=printable("; ".join(filter(None, reasons))))
     return {**record, "created_at": entry.enqueued_at}
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from pathlib import Path
 
 from ..module_utils._model.files import write_atomically
@@ -15,13 +16,18 @@ from ._queue.store import share_with_group
 
 FILE = "absent-agents"
 
+MAX_SECONDS = 1 << 40
+"""Larger numbers in the file are damage: they can be beyond all dates."""
+
 
 def load_absences(folder: Path) -> Absences:
     """Return the agents that did not answer before; none if the file cannot be read: the count begins anew."""
     try:
-        return ABSENCES.load((folder / FILE).read_bytes())
+        absences = ABSENCES.load((folder / FILE).read_bytes())
     except (OSError, ValueError):
         return Absences()
+    numbers = [number for absence in absences.agents.values() for number in dataclasses.astuple(absence)]
+    return absences if all(0 <= number < MAX_SECONDS for number in numbers) else Absences()
 
 
 def save_absences(folder: Path, before: Absences, after: Absences) -> None:

@@ -41,12 +41,16 @@ class Absences:
 
     agents: dict[str, Absence] = dataclasses.field(default_factory=dict)
 
-    def after(self, away: Collection[str], answered: Collection[str], now: float) -> Absences:
-        """Return the state after a run, in which agents were ``away`` or ``answered``; others were not asked."""
+    def after(self, away: Collection[str], answered: Collection[str], started_at: float, now: float) -> Absences:
+        """Return the state after a run, in which agents were ``away`` or ``answered``; others were not asked.
+
+        A run that has ``started_at`` a time counts once, however often it is here with what it has found.
+        """
         agents = {name: absence for name, absence in self.agents.items() if name not in answered}
         for name in away:
             before = agents.get(name, Absence(now, now))
-            step = 0.0 if is_cut_off(away, answered) else min(max(0.0, now - before.tried_at), STEP_SECONDS)
+            counts = before.tried_at < started_at and not is_cut_off(away, answered)
+            step = min(max(0.0, now - before.tried_at), STEP_SECONDS) if counts else 0.0
             agents[name] = Absence(before.since, now, before.seconds + step)
         return Absences(agents)
 

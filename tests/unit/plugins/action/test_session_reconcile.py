@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_reconcile impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.absence import Absences
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.absence import Absence, Absences
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
@@ -158,11 +158,46 @@ def test_session_on_a_lost_agent_ends_where_it_can_be_reached(run: Run, queue: Q
     assert load_absences(queue.path) == Absences()
 
 
-def test_a_damaged_count_of_absences_begins_anew(run: Run, queue: QueueStore) -> None:
-    run(ActionModule, ARGUMENTS, answers("agent2"))
-    (queue.path / "absent-agents").write_text("{")
+def counted(**changes: float) -> Absences:
+    """Return the state in which agent2 was tried a minute ago, and has been away for 300 seconds."""
+    now = time.time()
+    return Absences({"agent2": dataclasses.replace(Absence(now - 400, now - 60, 300.0), **changes)})
+
+
+@pytest.mark.parametrize("field", ["since", "tried_at", "seconds"])
+@pytest.mark.parametrize("damage", [1e300, -1.0, "{"])
+def test_a_damaged_count_of_absences_begins_anew(run: Run, queue: QueueStore, field: str, damage: float | str) -> None:
+    queue.path.mkdir(mode=0o700)
+    if isinstance(damage, str):
+        (queue.path / "absent-agents").write_text(damage)
+    else:
+        save_absences(queue.path, Absences(), counted(**{field: damage}))
+    assert load_absences(queue.path) == Absences()
     run(ActionModule, ARGUMENTS, answers("agent2"))
     assert load_absences(queue.path).agents["agent2"].seconds == 0
+
+
+@pytest.mark.parametrize("asked", [["agent2"], ["agent2", "agent3"]])
+def test_a_run_that_asks_some_agents_counts_no_absence(run: Run, queue: QueueStore, asked: list[str]) -> None:
+    before = counted(seconds=600.0)
+    facts = holders(plan(failure_policy="terminate"))
+    record(queue, facts)
+    save_absences(queue.path, Absences(), before)
+    variables = answers("agent2", **facts)
+    variables["hostvars"] |= {name: {} for name in AGENTS if name not in asked}
+    result = run(ActionModule, ARGUMENTS, variables)
+    assert (result["end"], result["warnings"], load_absences(queue.path)) == ({}, [], before)
+
+
+def test_a_run_that_reconciles_twice_counts_an_absence_once(run: Run, queue: QueueStore) -> None:
+    queue.path.mkdir(mode=0o700)
+    args = {**ARGUMENTS, "started_at": time.time() - 30}
+    save_absences(queue.path, Absences(), counted())
+    run(ActionModule, args, answers("agent2"))
+    once = load_absences(queue.path).agents["agent2"].seconds
+    run(ActionModule, args, answers("agent2"))
+    assert once > 300
+    assert load_absences(queue.path).agents["agent2"].seconds == once
 
 
 def test_session_whose_time_is_up_ends(run: Run, queue: QueueStore, printed: list[str]) -> None:

@@ -322,6 +322,40 @@ def test_running_session_whose_agents_are_away_is_degraded(run: Run, queue: Queu
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
 
 
+ENGINE_DEAD = {"agent": None, "error": "the container engine does not respond:\x1b[2J restart it."}
+GONE = {"unreachable": True, "msg": "no route"}
+NOT_THERE = result(agent_facts("agent1"))
+NO_ENGINE = "the container engine does not respond:\\x1b[2J restart it"
+REMEDY = "switch it on and connect it, or end the session with session_force=true"
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize(
+    ("agent1", "agent2", "error"),
+    [
+        (ENGINE_DEAD, ENGINE_DEAD, f"agent1, agent2: {NO_ENGINE}"),
+        (ENGINE_DEAD, GONE, f"agent1: {NO_ENGINE}; agent2 does not answer: {REMEDY}"),
+        (NOT_THERE, ENGINE_DEAD, f"agent2: {NO_ENGINE}"),
+        (NOT_THERE, GONE, f"agent2 does not answer: {REMEDY}"),
+        (NOT_THERE, NOT_THERE, None),
+    ],
+)
+def test_running_session_whose_agents_cannot_be_used_is_degraded(
+    run: Run, queue: QueueStore, agent1: dict[str, Any], agent2: dict[str, Any], error: str | None
+) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    others = {"agent1": agent1, "agent2": agent2, "agent3": result(agent_facts("agent3"))}
+    listed = run(ActionModule, LIST, {"hostvars": {name: {AGENT_RESULT: each} for name, each in others.items()}})
+    shown = [(record["status"], record["error"]) for record in listed["sessions"]]
+    assert shown == ([("DEGRADED", error)] if error else [])
+
+
+@pytest.mark.usefixtures("printed")
+def test_list_of_some_agents_does_not_say_that_this_control_node_is_cut_off(run: Run) -> None:
+    hostvars: dict[str, Any] = {"agent1": {AGENT_RESULT: GONE}, "agent2": {}, "agent3": {}}
+    assert run(ActionModule, LIST, {"hostvars": hostvars})["warnings"] == ["agent1 is left out: no route."]
+
+
 def test_degraded_session_says_which_agent_is_away(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
     variables = holding(MADE)

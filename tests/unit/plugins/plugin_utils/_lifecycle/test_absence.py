@@ -28,7 +28,7 @@ def tried(*times: float, before: Absences | None = None) -> Absences:
     """Return the state after runs at these times in which agent2 did not answer."""
     state = before or Absences()
     for now in times:
-        state = state.after(AWAY, OTHERS, now)
+        state = state.after(AWAY, OTHERS, now, now)
     return state
 
 
@@ -36,6 +36,13 @@ def test_one_failed_look_counts_no_time() -> None:
     state = tried(NOW)
     assert state.agents == {"agent2": Absence(NOW, NOW, 0.0)}
     assert state.lost(AWAY, OTHERS, 600) == []
+
+
+@pytest.mark.parametrize("began", [NOW, NOW - 1])
+def test_a_run_that_is_here_twice_counts_once(began: float) -> None:
+    state = Absences().after(AWAY, OTHERS, began, NOW).after(AWAY, OTHERS, began, NOW + MINUTE)
+    assert state.agents["agent2"].seconds == 0.0
+    assert tried(NOW + 2 * MINUTE, before=state).agents["agent2"].seconds == MINUTE
 
 
 def test_an_agent_is_lost_after_enough_runs() -> None:
@@ -53,13 +60,13 @@ def test_a_gap_between_runs_and_a_clock_that_jumps_lose_no_agent(later: float) -
 
 
 def test_an_agent_that_answers_once_is_counted_anew() -> None:
-    state = tried(NOW, NOW + MINUTE).after([], ["agent2"], NOW + 2 * MINUTE)
+    state = tried(NOW, NOW + MINUTE).after([], ["agent2"], NOW + 2 * MINUTE, NOW + 2 * MINUTE)
     assert (state, tried(NOW + 3 * MINUTE, before=state).agents["agent2"].since) == (Absences(), NOW + 3 * MINUTE)
 
 
 def test_agents_that_were_not_asked_are_neither_counted_nor_forgotten() -> None:
     state = tried(NOW, NOW + MINUTE)
-    assert state.after([], OTHERS, NOW + 2 * MINUTE) == state
+    assert state.after([], OTHERS, NOW + 2 * MINUTE, NOW + 2 * MINUTE) == state
     assert state.lost([], OTHERS, 1) == []
 
 
@@ -67,7 +74,7 @@ def test_nothing_is_counted_and_no_agent_is_lost_while_most_do_not_answer() -> N
     old = Absences({"agent2": Absence(NOW - 3600, NOW - MINUTE, 3600.0)})
     away, answered = ["agent2", "agent3"], ["agent1"]
     assert old.lost(away, answered, 600) == []
-    assert old.after(away, answered, NOW).agents["agent2"] == Absence(NOW - 3600, NOW, 3600.0)
+    assert old.after(away, answered, NOW, NOW).agents["agent2"] == Absence(NOW - 3600, NOW, 3600.0)
     (sentence,) = describe_cut_off(away, answered)
     assert sentence == (
         "2 of 3 agents do not answer (agent2, agent3), so this control node may be cut off from them: no agent counts"
