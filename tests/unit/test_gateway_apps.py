@@ -116,6 +116,13 @@ def test_an_app_by_host_name_only_is_refused_by_path_in_plain_words(gateway: Run
     assert json.loads(data.body) == {"error": sentence}
 
 
+def test_an_app_by_host_name_only_is_refused_by_path_after_a_request_by_host_name(gateway: RunningGateway) -> None:
+    token = bearer(gateway)
+    named = head("/", host=f"{NAME}--editor.{DOMAIN}", Authorization=token)
+    placed = head(f"/s/{NAME}/editor/", Authorization=token)
+    assert [answer.status for answer in ask(gateway, named, placed, named)] == [200, 404, 200]
+
+
 @pytest.mark.parametrize(
     ("path", "host", "cookie", "scope"),
     [
@@ -144,6 +151,20 @@ def test_the_token_of_a_websocket_and_of_a_form_does_not_reach_the_app(gateway: 
     assert received(posted)["path"] == "/x?a=1"
     answers = ask(gateway, head(path, "POST", Content_Length="0"), head(f"/s/{NAME}/web/x"))
     assert [answer.status for answer in answers] == [200, 403]
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"), [("POST", {"Content_Length": "0"}), ("GET", {"Upgrade": "any", "Connection": "Upgrade"})]
+)
+def test_of_two_tokens_in_link_and_header_the_app_gets_neither(
+    gateway: RunningGateway, method: str, fields: dict[str, str]
+) -> None:
+    path = f"/s/{NAME}/web/x?token={gateway.token()}"
+    second = [bearer(gateway), f"Bearer {gateway.token(OTHER_ID)}"]
+    own = ["Bearer eyJ.eyJ.x", "Basic dTpw"]
+    answers = [ask(gateway, head(path, method, Authorization=value, **fields))[0] for value in (*second, *own)]
+    assert [received(answer)["headers"].get("authorization") for answer in answers] == [None, None, *own]
+    assert {received(answer)["path"] for answer in answers} == {"/x"}
 
 
 def test_the_token_of_another_session_opens_nothing_however_it_is_sent(gateway: RunningGateway) -> None:
