@@ -80,7 +80,16 @@ class ActionModule(HostAction):
         reply = self.call(phase, {**self._host_options(variables), "sessions": requests}, variables, seconds)
         replies = reply.get("sessions") or {}
         nonces = {start.id: start.decided["nonce"] for start in starts if start.id in replies}
-        return {**reply, "sessions": {name: {**replies[name], "nonce": nonce} for name, nonce in nonces.items()}}
+        warnings = [
+            f"{start.decided['plan']['name']}: output was lost: {'; '.join(replies[start.id]['lost_output'])}"
+            for start in starts
+            if start.id in replies and replies[start.id].get("lost_output")
+        ]
+        return {
+            **reply,
+            **({"warnings": warnings} if warnings else {}),
+            "sessions": {name: {**replies[name], "nonce": nonce} for name, nonce in nonces.items()},
+        }
 
     def _host_options(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of the agent from the inventory."""

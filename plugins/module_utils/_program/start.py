@@ -62,10 +62,11 @@ class Part:
 def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Run the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
-    A result has the ``steps`` that succeeded and their results, ``public_keys`` and ``containers``; ``refused`` if
-    another run was faster; ``failed`` with a sentence, and the lines that a container ``printed`` before; or
-    ``starting`` if containers take longer than the ``patience`` of the request. After these, no more steps run. With
-    ``may_commit_later``, because other agents may still work on the session, a failed check is not a failure.
+    A result has the ``steps`` that succeeded and their results, ``public_keys``, ``containers`` and, if there is any,
+    ``lost_output`` of replaced containers, sentences; ``refused`` if another run was faster; ``failed`` with
+    a sentence, and the lines that a container ``printed`` before; or ``starting`` if containers take longer than the
+    ``patience`` of the request. After these, no more steps run. With ``may_commit_later``, because other agents may
+    still work on the session, a failed check is not a failure.
 
     Sessions claim in their order. Then they start side by side: no bootstrap script delays the commit of another.
     """
@@ -133,8 +134,10 @@ class Agent:
             mounts=self.settings.mounts,
             patience=request.get("patience"),
         )
-        changes, ready = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
+        changes, ready, lost = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
         part.changes += changes
+        if lost:
+            part.result["lost_output"] = [f"{hostname}: {problem}" for hostname, problem in lost.items()]
         if not ready:
             part.result["starting"] = part.ended = True
 

@@ -78,16 +78,19 @@ class ApplyRequest:
 
 @dataclasses.dataclass(frozen=True)
 class ApplyResult:
-    """The changes, and the names of the containers that were started."""
+    """The changes, the names of the containers that were started, and why output was lost, by hostname."""
 
     changes: list[Change]
     started: list[str]
+    lost: dict[str, str]
 
 
 def apply_claimed(
     client: docker.APIClient, store: Store, request: ApplyRequest, *, check_mode: bool
-) -> tuple[list[Change], bool]:
+) -> tuple[list[Change], bool, dict[str, str]]:
     """Apply the slice that this run has claimed; return the changes, and whether all containers are ready.
+
+    The third is why output of replaced containers was lost, by hostname.
 
     With ``check_mode`` the claim may be missing. What this agent has stored is no source of the plan: if it differs, it
     is replaced. Raises :class:`ClaimLostError`, :class:`KeysMissingError`, and :class:`ImageAccessError` if the
@@ -117,7 +120,7 @@ def apply_claimed(
     if applied.started and ready:
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
-    return changes + applied.changes, ready
+    return changes + applied.changes, ready, applied.lost
 
 
 def await_claimed(client: docker.APIClient, store: Store, session_id: str, nonce: str) -> None:
@@ -166,7 +169,8 @@ def apply_slice(
         write_files((file for file, _change in files), durable=False)
         store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
-    changes += _apply_network(client, store, session, desired.network, check_mode=check_mode)
+    network_changes, lost = _apply_network(client, store, session, desired.network, check_mode=check_mode)
+    changes += network_changes
     # Apply the isolation rules before any container is attached.
     changes += sync_ruleset(store, check_mode=check_mode)
     changes += sync_wireguard_peers(store, check_mode=check_mode)
@@ -187,14 +191,15 @@ def apply_slice(
     if not check_mode:
         folders = check_before_start(client, store, session, request.mounts) if steps else {}
         sources = {source: folder.path for source, folder in folders.items()}
-        replace_containers(client, store, session, [step.existing for step in steps if step.existing and step.create])
+        replaced = [step.existing for step in steps if step.existing and step.create]
+        lost |= replace_containers(client, store, session, replaced)
         containers.apply_containers(client, [step.with_sources(sources) for step in steps])
         check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)
     changes += [step.change for step in steps]
-    return ApplyResult(changes, [] if check_mode else [step.desired.name for step in steps])
+    return ApplyResult(changes, [] if check_mode else [step.desired.name for step in steps], lost)
 
 
 def _start_deadline(session: LocalSession) -> float:
@@ -239,18 +244,20 @@ def _apply_network(
     desired: networks.BridgeNetwork | None,
     *,
     check_mode: bool,
-) -> list[Change]:
+) -> tuple[list[Change], dict[str, str]]:
+    """Return the changes, and why output of containers that are in the way was lost, by hostname."""
     change = networks.plan_network(client, desired) if desired else None
     if desired is None or change is None:
-        return []
+        return [], {}
+    lost: dict[str, str] = {}
     if not check_mode:
         # A network can only be recreated, and only once it is empty: its containers are recreated next.
         existing = containers.find_containers(client, desired.session_id)
-        replace_containers(client, store, session, [container["Id"] for container in existing])
+        lost = replace_containers(client, store, session, [container["Id"] for container in existing])
         containers.remove_containers(client, existing)
         networks.remove_networks(client, desired.session_id)
         networks.create_network(client, desired)
-    return [change]
+    return [change], lost
 
 
 def _apply_links(session: LocalSession, *, check_mode: bool) -> list[Change]:

@@ -32,6 +32,7 @@ from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
+from .end import SessionEnd, stop_sessions
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 from .mount_sources import MountRefusedError, judge_mounts
 from .pinning import pin_containers
@@ -139,14 +140,19 @@ def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dic
 def _remove_others(client: docker.APIClient, store: Store, stale: Sequence[str], *, check_mode: bool) -> list[Change]:
     """Remove stale sessions, and with them expired claims.
 
-    A session that cannot be removed, because its processes hang, must not keep this one from starting: the next run
-    tries again, and reports it.
+    Stale ones are asked at the same time, so that their graces pass at once, and their output is kept. A session that
+    cannot be removed, because its processes hang, must not keep this one from starting: the next run tries again, and
+    reports it.
     """
     expired = [] if check_mode else [session.plan.id for session in store.sessions() if session.expired]
     changes: list[Change] = []
-    for session_id in stale:
+    ends = {session_id: SessionEnd() for session_id in stale}
+    if not check_mode:
         with contextlib.suppress(ClusterError, OSError):
-            changes += remove_claimed(client, store, session_id, None, check_mode=check_mode)
+            stop_sessions(client, store, ends)
+    for session_id, end in ends.items():
+        with contextlib.suppress(ClusterError, OSError):
+            changes += remove_claimed(client, store, session_id, None, end=end, check_mode=check_mode)
     for session_id in expired:
         with contextlib.suppress(ClusterError, OSError):
             remove_if(client, store, session_id, is_expired, check_mode=False)

@@ -23,11 +23,13 @@ from .output import DAYS, keep_output
 class SessionEnd:
     """How a session ends on an agent: ``force`` kills at once, output is kept for ``days``.
 
-    The rest are results: whether the grace was exceeded, and why output of containers was lost, by hostname.
+    The rest are results: whether the processes have had their grace, whether they exceeded it, and why output of
+    containers was lost, by hostname.
     """
 
     force: bool = False
     days: float = DAYS
+    asked: bool = False
     grace_exceeded: bool = False
     lost: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -41,7 +43,7 @@ class SessionEnd:
 def stop_sessions(client: docker.APIClient, store: Store, ends: Mapping[str, SessionEnd]) -> None:
     """Stop all containers of sessions, by id, at the same time; the grace is that of their plans.
 
-    No lock is held meanwhile. A claim that was never committed is not asked.
+    No lock is held meanwhile. A claim that was never committed is not asked, and no session is asked twice.
     """
     graces: dict[str, float] = {}
     sessions: dict[str, SessionEnd] = {}
@@ -52,11 +54,13 @@ def stop_sessions(client: docker.APIClient, store: Store, ends: Mapping[str, Ses
             session = None
         grace = STOP_GRACE if session is None else session.plan.stop_grace if session.committed else 0
         for container in containers.find_containers(client, session_id):
-            graces[container["Id"]] = 0 if end.force else grace
+            graces[container["Id"]] = 0 if end.force or end.asked else grace
             sessions[container["Id"]] = end
     if graces:
         for container_id in stop_containers(client, graces):
             sessions[container_id].grace_exceeded = True
+    for end in ends.values():
+        end.asked = True
 
 
 def remove_containers(

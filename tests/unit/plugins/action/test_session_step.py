@@ -268,6 +268,12 @@ def test_unreachable_agent_fails_its_sessions(host: Host) -> None:
     assert result["sessions"] == {MADE.id: {"nonce": "n", "failed": "it became unreachable"}}
 
 
+def test_lost_output_is_a_warning(host: Host) -> None:
+    host.answer = lambda entry: {"steps": entry["steps"], "lost_output": ["main1: no room", "sub1: no room"]}
+    expected = [f"{MADE.name}: output was lost: main1: no room; sub1: no room"]
+    assert host.take("claim", start(ALONE))["warnings"] == expected
+
+
 def test_replies_about_other_sessions_are_ignored(host: Host, run: Run) -> None:
     class Lying(ActionModule):
         def call(self, *_asked: Any) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class Agent:
         self.errors: dict[tuple[str, str], Exception] = {}
         patch.setattr(start, "connect", lambda address: f"client of {address}")
         self.is_ready = True
+        self.lost: dict[str, str] = {}
         for name in ("claim", "apply_claimed", "await_claimed", "check_and_commit", "start_command"):
             patch.setattr(start, name, getattr(self, name))
 
@@ -96,9 +97,9 @@ class Agent:
 
     def apply_claimed(
         self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool
-    ) -> tuple[list[Change], bool]:
+    ) -> tuple[list[Change], bool, dict[str, str]]:
         self._take("apply", request.plan.id, request, check_mode)
-        return [Change("container main1", None, "running")], self.is_ready
+        return [Change("container main1", None, "running")], self.is_ready, self.lost
 
     def await_claimed(self, _client: str, _store: Store, *arguments: Any) -> None:
         self._take("ready", arguments[0], arguments, False)
@@ -230,7 +231,9 @@ def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
 ) -> None:
     committed, claims = threading.Event(), []
 
-    def apply(client: str, store: Store, request: ApplyRequest, *, check_mode: bool) -> tuple[list[Change], bool]:
+    def apply(
+        client: str, store: Store, request: ApplyRequest, *, check_mode: bool
+    ) -> tuple[list[Change], bool, dict[str, str]]:
         claims.append(len([step for step, _dry in agent.steps_run if step == "claim"]))
         if request.plan.id == SESSION_ID and not committed.wait(60):
             raise ValueError("the other session was not committed meanwhile")
@@ -248,6 +251,12 @@ def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
     # All have claimed by then, in their order.
     assert claims == [2, 2]
     assert [given.plan.id for step, given, _dry in agent.calls if step == "claim"] == [SESSION_ID, OTHER_ID]
+
+
+def test_lost_output_of_replaced_containers_is_in_the_result(agent: Agent) -> None:
+    agent.lost = {"main1": "no room"}
+    result = result_of("start", options_for(session_request(ALL)))["sessions"][SESSION_ID]
+    assert (result["steps"], result["lost_output"]) == (ALL, ["main1: no room"])
 
 
 def test_session_that_takes_long_is_left_after_its_patience(agent: Agent) -> None:

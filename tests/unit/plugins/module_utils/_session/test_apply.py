@@ -198,6 +198,18 @@ def test_changed_network_is_recreated_with_its_containers(engine: FakeDocker, st
     assert apply(engine, store) == []
 
 
+@pytest.mark.parametrize("changed", ["network", "main1"])
+def test_lost_output_of_replaced_containers_is_returned(engine: FakeDocker, store: Store, changed: str) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    (engine.joined if changed == "network" else engine.made)[0]["Labels"][labels.DIGEST] = "another"
+    (store.root / "output").touch()
+    client: Any = engine
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    _changes, _ready, lost = apply_claimed(client, store, request, check_mode=False)
+    assert [*lost] == (["main1", "sub1"] if changed == "network" else ["main1"])
+
+
 @pytest.mark.parametrize("claimed_before", [True, False], ids=["claimed", "not claimed"])
 def test_check_mode_returns_all_changes_and_applies_none(
     engine: FakeDocker, store: Store, kernel: FakeNetwork, claimed_before: bool
@@ -755,7 +767,7 @@ def test_slow_start_is_left_and_awaited_later(
     store.save(claimed)
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", patience=15)
-    changes, ready = apply_claimed(client, store, request, check_mode=False)
+    changes, ready, _lost = apply_claimed(client, store, request, check_mode=False)
     assert (ready, len([change for change in changes if change.subject.startswith("container")])) == (False, 2)
     stored = store.session(SESSION_ID)
     assert stored is not None
@@ -814,7 +826,7 @@ def test_stored_plan_is_replaced_by_that_of_the_run(engine: FakeDocker, store: S
     before, made = store.session(SESSION_ID), len(engine.asked)
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
-    changes, _ready = apply_claimed(client, store, request, check_mode=check_mode)
+    changes, _ready, _lost = apply_claimed(client, store, request, check_mode=check_mode)
     assert changes[0] == Change("plan of session train-llm", "differs from the control node's", "the same")
     assert not [change for change in changes if change.subject.startswith("container")]
     stored = store.session(SESSION_ID)

@@ -26,7 +26,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     claim,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
+from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, read_kept
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
+from tests.unit.plugins.module_utils._session.test_logs import TIME, add
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
@@ -301,9 +303,14 @@ def test_check_mode_keeps_expired_claims(engine: Any, store: Store) -> None:
 @pytest.mark.usefixtures("facts")
 def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
-    engine.made = [{"Id": "a", "Names": ["/old"], "Labels": labels_of(OTHER_ID), "State": "running"}]
-    changes = [Change("container old", "running", None), Change("session train-llm", "held", None), *CHANGES]
+    add(engine, "main1", Labels=labels_of(OTHER_ID), Log=[(TIME, b"one\n")])
+    changes = [Change("container main1", "exited", None), Change("session train-llm", "held", None), *CHANGES]
     assert claimed(engine, store, clear=[OTHER_ID]) == ClaimResult(changes, KEYS)
+    # Its processes were asked, and what they printed is kept.
+    assert "SIGTERM id-main1" in engine.calls
+    kept = find_kept(store, "", OTHER_ID)
+    assert kept
+    assert "one" in read_kept(store, kept, "", 9)["logs"]["main1"]["log"]
     assert [session.plan.id for session in store.sessions()] == [SESSION_ID]
     assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
 

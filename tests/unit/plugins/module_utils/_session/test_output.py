@@ -12,6 +12,7 @@ import pytest
 from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._session import end as ending
 from ansible_collections.backendai.cluster.plugins.module_utils._session import output
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import (
     SessionEnd,
@@ -29,9 +30,9 @@ OTHER = dataclasses.replace(MADE, id=OTHER_ID, created_at=MADE.created_at - 1)
 
 
 def end(engine: Any, store: Store, **how: Any) -> SessionEnd:
-    ending = SessionEnd(**how)
-    remove_claimed(engine, store, SESSION_ID, None, end=ending, check_mode=False)
-    return ending
+    how_it_ended = SessionEnd(**how)
+    remove_claimed(engine, store, SESSION_ID, None, end=how_it_ended, check_mode=False)
+    return how_it_ended
 
 
 def read(store: Store, hostname: str = "", lines: int = 9) -> dict[str, Any]:
@@ -75,6 +76,22 @@ def test_exceeded_grace_is_reported_and_force_has_none(engine: Any, store: Store
     assert not end(engine, store, force=True).grace_exceeded
 
 
+def test_session_that_was_asked_has_no_second_grace(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, float]] = []
+
+    def stop(_client: Any, graces: dict[str, float]) -> set[str]:
+        given.append(graces)
+        return {name for name, grace in graces.items() if grace}
+
+    monkeypatch.setattr(ending, "stop_containers", stop)
+    store.save(held(MADE))
+    add(engine, "main1")
+    both = SessionEnd()
+    stop_sessions(engine, store, {SESSION_ID: both})
+    remove_claimed(engine, store, SESSION_ID, None, end=both, check_mode=False)
+    assert (given, both.grace_exceeded) == ([{"id-main1": MADE.stop_grace}, {"id-main1": 0}], True)
+
+
 def test_claim_that_was_never_committed_is_neither_asked_nor_kept(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     add(engine, "main1", Stubborn=True)
@@ -87,8 +104,7 @@ def test_damaged_session_is_asked_and_its_loss_is_said(engine: Any, store: Store
     store.folder(SESSION_ID).mkdir()
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     add(engine, "main1")
-    ending = end(engine, store)
-    assert ending.to_dict() == {"lost_output": ["main1: its plan is damaged, so its output has no place"]}
+    assert end(engine, store).to_dict() == {"lost_output": ["main1: its plan is damaged, so its output has no place"]}
     assert "SIGTERM id-main1" in engine.calls
 
 

@@ -99,7 +99,7 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
     hostnames = [kernel.hostname for kernel in MADE.kernels_on(agent)]
     environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in hostnames}
     contents = RenderedFiles("hosts\n", "Host *\n", environments, public_keys(MADE), ())
-    changes, _ready = apply_claimed(
+    changes, _ready, _lost = apply_claimed(
         engine, store, ApplyRequest(MADE, agent, "nonce-1", contents, "backendai-default"), check_mode=False
     )
     return [change.subject for change in changes if not change.subject.startswith("file ")]
