@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs as docker_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import output
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import (
@@ -110,6 +111,20 @@ def test_log_that_cannot_be_read_is_said_and_the_others_are_kept(engine: Any, st
     assert end(engine, store).to_dict() == {"lost_output": [f"main1: {lost}"]}
     assert read(store)["logs"]["main1"]["error"] == lost
     assert logs(store) == {"main1": [[], ["served"]], "sub1": [["three"]]}
+
+
+def test_end_of_a_log_that_cannot_be_read_whole_is_kept(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_logs, "FILE_BYTES", 100)
+    monkeypatch.setattr(output, "END_LINES", 2)
+    store.save(held(MADE))
+    add(engine, "main1", Log=[(TIME, b"%d\n" % number) for number in range(50)])
+    why = "its log cannot be read: it has more than 200 bytes"
+    assert end(engine, store).to_dict() == {
+        "lost_output": [f"main1: only the last 2 lines of its log were kept: {why}"]
+    }
+    assert logs(store)["main1"] == [["48", "49"]]
 
 
 def test_end_that_was_killed_after_it_saved_can_be_repeated(engine: Any, store: Store) -> None:
