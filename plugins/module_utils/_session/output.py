@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -89,17 +90,20 @@ def keep_output(
             states = container_states(client, existing)
             kept = KeptOutput(session.plan, session.agent, now, now + days * 86400, states, {})
             if before:
-                kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=before.lost)
+                lost = {name: problem for name, problem in before.lost.items() if name not in states}
+                kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
         with concurrent.futures.ThreadPoolExecutor(_PARALLEL_LOGS) as pool:
             problems = list(pool.map(lambda container: _keep_logs(client, folder, session.plan, container), existing))
         lost = {_hostname(container): problem for container, problem in zip(existing, problems) if problem}
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
-        prune(store, session.plan.id)
     except OSError as error:
         problem = f"{folder} cannot be written ({error.strerror or error})"
         return {_hostname(container): problem for container in existing}
+    # What has expired is removed by the next one.
+    with contextlib.suppress(OSError):
+        prune(store, session.plan.id)
     return lost
 
 
