@@ -41,9 +41,20 @@ KEPT_RAW_BYTES = 64 << 20
 # How often a log is read of which the engine sent only a part.
 READ_ATTEMPTS = 3
 
+# The number of messages, of at most 16 KiB each, that are kept of a log that cannot be read whole within the limits.
+END_LINES = 30_000
+
 
 class LogReadError(ClusterError):
     """A log exists and cannot be read; the message is one sentence without its full stop."""
+
+
+class LogLimitError(LogReadError):
+    """A log is too long to be read whole, or the engine sends it too slowly; its end may be readable."""
+
+
+class _LimitError(OSError):
+    """The engine did not send all of it within the limits."""
 
 
 def tail_of(
@@ -75,20 +86,22 @@ def tail_of(
         raise _read_error("its log", error) from None
 
 
-def compressed_log(client: docker.APIClient, container: str) -> bytes:
+def compressed_log(client: docker.APIClient, container: str, tail: int | Literal["all"] = "all") -> bytes:
     """Return the log of a container that has ended, with timestamps, as a gzip file; only its end if it is too long.
 
     An engine that dies while it sends looks like the end of the log, so its last message must be the log's last one.
-    Raises :class:`LogReadError`.
+    Raises :class:`LogReadError`; :class:`LogLimitError` if its ``tail`` may be readable.
     """
     try:
         for _attempt in range(READ_ATTEMPTS):
             kept, last = _Kept(), b""
-            for kept_frame, frame in _frames(client, container, "all"):
+            for kept_frame, frame in _frames(client, container, tail):
                 kept.add(kept_frame)
                 last = frame
             if all(frame == last for _kept_frame, frame in _frames(client, container, 1)):
                 return kept.content()
+    except _LimitError as error:
+        raise LogLimitError(str(_read_error("its log", error))) from None
     except (docker.errors.APIError, OSError) as error:
         raise _read_error("its log", error) from None
     raise LogReadError("its log cannot be read: the engine did not send all of it")
@@ -203,12 +216,12 @@ def _within_limits(chunks: Iterable[bytes], until: float) -> Iterator[bytes]:
     for chunk in chunks:
         size += len(chunk)
         if size > 2 * FILE_BYTES:
-            raise OSError(f"it has more than {2 * FILE_BYTES} bytes")
+            raise _LimitError(f"it has more than {2 * FILE_BYTES} bytes")
         if time.monotonic() >= until:
             break
         yield chunk
     if time.monotonic() >= until:
-        raise TimeoutError(f"the engine did not send all of it within {READ_SECONDS} seconds")
+        raise _LimitError(f"the engine did not send all of it within {READ_SECONDS} seconds")
 
 
 def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:

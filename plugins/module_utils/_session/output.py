@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -18,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._docker import containers, labels
-from .._docker.logs import LogReadError, compressed_file, compressed_log, tail_of_kept
+from .._docker import labels
+from .._docker.logs import END_LINES, LogLimitError, LogReadError, compressed_file, compressed_log, tail_of_kept
 from .._docker.sdk import docker
 from .._host.store import LocalSession, Store
 from .._model.errors import as_phrase, reason
@@ -40,6 +41,9 @@ MAX_BYTES = 4 << 30
 DAYS = 30
 
 _LOCK_SECONDS = 30
+
+# The readers share one interpreter, and each log has a time limit.
+_PARALLEL_LOGS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,17 +90,20 @@ def keep_output(
             states = container_states(client, existing)
             kept = KeptOutput(session.plan, session.agent, now, now + days * 86400, states, {})
             if before:
-                kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=before.lost)
+                lost = {name: problem for name, problem in before.lost.items() if name not in states}
+                kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
-        with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
+        with concurrent.futures.ThreadPoolExecutor(_PARALLEL_LOGS) as pool:
             problems = list(pool.map(lambda container: _keep_logs(client, folder, session.plan, container), existing))
         lost = {_hostname(container): problem for container, problem in zip(existing, problems) if problem}
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
-        prune(store, session.plan.id)
     except OSError as error:
         problem = f"{folder} cannot be written ({error.strerror or error})"
         return {_hostname(container): problem for container in existing}
+    # What has expired is removed by the next one.
+    with contextlib.suppress(OSError):
+        prune(store, session.plan.id)
     return lost
 
 
@@ -110,13 +117,18 @@ def _keep_log(client: docker.APIClient, folder: Path, container: Mapping[str, An
     """Write the log of an app, or of the container itself; return why it was lost, empty if it was not."""
     container_id = container["Id"]
     path = APP_LOG.format(name=app)
+    loss = ""
     try:
-        content = compressed_file(client, container_id, path) if app else compressed_log(client, container_id)
+        try:
+            content = compressed_file(client, container_id, path) if app else compressed_log(client, container_id)
+        except LogLimitError as error:
+            content = compressed_log(client, container_id, END_LINES)
+            loss = f"only the last {END_LINES:,} lines of its log were kept: {as_phrase(reason(error))}"
         if content is not None:
             write_atomically(folder / f"{_hostname(container)}@{container_id[:12]}@{app}.gz", content)
     except (LogReadError, OSError) as error:
         return as_phrase(reason(error))
-    return ""
+    return loss
 
 
 def _hostname(container: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from .end import SessionEnd, stop_sessions
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .mount_sources import check_after_start, check_before_start
+from .output import prune
 from .remove import is_expired, remove_claimed, remove_if
 
 _Action = Callable[["docker.APIClient", Store, str, bool], "tuple[list[Change], str]"]
@@ -58,6 +59,8 @@ def reap(
     failures: dict[str, str] = {}
     expired_ids = [session.plan.id for session in store.load_all()[0] if session.expired] if expired else []
     if not check_mode:
+        with contextlib.suppress(OSError):
+            prune(store)
         # A failure is repeated, and reported, when the session is removed.
         with contextlib.suppress(*EXPECTED):
             stop_sessions(client, store, ends)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs as docker_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import end as ending
 from ansible_collections.backendai.cluster.plugins.module_utils._session import output
@@ -20,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.end imp
     stop_sessions,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, prune, read_kept
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.plugins.module_utils._session.test_logs import APPS, FILES, TIME, add
@@ -128,6 +130,20 @@ def test_log_that_cannot_be_read_is_said_and_the_others_are_kept(engine: Any, st
     assert logs(store) == {"main1": [[], ["served"]], "sub1": [["three"]]}
 
 
+def test_end_of_a_log_that_cannot_be_read_whole_is_kept(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_logs, "FILE_BYTES", 100)
+    monkeypatch.setattr(output, "END_LINES", 2)
+    store.save(held(MADE))
+    add(engine, "main1", Log=[(TIME, b"%d\n" % number) for number in range(50)])
+    why = "its log cannot be read: it has more than 200 bytes"
+    assert end(engine, store).to_dict() == {
+        "lost_output": [f"main1: only the last 2 lines of its log were kept: {why}"]
+    }
+    assert logs(store)["main1"] == [["48", "49"]]
+
+
 def test_end_that_was_killed_after_it_saved_can_be_repeated(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     add(engine, "main1", Log=[(TIME, b"one\n")])
@@ -196,6 +212,38 @@ def test_oldest_output_is_removed_when_there_is_too_much(
     monkeypatch.setattr(output, "MAX_BYTES", 1)
     prune(store, SESSION_ID)
     assert (find_kept(store, "", OTHER_ID), find_kept(store, "", SESSION_ID)) == (None, last)
+
+
+def test_expired_output_is_removed_when_no_session_ends(engine: Any, store: Store) -> None:
+    add(engine, "main1", state="exited")
+    keep(engine, store, OTHER, -1)
+    reap(engine, store, {}, [], expired=True, check_mode=True)
+    assert find_kept(store, "", OTHER_ID)
+    reap(engine, store, {}, [], expired=True, check_mode=False)
+    assert find_kept(store, "", OTHER_ID) is None
+
+
+def test_expired_output_that_cannot_be_removed_is_no_loss(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: Any) -> None:
+        raise PermissionError("no")
+
+    add(engine, "main1", state="exited", Log=[(TIME, b"one\n")])
+    keep(engine, store, OTHER, -1)
+    monkeypatch.setattr(output.shutil, "rmtree", fail)
+    assert output.keep_output(engine, store, held(MADE), engine.containers(all=True)) == {}
+    assert reap(engine, store, {}, [], expired=True, check_mode=False).failures == {}
+    assert find_kept(store, "", OTHER_ID)
+
+
+def test_loss_of_a_first_attempt_is_forgotten_after_a_good_one(engine: Any, store: Store) -> None:
+    add(engine, "main1", state="exited", Log=APIError("500", None, "no space left"))
+    keep(engine, store, MADE, 1)
+    assert read(store)["logs"]["main1"]["error"]
+    engine.made[0]["Log"] = [(TIME, b"one\n")]
+    keep(engine, store, MADE, 1)
+    assert (read(store)["logs"]["main1"]["error"], logs(store)["main1"][0]) == (None, ["one"])
 
 
 def test_damaged_output_is_an_error_of_its_container(engine: Any, store: Store) -> None:
