@@ -82,8 +82,12 @@ class ActionModule(ControlAction):
         record, was_waited_for = session["record"], settled["wait"]
         # A pending session may have been started since, and one that was waited for has ended.
         later = [other["record"] for other in args.get("later") or [] if other["record"]["id"] == record["id"]]
-        entry = self.queue(variables).entry(record["id"]) if was_waited_for else None
-        later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) else []
+        queue = self.queue(variables)
+        entry = queue.entry(record["id"]) if was_waited_for or record["status"] == PENDING else None
+        if entry and entry.state == PENDING and not later:
+            # The run's pass over the queue may have found another reason since.
+            later = [{**record, "pending": queue.last_pass().record(entry).get("pending")}]
+        later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) and was_waited_for else []
         if later:
             record = later[-1]
             self.write_report(args.get("path") or "", to_json(record))

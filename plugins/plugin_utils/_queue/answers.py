@@ -14,8 +14,8 @@ from typing import Any
 
 from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plan import SessionPlan
-from ...module_utils._model.state_format import StateFormat
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
@@ -73,9 +73,6 @@ class LastPass:
         return {**entry.record, "pending": dataclasses.asdict(lack)} if lack else entry.record
 
 
-LAST_PASS = StateFormat("the last pass", LastPass)
-
-
 class Answers:
     """Decides on one session after the other, each with the capacity that the earlier ones leave.
 
@@ -116,7 +113,7 @@ class Answers:
         except (ValidationError, PlanningError) as error:
             refusal = Unschedulable(as_phrase(error), {})
             if not namesake:
-                self._refused[key] = refusal
+                self._refused[_refusal_key(entry, key)] = refusal
             return refusal
         if isinstance(decision, Unschedulable):
             self._no_room[key] = decision
@@ -129,7 +126,9 @@ class Answers:
     def _known(self, entry: QueueEntry, key: str) -> Unschedulable | None:
         if entry.name in self.cluster.names:
             return None
-        known = self._no_room.get(key) or self._refused.get(key)
+        known = self._no_room.get(key)
+        if known is None and self._refused:
+            known = self._refused.get(_refusal_key(entry, key))
         if known is None and entry.resource_group not in self._grown:
             stored = self._stored_key(entry, key)
             lack = self._last.lacks.get(self._last.answers.get(stored, ""))
@@ -193,6 +192,12 @@ def request_key(entry: QueueEntry) -> str:
     relevant = {option: value for option, value in spec.items() if option not in IRRELEVANT}
     relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
     return _digest(relevant)
+
+
+def _refusal_key(entry: QueueEntry, key: str) -> str:
+    """Return a digest of what other refusals depend on: also the apps' ports and, on a host network, the id's."""
+    spec = entry.spec or {}
+    return _digest([key, spec.get("apps"), spec.get("network_driver") == HOST_NETWORK and entry.id])
 
 
 def _digest(data: object) -> str:

@@ -27,7 +27,7 @@ from ...module_utils._model.files import describe_held_lock, locked, write_atomi
 from ...module_utils._model.session import is_session_id
 from ...module_utils._model.state_format import StateFormat
 from ..host_program import release
-from .answers import LAST_PASS, LastPass
+from .answers import LastPass
 from .entry import CREATING, PENDING, CorruptEntryError, Owner, QueueEntry
 
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
@@ -73,7 +73,16 @@ class _Checked:
     digests: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Pass:
+    """What a pass of a release of the collection has left."""
+
+    release: str
+    last: LastPass
+
+
 _SKIPS, _CHECKED = StateFormat("the file", _Skips), StateFormat("the file", _Checked)
+_PASS = StateFormat("the file", _Pass)
 
 
 class QueueStore:
@@ -87,7 +96,10 @@ class QueueStore:
         self.path = Path(path).expanduser().absolute()
         # What was read before: under the lock, only what has changed since is parsed.
         self._parsed: dict[str, tuple[bytes, QueueEntry]] = {}
+        self._parsed_skips: tuple[bytes, Mapping[str, int]] = b"", {}
+        # The digests of what has been checked, and those of them that the file has.
         self._checked: set[str] = set()
+        self._saved: set[str] = set()
 
     def entries(self) -> list[QueueEntry]:
         """Return all entries, sorted by id. This needs no lock: files are replaced, never rewritten."""
@@ -97,11 +109,10 @@ class QueueStore:
             except FileNotFoundError:
                 return []
         skips = self._skips()
-        known = self._checked or (self._load_checked() if len(names) >= MANY else set())
-        self._checked = set(known)
+        if not self._checked and len(names) >= MANY:
+            self._saved = self._load_checked()
+            self._checked = set(self._saved)
         entries = [self._entry(name[: -len(".json")], skips) for name in names if name.endswith(".json")]
-        if len(self._checked - known) >= MANY:
-            self._save_checked()
         return [entry for entry in entries if entry]
 
     def entry(self, session_id: str) -> QueueEntry | None:
@@ -125,6 +136,7 @@ class QueueStore:
         with contextlib.ExitStack() as stack:
             with self._convert_os_errors("written"):
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._save_checked()
                 handle = stack.enter_context(locked(self.path / ".lock", LOCK_TIMEOUT, create=True))
                 if handle is None:
                     raise AnsibleActionFail(
@@ -175,10 +187,13 @@ class QueueStore:
     def _skips(self) -> Mapping[str, int]:
         """Return the counts; none if the file is damaged, since those in the entries remain."""
         try:
-            counts = _SKIPS.load((self.path / SKIPS_FILE).read_bytes()).skipped
+            content = (self.path / SKIPS_FILE).read_bytes()
+            if content != self._parsed_skips[0]:
+                counts = _SKIPS.load(content).skipped
+                self._parsed_skips = content, {name: count for name, count in counts.items() if is_session_id(name)}
         except (OSError, ValueError):
             return {}
-        return {name: count for name, count in counts.items() if is_session_id(name)}
+        return self._parsed_skips[1]
 
     def _load_checked(self) -> set[str]:
         try:
@@ -188,7 +203,10 @@ class QueueStore:
         return set(checked.digests) if checked.release == release() else set()
 
     def _save_checked(self) -> None:
-        """Save the digests of all entries as they are now; whoever may only read the queue does without."""
+        """Save the digests of all entries as they were read, if many are new; whoever may not write does without."""
+        if len(self._checked - self._saved) < MANY:
+            return
+        self._saved = set(self._checked)
         digests = (hashlib.sha256(content).hexdigest() for content, _entry in self._parsed.values())
         with contextlib.suppress(OSError):
             text = _CHECKED.dump(_Checked(release(), tuple(sorted(digests))))
@@ -198,13 +216,15 @@ class QueueStore:
     def last_pass(self) -> LastPass:
         """Return what the last pass has left; nothing if that is missing, damaged, or of another release."""
         try:
-            return LAST_PASS.load((self.path / PASS_FILE).read_bytes())
+            kept = _PASS.load((self.path / PASS_FILE).read_bytes())
         except (OSError, ValueError):
             return LastPass()
+        return kept.last if kept.release == release() else LastPass()
 
     def save_last_pass(self, last: LastPass) -> None:
         """Save what this pass leaves to the next one."""
-        self._write(PASS_FILE, LAST_PASS.dump(last), durable=False)
+        self._save_checked()
+        self._write(PASS_FILE, _PASS.dump(_Pass(release(), last)), durable=False)
 
     def _write(self, name: str, content: str, *, durable: bool = True) -> None:
         with self._convert_os_errors("written"):

@@ -33,7 +33,7 @@ def decode_value(option: Mapping[str, Any], value: Any, separator: str = ",") ->
             return json.loads(value)
         except ValueError:
             return value
-    split = [entry for entry in value.split(separator) if entry.strip()]
+    split = [entry.strip() for entry in value.split(separator) if entry.strip()]
     return split if option.get("elements") in ("str", "raw") else value
 
 

@@ -162,6 +162,36 @@ def test_a_session_is_not_refused_for_another_one_with_its_request() -> None:
     assert reasons[1] == ""
 
 
+@pytest.mark.parametrize("apps", [["jupyter"], []], ids=["fewer apps", "no app"])
+def test_a_session_is_not_refused_for_the_apps_of_another_one(apps: list[str]) -> None:
+    pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_published_port=30000, last_published_port=30001)
+    entries = [waiting(1, apps=["jupyter", "terminal"]), waiting(2, apps=apps)]
+    answers = Answers(full(allocated={}, sessions=[]), pools, NOW)
+    refused, fits = [answers.decide(entry) for entry in entries]
+    assert isinstance(refused, Unschedulable)
+    assert refused.reason.startswith("session_published_port_pool: 30000-30001 has fewer free ports")
+    assert isinstance(fits, Decision)
+
+
+def test_on_a_host_network_a_session_is_not_refused_for_the_ssh_port_of_another_one() -> None:
+    pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_host_port=30000, last_host_port=30003)
+    agents = [agent_facts(name, 1, allow_host_network=True) for name in ("agent1", "agent2")]
+    host: dict[str, Any] = {"cluster_size": 2, "cluster_mode": "multi-node", "network_driver": "host"}
+    app = {"name": "page", "port": 30001, "command": "serve"}
+    answers = Answers(readings(agent1=agents[0], agent2=agents[1]), pools, NOW)
+    decided = [answers.decide(waiting(number, apps=[app], **host)) for number in range(1, 13)]
+    reasons = {answer.reason for answer in decided if isinstance(answer, Unschedulable)}
+    assert reasons == {"session_apps: the port 30001 of page is in use on agent1 itself"}
+    kinds = [type(answer) for answer in decided]
+    assert Decision in kinds[kinds.index(Unschedulable) :]
+
+
+def test_equal_requests_share_a_refusal_that_is_not_about_room(counted: Counted) -> None:
+    entries = [waiting(number, apps=["jupyter"], architecture="arm64") for number in (1, 2, 3)]
+    found, _last = run(entries, full())
+    assert (len(found), counted.take()[0]) == (3, 1)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_that_are_due_cost_no_more_than_the_first_of_them(counted: Counted, policy: str) -> None:
     entries = [waiting(number, 1 + number % 8, skipped=4) for number in range(1, 201)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.state_format import StateFormat
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import entry as entries
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass, Waiter
@@ -107,6 +108,26 @@ def test_without_its_file_the_counts_of_the_entries_remain(queue: QueueStore, co
     assert skips(queue) == [3]
 
 
+def test_the_counts_are_parsed_again_only_if_they_changed(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.save(*map(queued, (1, 2)))
+    queue.add_skips({queued(1).id: 1}, queue.entries())
+    assert skips(queue) == [1, 0]
+    parsed: list[str] = []
+    load = StateFormat.load
+
+    def note(own: StateFormat[Any], text: bytes) -> Any:
+        parsed.append(own.kind.__name__)
+        return load(own, text)
+
+    monkeypatch.setattr(StateFormat, "load", note)
+    assert ([queue.entry(queued(number).id) for number in (1, 2)], parsed) == ([queued(1, skipped=1), queued(2)], [])
+    QueueStore(str(queue.path)).add_skips({queued(2).id: 3}, map(queued, (1, 2)))
+    parsed.clear()
+    assert (skips(queue), parsed) == ([1, 3], ["_Skips"])
+    (queue.path / ".skips").unlink()
+    assert skips(queue) == [0, 0]
+
+
 # ---- the last pass
 
 
@@ -124,12 +145,35 @@ def test_a_pass_that_cannot_be_read_leaves_nothing(queue: QueueStore, content: s
     assert queue.last_pass() == LastPass()
 
 
+def test_what_a_pass_of_another_release_has_left_is_not_used(
+    queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.save_last_pass(LAST)
+    monkeypatch.setattr(store, "release", lambda: "0.0.1")
+    assert queue.last_pass() == LastPass()
+
+
 # ---- what was checked
+
+
+@pytest.mark.parametrize("change", [QueueStore.lock, lambda queue: contextlib.nullcontext(queue.save_last_pass(LAST))])
+def test_what_was_checked_is_saved_only_where_the_queue_is_changed(
+    queue: QueueStore, written: list[str], change: Any
+) -> None:
+    queue.save(*map(requested, range(1, store.MANY + 1)))
+    written.clear()
+    queue.entries()
+    assert written == []
+    for _time in range(2):
+        with change(queue):
+            queue.entries()
+    assert written.count(".checked") == 1
 
 
 def test_entries_of_a_long_queue_are_checked_once(queue: QueueStore, checks: list[str]) -> None:
     queue.save(*map(requested, range(1, store.MANY + 1)))
     found = queue.entries()
+    queue.save_last_pass(LAST)
     assert len(checks) == store.MANY
     assert QueueStore(str(queue.path)).entries() == found
     assert len(checks) == store.MANY
@@ -148,6 +192,7 @@ def test_what_does_not_wait_is_always_checked(queue: QueueStore, checks: list[st
 def test_another_release_checks_again(queue: QueueStore, checks: list[str], content: str) -> None:
     queue.save(*map(requested, range(1, store.MANY + 1)))
     queue.entries()
+    queue.save_last_pass(LAST)
     (queue.path / ".checked").write_text(content)
     QueueStore(str(queue.path)).entries()
     assert len(checks) == 2 * store.MANY
@@ -164,6 +209,8 @@ def test_a_queue_that_may_only_be_read_is_read(
 
     monkeypatch.setattr(store, "write_atomically", refuse)
     assert len(queue.entries()) == store.MANY
+    with queue.lock():
+        assert len(queue.entries()) == store.MANY
 
 
 # ---- under the lock

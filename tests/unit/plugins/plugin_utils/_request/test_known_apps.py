@@ -91,7 +91,7 @@ def test_a_command_of_ones_own_replaces_the_word(command: str) -> None:
     assert spec(apps=[entry]).apps == (App("jupyter", 8888, "http", command, "strip", "/", ""),)
 
 
-@pytest.mark.parametrize("given", ["jupyter,terminal", '["jupyter", "terminal"]', '["jupyter", {"name": "terminal"}]'])
+@pytest.mark.parametrize("given", ["jupyter, terminal", '["jupyter", "terminal"]', '["jupyter", {"name": "terminal"}]'])
 def test_words_are_read_from_text(given: str) -> None:
     assert [app.name for app in spec(apps=given).apps] == ["jupyter", "terminal"]
 
