@@ -157,9 +157,10 @@ def _try_remove(client: docker.APIClient, network: str) -> bool:
     """Remove a network; return whether it no longer exists, ``False`` if it is in use."""
     try:
         client.remove_network(network)
-    except docker.errors.NotFound:
-        return True
     except docker.errors.APIError as error:
+        # A manager lists an overlay for a moment after its removal, and then fails (20.10) to find it.
+        if isinstance(error, docker.errors.NotFound) or "not found" in reason(error):
+            return True
         if "in use" not in reason(error):
             raise
         return False

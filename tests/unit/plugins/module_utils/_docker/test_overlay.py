@@ -124,9 +124,12 @@ def test_overlay_that_stays_in_use_is_an_error_of_one_sentence(engine: Any, monk
     assert str(raised.value) == f"the overlay {NAME} is still used by containers on other nodes of the swarm"
 
 
-def test_overlay_removed_by_another_manager_counts_as_removed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [NotFound("404"), APIError("500", None, "network 1a2b3c not found")], ids=str)
+def test_overlay_that_was_removed_meanwhile_counts_as_removed(
+    error: APIError, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     overlay.create_overlay(engine, DESIRED)
-    refusing(engine, monkeypatch, NotFound("404"), until=1000.0)
+    refusing(engine, monkeypatch, error, until=1000.0)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
     assert engine.clock.now == 0.0
 
