@@ -122,6 +122,10 @@ agent:
   contains:
     resource_group: {type: str, description: The resource group that it belongs to.}
     schedulable: {type: bool, description: Whether it accepts new sessions.}
+    cordon:
+      description: Why it accepts none, as set by M(backendai.cluster.agent_cordon); V(null) otherwise.
+      type: dict
+      sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
     architecture: {type: str, description: "Its architecture, as in images.", sample: amd64}
     engine: {type: str, description: The version of its Docker engine., sample: 20.10.24}
     kit: {type: str, description: The version of its runtime kit.}

@@ -203,6 +203,11 @@ class Store:
         return self._root / "egress.json"
 
     @property
+    def cordon_file(self) -> Path:
+        """The file of the agent's cordon; it exists only while there is one."""
+        return self._root / "cordon.json"
+
+    @property
     def limits_file(self) -> Path:
         """The file of the limits that the agent's rules enforce; it exists only on agents."""
         return self._root / "limits.json"

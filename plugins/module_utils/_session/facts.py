@@ -25,9 +25,12 @@ from .._firewall.state import FirewallState
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
 from .._host.container_use import working_gpus
+from .._host.cordon import DamagedCordonError, read_cordon
 from .._host.limits import read_limits
-from .._host.store import CorruptStateError, LocalSession, Store
+from .._host.store import LocalSession, Store
+from .._model.cordon import Cordon
 from .._model.devices import Device
+from .._model.errors import ClusterError
 from .._model.facts import AgentFacts
 from .._model.held_session import ContainerState, HeldSession
 from .._model.images import ImageIdentity
@@ -119,12 +122,15 @@ def collect_facts(
     swarm = read_swarm(client)
     # The driver is asked once for all sessions, under the agent's lock in a claim.
     gpus = functools.lru_cache(None)(working_gpus)
-    unusable = [*_unusable_network(), *(_unusable_session(error) for error in damaged)]
+    cordon, damaged_cordon = _find_cordon(store)
+    draining = cordon if cordon and cordon.sessions_end_at is not None else None
+    unusable = [*_unusable_network(), *map(_unusable_state, [*damaged, *damaged_cordon])]
     has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
         name=name,
         resource_group=settings.resource_group,
-        schedulable=settings.schedulable and not unusable,
+        schedulable=settings.schedulable and not unusable and not cordon,
+        cordon=cordon,
         architecture=machine.architecture(),
         engine=client.version()["Version"],
         kit=os.path.basename(store.kit()),
@@ -160,7 +166,7 @@ def collect_facts(
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
         unusable_paths=find_sources(client, store, mounts, query.paths)[1],
-        sessions=tuple(_held_session(client, store, session, containers, gpus) for session in sessions),
+        sessions=tuple(_held_session(client, store, session, containers, gpus, draining) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
 
@@ -177,8 +183,19 @@ def _unusable_network() -> list[str]:
     return reasons
 
 
-def _unusable_session(error: CorruptStateError) -> str:
-    """Return a sentence for a session that cannot be read: the rules cannot be changed, so no session can start."""
+def _find_cordon(store: Store) -> tuple[Cordon | None, list[DamagedCordonError]]:
+    """Return the agent's cordon, if there is one, and the error if its file cannot be read."""
+    try:
+        return read_cordon(store), []
+    except DamagedCordonError as error:
+        return None, [error]
+
+
+def _unusable_state(error: ClusterError) -> str:
+    """Return a sentence for state that cannot be read.
+
+    Without a session's, the rules cannot be changed; a cordon that cannot be read may be one.
+    """
     return f"it receives no new sessions, because {error}"
 
 
@@ -253,11 +270,12 @@ def _held_session(
     session: LocalSession,
     containers: Iterable[Mapping[str, Any]],
     gpus: Gpus,
+    draining: Cordon | None,
 ) -> HeldSession:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
     known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
-    return HeldSession(*known, *read_times(client, store, session, gpus))
+    return HeldSession(*known, *read_times(client, store, session, gpus), draining)
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:

@@ -16,6 +16,7 @@ from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
+from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
@@ -82,7 +83,7 @@ def decide(
     eligible = _eligible(spec, agents, cluster.unavailable)
     placement = _place(spec, eligible, _swarms(spec, agents), name_blockers=name_blockers)
     if isinstance(placement, Unschedulable):
-        return placement
+        return dataclasses.replace(placement, reason=placement.reason + _cordoned_agents(spec, agents))
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
     problem = find_foreign_address(plan, cluster)
     if problem:
@@ -228,6 +229,17 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapp
     allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
     _check_slots(spec, allowed)
     return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
+
+
+def _cordoned_agents(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
+    """Return which agents that could hold the session are cordoned, as the end of a phrase; empty if none is."""
+    names = [
+        f"{agent.name} is {agent.cordon.description}"
+        for agent in agents
+        if agent.cordon and agent.resource_group == spec.resource_group
+        if not _has_strict_designation(spec) or agent.name in spec.designated_agents
+    ]
+    return f"; {join_names(names)}" if names else ""
 
 
 def _has_strict_designation(spec: SessionSpec) -> bool:

@@ -213,6 +213,7 @@ def _room(agent: AgentFacts, *, empty: bool) -> list[Any]:
     return [
         agent.name,
         agent.schedulable,
+        agent.cordon and agent.cordon.description,
         agent.architecture,
         agent.online_cpu_count,
         agent.capacity,

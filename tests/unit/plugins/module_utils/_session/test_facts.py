@@ -13,7 +13,9 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
+from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import replace_cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
@@ -30,7 +32,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
     cpu_load,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
-from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, image_data, plan
+from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
@@ -336,6 +338,7 @@ def test_sessions_include_their_containers(engine: Any, store: Store) -> None:
             },
             "lived": None,
             "idle": None,
+            "cordon": None,
         }
     ]
 
@@ -410,3 +413,21 @@ def test_a_damaged_firewall_is_a_warning(engine: Any, store: Store) -> None:
     facts = read(engine, store)
     assert any(text.startswith(f"{store.firewall_file} is damaged (") for text in facts["warnings"])
     assert facts["schedulable"] is True
+
+
+@pytest.mark.parametrize(("end", "told"), [(None, False), (NOW, True)])
+def test_a_cordoned_agent_is_not_schedulable_and_tells_its_sessions_when_they_end(
+    engine: Any, store: Store, end: float | None, told: bool
+) -> None:
+    store.save(held(MADE))
+    replace_cordon(store, Cordon("disk", "carol", NOW, end), check_mode=False)
+    facts = AgentFacts.from_dict("agent1", read(engine, store))
+    assert (facts.schedulable, facts.cordon) == (False, Cordon("disk", "carol", NOW, end))
+    assert facts.sessions[0].cordon == (facts.cordon if told else None)
+
+
+def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: Store) -> None:
+    store.cordon_file.write_text("{")
+    facts = read(engine, store)
+    assert (facts["schedulable"], facts["cordon"]) == (False, None)
+    assert "it receives no new sessions, because" in facts["warnings"][0]

@@ -213,6 +213,26 @@ def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "options", "names_it"),
+    [
+        ({}, {}, True),
+        ({}, {"designated_agents": ["agent1"]}, True),
+        ({}, {"designated_agents": ["agent2"]}, False),
+        ({"resource_group": "gpu"}, {}, False),
+    ],
+)
+def test_the_reason_names_cordoned_agents_that_could_hold_the_session(
+    changes: dict[str, Any], options: dict[str, Any], names_it: bool
+) -> None:
+    cordon = {"reason": "disk", "by": "carol", "since": NOW}
+    agent1 = agent_facts("agent1", schedulable=False, cordon=cordon, **changes)
+    cluster_state = readings(agent1=agent1, agent2=agent_facts("agent2", 1, schedulable=False))
+    answer = decide(spec(**options), cluster_state, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason.endswith("; agent1 is cordoned by carol (disk)") == names_it
+
+
 def test_no_room_is_an_answer_and_no_error() -> None:
     assert decide(
         spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW
