@@ -39,6 +39,11 @@ options:
     description: Whether the agent accepts new sessions.
     type: bool
     default: true
+  labels:
+    description: Words by which sessions choose agents, with C(session_agent_labels).
+    type: list
+    elements: str
+    default: []
   slots:
     description:
       - Devices that the agent offers, in addition to cores, memory and automatically detected GPUs. Each device is
@@ -122,10 +127,6 @@ agent:
   contains:
     resource_group: {type: str, description: The resource group that it belongs to.}
     schedulable: {type: bool, description: Whether it accepts new sessions.}
-    cordon:
-      description: Why it accepts none, as set by M(backendai.cluster.agent_cordon); V(null) otherwise.
-      type: dict
-      sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
     architecture: {type: str, description: "Its architecture, as in images.", sample: amd64}
     engine: {type: str, description: The version of its Docker engine., sample: 20.10.24}
     kit: {type: str, description: The version of its runtime kit.}
@@ -169,6 +170,11 @@ agent:
       type: list
       elements: dict
     damaged_sessions: {type: list, elements: str, description: The ids of sessions that it holds and cannot read.}
+    cordon:
+      description: Why it accepts none, as set by M(backendai.cluster.agent_cordon); V(null) otherwise.
+      type: dict
+      sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
+    labels: {type: list, elements: str, description: The words by which sessions choose it.}
 error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success

@@ -85,7 +85,7 @@ class AgentFacts:
     ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
     cannot be mounted. ``sessions`` are all sessions on the agent, and ``damaged_sessions`` the ids of those that it
     holds and cannot read. ``cordon`` is an operator's decision that the agent takes no new sessions; it is not
-    ``schedulable`` then.
+    ``schedulable`` then. ``labels`` are words by which sessions choose agents.
     """
 
     name: str
@@ -118,6 +118,7 @@ class AgentFacts:
     sessions: tuple[HeldSession, ...]
     damaged_sessions: tuple[str, ...]
     cordon: Cordon | None = None
+    labels: frozenset[str] = frozenset()
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 

@@ -28,6 +28,7 @@ from .._host.container_use import working_gpus
 from .._host.cordon import DamagedCordonError, read_cordon
 from .._host.limits import read_limits
 from .._host.store import LocalSession, Store
+from .._model.agent_labels import LABEL_RULE, is_label
 from .._model.cordon import Cordon
 from .._model.devices import Device
 from .._model.errors import ClusterError
@@ -78,6 +79,7 @@ class AgentSettings:
     underlay_encryption: str = ""
     allow_infiniband: bool = False
     mount_roots: Sequence[str] = ("/",)
+    labels: Sequence[str] = ()
     docker_host: str = MountSettings.docker_host
 
     @property
@@ -131,6 +133,7 @@ def collect_facts(
         resource_group=settings.resource_group,
         schedulable=settings.schedulable and not unusable and not cordon,
         cordon=cordon,
+        labels=_labels(settings),
         architecture=machine.architecture(),
         engine=client.version()["Version"],
         kit=os.path.basename(store.kit()),
@@ -181,6 +184,14 @@ def _unusable_network() -> list[str]:
         remedy = "run backendai.cluster.provision_agents on it"
         reasons.append(f"the bridge {DEFAULT_BRIDGE} of the default network is missing, so {consequence}: {remedy}.")
     return reasons
+
+
+def _labels(settings: AgentSettings) -> frozenset[str]:
+    """Return the labels of this agent. Raises :class:`ValueError` for a text that is none."""
+    for label in settings.labels:
+        if not is_label(label):
+            raise ValueError(f"agent_labels: {label!r} {LABEL_RULE}")
+    return frozenset(settings.labels)
 
 
 def _find_cordon(store: Store) -> tuple[Cordon | None, list[DamagedCordonError]]:

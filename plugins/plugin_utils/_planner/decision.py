@@ -222,6 +222,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapp
     if _has_strict_designation(spec):
         _check_designated(spec, agents, unavailable)
         group = [agent for agent in group if agent.name in spec.designated_agents]
+    group = _with_labels(spec, group)
     if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
         names = ", ".join(sorted({agent.architecture for agent in group}))
         raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {names}.")
@@ -260,6 +261,19 @@ def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailab
             raise ValidationError(
                 f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}."
             )
+
+
+def _with_labels(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have all labels of the session; raise an error if there are none: waiting is no use."""
+    wanted = {*spec.agent_labels}
+    labelled = [agent for agent in agents if wanted <= agent.labels]
+    if not labelled:
+        known = {label for agent in agents for label in agent.labels}
+        unknown = [label for label in spec.agent_labels if label not in known]
+        problem = f"no agent has {unknown[0]!r}" if unknown else f"no agent has all of {', '.join(spec.agent_labels)}"
+        there = f"there are {', '.join(sorted(known))}" if known else "agents have none (agent_labels)"
+        raise ValidationError(f"session_agent_labels: {problem}; {there}.")
+    return labelled
 
 
 def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:

@@ -431,3 +431,14 @@ def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: S
     facts = read(engine, store)
     assert (facts["schedulable"], facts["cordon"]) == (False, None)
     assert "it receives no new sessions, because" in facts["warnings"][0]
+
+
+def test_the_labels_of_the_inventory_are_facts(engine: Any, store: Store) -> None:
+    facts = AgentFacts.from_dict("agent1", read(engine, store, labels=["ssd", "rack=12"]))
+    assert facts.labels == {"ssd", "rack=12"}
+
+
+@pytest.mark.parametrize("label", ["", "two words", "-x", "a" * 64, "ä"])
+def test_a_text_that_is_no_label_is_an_error(engine: Any, store: Store, label: str) -> None:
+    with pytest.raises(ValueError, match=r"^agent_labels: .* must have 1 to 63 of A-Z"):
+        read(engine, store, labels=[label])

@@ -241,6 +241,35 @@ def test_no_room_is_an_answer_and_no_error() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("labels", "agents"), [([], ["agent1"]), (["h100"], ["agent2"]), (["h100", "ssd"], ["agent3"])]
+)
+def test_a_session_runs_on_agents_with_all_of_its_labels(labels: list[str], agents: list[str]) -> None:
+    cluster_state = readings(
+        "agent1", agent2=agent_facts("agent2", labels=["h100"]), agent3=agent_facts("agent3", labels=["h100", "ssd"])
+    )
+    assert decided(spec(agent_labels=labels), cluster_state).plan.agents == agents
+
+
+@pytest.mark.parametrize(
+    ("labels", "there", "sentence"),
+    [
+        (["h200"], ["h100", "ssd"], "no agent has 'h200'; there are h100, ssd."),
+        (["h200"], [], "no agent has 'h200'; agents have none (agent_labels)."),
+    ],
+)
+def test_a_label_that_no_agent_has_is_said_at_once(labels: list[str], there: list[str], sentence: str) -> None:
+    cluster_state = readings(agent1=agent_facts("agent1", labels=there))
+    assert refusal(spec(agent_labels=labels), cluster_state, ValidationError) == f"session_agent_labels: {sentence}"
+
+
+def test_labels_that_no_agent_has_together_are_said_at_once() -> None:
+    cluster_state = readings(agent1=agent_facts("agent1", labels=["a"]), agent2=agent_facts("agent2", labels=["b"]))
+    assert refusal(spec(agent_labels=["a", "b"]), cluster_state, ValidationError) == (
+        "session_agent_labels: no agent has all of a, b; there are a, b."
+    )
+
+
 MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}]}
 
 
