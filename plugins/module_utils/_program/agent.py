@@ -17,7 +17,7 @@ from .._model.change import as_diff
 from .._model.cordon import Cordon
 from .._model.errors import EXPECTED, reason
 from .._session.facts import AgentSettings, FactsQuery, collect_facts
-from .._session.look import announce_end
+from .._session.look import announce
 
 
 def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def cordon(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     after, changes = replace_cordon(store, None if options["state"] == "absent" else wanted, check_mode=check_mode)
     sessions = store.load_all()[0]
     if after and after.sessions_end_at is not None and changes and not check_mode:
-        announce_end(options["docker_host"], sessions, f"{after.description}: save your work")
+        announce(options["docker_host"], sessions, f"{after.description}: save your work")
     return {
         "changed": bool(changes),
         "diff": as_diff(changes),

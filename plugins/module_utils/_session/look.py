@@ -39,7 +39,7 @@ def look_at_sessions(
     return [failure for session in filter(ends_by_time, sessions) if (failure := _try(engine, store, session, gpus))]
 
 
-def announce_end(docker_host: str, sessions: Iterable[LocalSession], text: str) -> None:
+def announce(docker_host: str, sessions: Iterable[LocalSession], text: str) -> None:
     """Write a line to all terminals of sessions, as far as the engine and their containers answer."""
     with contextlib.suppress(*EXPECTED):
         client = connect(docker_host)

@@ -14,16 +14,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import replace_cordon
+from ansible_collections.backendai.cluster.plugins.module_utils._host.health import write_health
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.health import Health, HealthProblem
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
-from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, service_state
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
     FactsQuery,
@@ -54,7 +56,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "udp_ports", lambda: {53: "another program"})
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
     monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0", "backendai0"})
-    monkeypatch.setattr(surveying, "engine_rules_exist", lambda: True)
+    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: True)
 
 
 def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read(engine, store)["schedulable"] is True
-    monkeypatch.setattr(surveying, "engine_rules_exist", lambda: False)
+    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: False)
     monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0"})
     facts = read(engine, store)
     assert facts["schedulable"] is False
@@ -442,3 +444,27 @@ def test_the_labels_of_the_inventory_are_facts(engine: Any, store: Store) -> Non
 def test_a_text_that_is_no_label_is_an_error(engine: Any, store: Store, label: str) -> None:
     with pytest.raises(ValueError, match=r"^agent_labels: .* must have 1 to 63 of A-Z"):
         read(engine, store, labels=[label])
+
+
+def test_a_sick_host_takes_no_new_sessions(engine: Any, store: Store) -> None:
+    write_health(store, Health(1.0, (HealthProblem("disk", "full"),), ("the health check x does not run.",)))
+    facts = read(engine, store)
+    assert facts["schedulable"] is False
+    assert facts["warnings"] == [
+        "it receives no new sessions, because a health check failed: disk: full.",
+        "the health check x does not run.",
+    ]
+
+
+def test_a_sick_device_is_assigned_to_no_container_and_stays_where_it_is(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = [Device("tpu", name) for name in ("/dev/a", "/dev/b", "/dev/c")]
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: Accelerators(devices, []))
+    one = plan({"agent1": 1}, resources={"cpu": 1, "mem": GIB, "tpu": 1})
+    store.save(held(one, pinned={"main1": PinnedResources([0], {"tpu": ["/dev/a"]})}))
+    write_health(store, Health(1.0, (HealthProblem("tpu", "ECC", ("/dev/a", "/dev/b")),)))
+    facts = AgentFacts.from_dict("agent1", read(engine, store))
+    assert (facts.schedulable, facts.capacity["tpu"], facts.free["tpu"]) == (True, 2, 1)
+    assert [(device.id, device.free) for device in facts.devices] == [("/dev/a", False), ("/dev/c", True)]
+    assert facts.warnings == ("/dev/b is assigned to no container: a health check failed: tpu: ECC.",)
