@@ -175,6 +175,7 @@ agent:
       type: dict
       sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
     labels: {type: list, elements: str, description: The words by which sessions choose it.}
+    obstacles: {type: list, elements: str, description: "What is wrong with it, so that it accepts no new sessions."}
 error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +100,20 @@ def test_agents_that_are_not_there_and_all_at_once_are_refused(
     refused = sessions.run("drain_agents", *names(*agents))
     assert refused.code != 0
     assert sentence in refused.text
+
+
+def test_the_list_of_agents_says_what_is_free_and_what_would_start(sessions: Sessions, tmp_path: Path) -> None:
+    path = tmp_path / "agents.json"
+    assert sessions.run("cordon_agents", *names("agent2", cordon_reason="disk")).code == 0
+    listed = sessions.run("list_agents", "-e", f"agent_list_path={path}")
+    assert listed.code == 0, listed.output
+    report = json.loads(path.read_text())
+    assert [(row["name"], row["status"]) for row in report["agents"]] == [
+        ("agent1", "ready"),
+        ("agent2", "cordoned"),
+        ("agent3", "ready"),
+    ]
+    (plain, _with_device) = report["groups"][0]["largest_sessions"]
+    assert plain["containers"] > plain["on_one_agent"] > 1
+    size = {"cluster_mode": "multi-node", "cluster_size": plain["containers"] + 1}
+    assert sessions.create(resources={"cpu": 1, "mem": "1g"}, **size).record["status"] == "PENDING"

@@ -85,7 +85,8 @@ class AgentFacts:
     ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
     cannot be mounted. ``sessions`` are all sessions on the agent, and ``damaged_sessions`` the ids of those that it
     holds and cannot read. ``cordon`` is an operator's decision that the agent takes no new sessions; it is not
-    ``schedulable`` then. ``labels`` are words by which sessions choose agents.
+    ``schedulable`` then. ``labels`` are words by which sessions choose agents, and ``obstacles``
+    sentences about what is wrong with one that is not ``schedulable`` for that.
     """
 
     name: str
@@ -119,6 +120,7 @@ class AgentFacts:
     damaged_sessions: tuple[str, ...]
     cordon: Cordon | None = None
     labels: frozenset[str] = frozenset()
+    obstacles: tuple[str, ...] = ()
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 

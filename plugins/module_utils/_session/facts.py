@@ -133,6 +133,7 @@ def collect_facts(
         schedulable=settings.schedulable and state.in_service,
         cordon=state.cordon,
         labels=_labels(settings),
+        obstacles=state.obstacles,
         architecture=machine.architecture(),
         engine=client.version()["Version"],
         kit=os.path.basename(store.kit()),
@@ -147,7 +148,6 @@ def collect_facts(
         ),
         devices=_devices(devices, allocated),
         warnings=(
-            *state.obstacles,
             *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
             *state.refused,
             *filter(None, [FirewallState(store).damage]),

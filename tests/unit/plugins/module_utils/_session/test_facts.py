@@ -86,7 +86,7 @@ def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable
     consequence = "so it receives no new sessions"
     rules = f"the engine's own rules are missing, {consequence}: restart the engine (systemctl restart docker)."
     bridge = f"the bridge backendai0 of the default network is missing, {consequence}: run"
-    assert facts["warnings"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
+    assert facts["obstacles"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
 
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:
@@ -405,7 +405,7 @@ def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: An
     assert [session["plan"]["id"] for session in facts["sessions"]] == [SESSION_ID]
     assert facts["damaged_sessions"] == [OTHER_ID]
     assert facts["schedulable"] is False
-    (warning,) = [text for text in facts["warnings"] if "damaged" in text]
+    (warning,) = [text for text in facts["obstacles"] if "damaged" in text]
     assert warning.startswith(f"it receives no new sessions, because {path} is damaged (")
     assert path.read_text() == "{"
 
@@ -432,7 +432,7 @@ def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: S
     store.cordon_file.write_text("{")
     facts = read(engine, store)
     assert (facts["schedulable"], facts["cordon"]) == (False, None)
-    assert "it receives no new sessions, because" in facts["warnings"][0]
+    assert facts["obstacles"][0].startswith("it receives no new sessions, because")
 
 
 def test_the_labels_of_the_inventory_are_facts(engine: Any, store: Store) -> None:
@@ -450,10 +450,8 @@ def test_a_sick_host_takes_no_new_sessions(engine: Any, store: Store) -> None:
     write_health(store, Health(1.0, (HealthProblem("disk", "full"),), ("the health check x does not run.",)))
     facts = read(engine, store)
     assert facts["schedulable"] is False
-    assert facts["warnings"] == [
-        "it receives no new sessions, because a health check failed: disk: full.",
-        "the health check x does not run.",
-    ]
+    assert facts["obstacles"] == ["it receives no new sessions, because a health check failed: disk: full."]
+    assert facts["warnings"] == ["the health check x does not run."]
 
 
 def test_a_sick_device_is_assigned_to_no_container_and_stays_where_it_is(
