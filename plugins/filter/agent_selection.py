@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The agents that an operator names, for the hosts of a play."""
+"""The agents that an operator names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ name: agent_selection
 short_description: Check the names of agents to take out of service
 version_added: 0.1.0
 description:
-  - Returns the names, for the C(hosts) of a play. Fails for names that are not agents, for none, and for all of them at
+  - Returns the names. Fails for names that are not agents, for none, and for all of them at
     once unless that is confirmed.
 author:
   - backendai.cluster contributors (!UNKNOWN)
@@ -39,9 +39,9 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Cordon
-  hosts: "{{ agent_names | backendai.cluster.agent_selection(groups['agents'], false) }}"
-  tasks: []
+- name: Select the agents
+  ansible.builtin.set_fact:
+    selected: "{{ agent_names | backendai.cluster.agent_selection(groups['agents'], false) }}"
 """
 
 RETURN = r"""
