@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -21,7 +21,11 @@ from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
+USER_OPTIONS = COLLECTION / "roles" / "session" / "vars" / "main.yml"
 PREFIX = "session_"
+
+MAX_NAME = 80
+"""How many characters of an unknown option are looked at, and shown."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -36,15 +40,55 @@ def specification() -> Mapping[str, Mapping[str, Any]]:
     return {name: _with_string_paths(option) for name, option in options.items()}
 
 
+@functools.cache
+def _users() -> Mapping[str, Sequence[str]]:
+    """Return the lists of options that users may give."""
+    lists: Mapping[str, Sequence[str]] = yaml_load(USER_OPTIONS.read_text())
+    return lists
+
+
+def user_options() -> tuple[str, ...]:
+    """Return the options of a session that users may give, by their variables' names."""
+    return tuple(_users()["__session_user_options"])
+
+
+def user_run_options() -> tuple[str, ...]:
+    """Return the options of a run that users may give, by their variables' names."""
+    return tuple(_users()["__session_user_run_options"])
+
+
 def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
     """Add a problem for every ``session_*`` variable that is no option, with the closest option as a hint."""
     names = [*specification()]
-    short = [name.removeprefix(PREFIX) for name in names]
     for variable in sorted(set(variables) - set(names)):
         if variable.startswith(PREFIX):
-            near = difflib.get_close_matches(variable.removeprefix(PREFIX), short, 1)
-            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(names)}"
-            problems.add(f"{variable} is not an option of a session; {hint}")
+            problems.add(f"{variable} is not an option of a session; {_hint(variable, names)}")
+
+
+def check_user_options(problems: ValidationErrors, options: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
+    """Add a problem for every option that users may not give, or that is among the variables, too."""
+    allowed = [*user_options(), *user_run_options()]
+    for name in sorted(options):
+        if name in variables and name in allowed:
+            problems.add(f"{name} is both in session_request_path and a variable; remove one of them")
+        elif name in specification() and name not in allowed:
+            problems.add(f"{name} is an option of operators, and must not be in session_request_path")
+        elif name not in allowed:
+            problems.add(
+                f"session_request_path: {_shorten(name)} is not an option of a session; {_hint(name, allowed)}"
+            )
+
+
+def _hint(name: str, allowed: Sequence[str]) -> str:
+    """Return the option that is closest to an unknown one, else all of them."""
+    short = [option.removeprefix(PREFIX) for option in allowed]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX)[:MAX_NAME], short, 1)
+    return f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(allowed)}"
+
+
+def _shorten(name: str) -> str:
+    """Return an unknown name as in Python, cut to the length of a line."""
+    return repr(name) if len(name) <= MAX_NAME else f"{name[:MAX_NAME]!r}…"
 
 
 def parse_options(
