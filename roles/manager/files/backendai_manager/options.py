@@ -35,7 +35,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The specification of each option, by its full name, those of a session, and those of a run that users may give."""
+    """The specification of each option by its full name; those of a session, and of a run, that users may give."""
 
     specification: Mapping[str, Mapping[str, Any]]
     of_sessions: tuple[str, ...]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """The folders of a manager. Only root writes to ``library`` and ``settings``; only the account enters the others."""
+    """The folders of a manager: root's are ``library`` and ``settings``, and only the account enters the others."""
 
     library: Path = Path("/usr/local/lib/backendai-manager")
     settings: Path = Path("/etc/backendai")

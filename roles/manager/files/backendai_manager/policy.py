@@ -21,7 +21,7 @@ import yaml
 
 from .errors import CommandError
 from .files import read_regular_file
-from .options import Options, load_options
+from .options import PREFIX, Options, load_options
 from .places import Places
 
 MAX_POLICY = 1 << 20
@@ -78,6 +78,35 @@ class Policy:
 
 def parse_policy(text: bytes, options: Options) -> Policy:
     """Return a policy from its YAML. Raises :class:`PolicyError` with all problems at once."""
+    data = _read_mapping(text)
+    known = [field.name for field in dataclasses.fields(Policy)]
+    problems = [
+        f"{str(name)[:80]!r} is not a word of a policy; {options.hint(str(name), known)}"
+        for name in data
+        if name not in known
+    ]
+    if "images" not in data:
+        problems.append(
+            "images is required: patterns of the images that users may run, such as registry.example.com/*."
+        )
+    values = {}
+    for name, parse in _PARSERS.items():
+        if name in data:
+            try:
+                values[name] = parse(data[name])
+            except ValueError as error:
+                problems.append(f"{name} {error}.")
+    problems += [
+        f"options: {option!r} cannot be a user's; {options.hint(option, options.of_runs)}"
+        for option in values.get("options", ())
+        if f"{PREFIX}{option}" not in options.of_runs
+    ]
+    if problems:
+        raise PolicyError("\n".join(problems))
+    return Policy(**values)
+
+
+def _read_mapping(text: bytes) -> dict[Any, Any]:
     try:
         data = yaml.safe_load(text.decode())
     except yaml.MarkedYAMLError as error:
@@ -87,26 +116,7 @@ def parse_policy(text: bytes, options: Options) -> Policy:
         raise PolicyError("it is not YAML in UTF-8.") from None
     if not isinstance(data, dict):
         raise PolicyError("it must be a mapping.")
-    problems: list[str] = []
-    known = {field.name: field.default for field in dataclasses.fields(Policy)}
-    for name in data:
-        if name not in known:
-            problems.append(f"{str(name)[:80]!r} is not a word of a policy; {options.hint(str(name), known)}")
-    if "images" not in data:
-        problems.append("images is required: patterns of the images that users may run, such as registry.example.com/*.")
-    values = {}
-    for name, parse in _PARSERS.items():
-        if name in data:
-            try:
-                values[name] = parse(data[name])
-            except ValueError as error:
-                problems.append(f"{name} {error}.")
-    for option in values.get("options", ()):
-        if f"session_{option}" not in options.of_runs:
-            problems.append(f"options: {option!r} cannot be a user's; {options.hint(option, options.of_runs)}")
-    if problems:
-        raise PolicyError("\n".join(problems))
-    return Policy(**values)
+    return data
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -146,7 +156,9 @@ def _folder(name: Any, entry: Any) -> NamedFolder:
     source, target, read_only = entry["source"], entry["target"], entry.get("read_only", False)
     for key, path in (("source", source), ("target", target)):
         if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/") or not path.isprintable():
-            raise ValueError(f"has {name!r} with the {key} {str(path)[:80]!r}, which is not an absolute path without ..")
+            raise ValueError(
+                f"has {name!r} with the {key} {str(path)[:80]!r}, which is not an absolute path without .."
+            )
     if "{" in source.replace(USER, "") or "}" in source.replace(USER, "") or "{" in target or "}" in target:
         raise ValueError(f"has {name!r} with a placeholder that is not {USER} in its source")
     if not isinstance(read_only, bool):

@@ -4,8 +4,8 @@
 
 """What the two parts say to each other.
 
-The user's part writes one line of JSON, the request, and keeps the pipe open: its end cancels the command. The manager's
-part answers in lines of JSON: events, and one result at last.
+The user's part writes one line of JSON, the request, and keeps the pipe open: its end cancels the command. The
+manager's part answers in lines of JSON: events, and one result at last.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the manager's timer runs, as its account: the queue, sessions whose owners are gone, and the list for ``--cached``.
+"""What the manager's timer runs, as its account: the queue, the list for ``--cached``, the end of ownerless sessions.
 
 The arguments are those of ``ansible-playbook``, which runs ``schedule_sessions`` in the middle of it.
 """
@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .errors import CommandError
-from .manager.judgement import find_disallowed, find_orphans
 from .manager.identity import Accounts
+from .manager.judgement import find_disallowed, find_orphans
 from .manager.ownership import Known
 from .manager.queue import Queue
 from .manager.runs import Runs, clean_environment
@@ -73,7 +73,9 @@ def _run_playbook(places: Places, runs: Runs, arguments: Sequence[str]) -> int:
 def _end_disallowed(places: Places, settings: Settings, accounts: Accounts, runs: Runs) -> int:
     """Cancel the users' sessions that wait and may not start any more, and return how many could not be."""
     try:
-        policy, warning = load_policy(Path(settings.policy), places.last_good_policy, load_options(places.specification))
+        policy, warning = load_policy(
+            Path(settings.policy), places.last_good_policy, load_options(places.specification)
+        )
     except PolicyError as error:
         _say(str(error))
         return 1
@@ -89,7 +91,9 @@ def _end_orphans(places: Places, settings: Settings, accounts: Accounts, runs: R
     path, since = places.home / GONE, {}
     with contextlib.suppress(OSError, ValueError):
         since = json.loads(path.read_bytes())
-    since, due = find_orphans(live, accounts, since if isinstance(since, dict) else {}, time.time(), settings.orphan_after)
+    since, due = find_orphans(
+        live, accounts, since if isinstance(since, dict) else {}, time.time(), settings.orphan_after
+    )
     _write(path, json.dumps(since))
     return sum(_end(runs, session.id, f"the account of its owner, {session.user}, is gone") for session in due)
 

@@ -18,7 +18,10 @@ def advise(request: Mapping[str, Any]) -> list[str]:
     from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors, integer
     from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER, describe_total
     from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import parse_resources
-    from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import build_default_roles, parse_roles
+    from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import (
+        build_default_roles,
+        parse_roles,
+    )
     from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import MAX_CLUSTER_SIZE
 
     problems, image = ValidationErrors(), str(request.get("session_image", ""))

@@ -83,8 +83,11 @@ class Desk:
     def records(self, *, history: bool = False) -> list[dict[str, Any]]:
         """Return the records of all sessions, as the agents and the queue see them now."""
         trusted = {"session_history": True} if history else {}
-        outcome = self.runs.run("list_sessions", trusted=trusted, reports=[LIST])
+        events = RunEvents()
+        outcome = self.runs.run("list_sessions", trusted=trusted, reports=[LIST], events=events)
         outcome.require()
+        for host, reason in events.unreachable.items():
+            self.warn(f"{host} does not answer, and its sessions are shown as they are known: {reason}")
         records = outcome.reports[LIST]
         if not isinstance(records, list):
             raise CommandError("list_sessions has written no list.")

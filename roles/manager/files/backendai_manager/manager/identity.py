@@ -11,7 +11,6 @@ import grp
 import os
 import pwd
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import RefusedError

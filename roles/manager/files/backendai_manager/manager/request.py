@@ -141,23 +141,28 @@ def judge_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> st
 
     ``spec`` is the request as the queue has stored it.
     """
-    images = [spec.get("image"), *(role.get("image") for role in spec.get("roles") or ())]
-    refused = [str(image) for image in images if not policy.allows_image(str(image))]
-    if refused:
-        return _outside("image", refused[0], policy.images)
     folders = [folder.mount(caller.name) for folder in policy.mounts.values()]
-    for mount in spec.get("mounts") or ():
-        if {name: mount.get(name) for name in ("source", "target", "read_only")} not in folders:
-            return _outside("mounts", str(mount.get("source")), tuple(policy.mounts))
-    for name, allowed in (("resource_group", policy.resource_groups), ("network_driver", policy.drivers)):
-        if spec.get(name) not in allowed:
-            return _outside(name, str(spec.get(name)), allowed)
-    for name, fixed, own in (("uid", policy.uid, caller.uid), ("gid", policy.gid, caller.gid)):
-        if spec.get(name) != (own if fixed is None else fixed):
-            return f"{name}: {spec.get(name)} is not what the policy says now."
-    lifetime = spec.get("max_lifetime") or 0
+    mounts = [
+        {name: mount.get(name) for name in ("source", "target", "read_only")} for mount in spec.get("mounts") or ()
+    ]
+    images = [spec.get("image"), *(role.get("image") for role in spec.get("roles") or ())]
+    lifetime, priority = spec.get("max_lifetime") or 0, spec.get("priority", 0)
+    problems = [
+        *(_outside("image", str(image), policy.images) for image in images if not policy.allows_image(str(image))),
+        *(_outside("mounts", str(mount["source"]), tuple(policy.mounts)) for mount in mounts if mount not in folders),
+        *(
+            _outside(name, str(spec.get(name)), allowed)
+            for name, allowed in (("resource_group", policy.resource_groups), ("network_driver", policy.drivers))
+            if spec.get(name) not in allowed
+        ),
+        *(
+            f"{name}: {spec.get(name)} is not what the policy says now."
+            for name, fixed, own in (("uid", policy.uid, caller.uid), ("gid", policy.gid, caller.gid))
+            if spec.get(name) != (own if fixed is None else fixed)
+        ),
+    ]
     if policy.max_lifetime and not 0 < lifetime <= policy.max_lifetime:
-        return f"max_lifetime: {lifetime} is not allowed by the policy; it may be at most {policy.max_lifetime}."
-    if spec.get("priority", 0) > policy.max_priority:
-        return f"priority: {spec.get('priority')} is not allowed; it may be 0 to {policy.max_priority}."
-    return ""
+        problems.append(f"max_lifetime: {lifetime} is not allowed; it may be at most {policy.max_lifetime}.")
+    if priority > policy.max_priority:
+        problems.append(f"priority: {priority} is not allowed; it may be 0 to {policy.max_priority}.")
+    return problems[0] if problems else ""

@@ -29,13 +29,13 @@ MAX_REPORT = 256 << 20
 _DEFAULTS = {
     "ANSIBLE_FORKS": "50",
     "ANSIBLE_PIPELINING": "true",
-    "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=3",
+    "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a run has ended: whether it was successful, why not, and its reports by the variables that named their files.
+    """How a run has ended: whether it was successful, why not, and its reports by the variables that name files.
 
     ``refused``: the playbook has not accepted the request, and nothing has been changed.
     """
@@ -122,10 +122,11 @@ class Runs:
         control.mkdir(mode=0o700, exist_ok=True)
         local = folder / "ansible"
         local.mkdir(exist_ok=True)
-        own = settings.exists()
+        own, none = settings.exists(), local / "ansible.cfg"
+        none.touch()
         return {
             **({} if own else _DEFAULTS),
-            "ANSIBLE_CONFIG": str(settings) if own else os.devnull,
+            "ANSIBLE_CONFIG": str(settings if own else none),
             "ANSIBLE_COLLECTIONS_PATH": str(self._places.collections),
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
             "ANSIBLE_LOCAL_TEMP": str(local),

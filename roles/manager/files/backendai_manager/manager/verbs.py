@@ -101,7 +101,12 @@ def access(desk: Desk, request: Request) -> Result:
 
 def _address(desk: Desk, record: Mapping[str, Any]) -> dict[str, Any]:
     links = _token(desk, str(record["id"]), ADDRESS_SECONDS)["links"]
-    return {"id": record["id"], "name": record["name"], "ssh": links.get("ssh"), "host_keys": record.get("host_keys") or {}}
+    return {
+        "id": record["id"],
+        "name": record["name"],
+        "ssh": links.get("ssh"),
+        "host_keys": record.get("host_keys") or {},
+    }
 
 
 def _token(desk: Desk, session_id: str, seconds: int) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--multi-node", action="store_true", help="let them run on several agents")
     for name, text in (("cpu", "cores"), ("mem", "memory, such as 8g"), ("gpu", "NVIDIA GPUs")):
         parser.add_argument(f"--{name}", help=f"{text} of each container")
-    parser.add_argument("--slot", action="append", default=[], metavar="SLOT=N", help="another resource of each container")
+    parser.add_argument(
+        "--slot", action="append", default=[], metavar="SLOT=N", help="another resource of each container"
+    )
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--mount", action="append", metavar="FOLDER", help="a folder that the policy offers")
     parser.add_argument("--app", action="append", metavar="APP", help="such as jupyter or terminal")
@@ -111,7 +113,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", help="the resource group")
     parser.add_argument("--set", action="append", default=[], metavar="WORD=VALUE", help="any other word of a spec")
     parser.add_argument("--key", action="append", default=[], metavar="FILE", help="a public key that may log in, too")
-    parser.add_argument("--wait", type=int, nargs="?", const=MAX_SECONDS, default=0, metavar="SECONDS", help="until it runs")
+    parser.add_argument(
+        "--wait", type=int, nargs="?", const=MAX_SECONDS, default=0, metavar="SECONDS", help="until it runs"
+    )
     parser.add_argument("--follow", action="store_true", help="wait, and show its output until it ends")
     parser.add_argument("--dry-run", action="store_true", help="check and plan only")
     _add_json(parser)
@@ -131,7 +135,9 @@ def parse_arguments(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]
     options, unknown = parser.parse_known_args(own, argparse.Namespace(verbose=False))
     if unknown:
         known = [flag for action in verbs[options.verb]._actions for flag in action.option_strings]
-        raise RefusedError(f"{unknown[0][:80]!r} is not a word of {options.verb}; {_meant(unknown[0].partition('=')[0], known)}")
+        raise RefusedError(
+            f"{unknown[0][:80]!r} is not a word of {options.verb}; {_meant(unknown[0].partition('=')[0], known)}"
+        )
     if command and options.verb != "ssh":
         raise RefusedError(f"{options.verb} takes no command behind --.")
     return options, command

@@ -34,7 +34,12 @@ def ensure_key(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists():
             with public.open("wb") as stream:
-                subprocess.run(["ssh-keygen", "-y", "-P", "", "-f", str(path)], check=True, stdout=stream, stderr=subprocess.DEVNULL)
+                subprocess.run(
+                    ["ssh-keygen", "-y", "-P", "", "-f", str(path)],
+                    check=True,
+                    stdout=stream,
+                    stderr=subprocess.DEVNULL,
+                )
         else:
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     except FileNotFoundError:

@@ -23,11 +23,17 @@ ACCOUNT = "backendai"
 
 # What sudo says, and what it means.
 _SENTENCES: Sequence[tuple[str, str]] = (
-    (r"password is required|not allowed|may not run|not in the sudoers", "sudo does not let you: ask an operator to add you to the group of users."),
+    (
+        r"password is required|not allowed|may not run|not in the sudoers",
+        "sudo does not let you: ask an operator to add you to the group of users.",
+    ),
     (r"account.*expired|expired.*account", "your account has expired: ask an operator."),
     (r"account validation|account.*locked|PAM account", "your account is locked or not valid: ask an operator."),
     (r"unknown user|unknown uid", "this host has no account of the manager: run backendai.cluster.provision_managers."),
-    (r"command not found|No such file", "the manager's part is not installed: run backendai.cluster.provision_managers."),
+    (
+        r"command not found|No such file",
+        "the manager's part is not installed: run backendai.cluster.provision_managers.",
+    ),
 )
 
 
@@ -111,7 +117,9 @@ def _read(stdout: IO[bytes], take: Callable[[Mapping[str, Any]], None]) -> Resul
         try:
             data = parse_answer(answer)
         except (ValueError, TypeError):
-            raise CommandError("the manager's part has sent something that is no answer; an operator finds more in the system's log.") from None
+            raise CommandError(
+                "the manager's part has sent something that is no answer; an operator finds more in the system's log."
+            ) from None
         if isinstance(data, Result):
             return data
         take(data)

@@ -71,7 +71,9 @@ def _check_plain(path: str, data: Any) -> None:
         elif isinstance(value, list):
             open_values += value
         elif value is not None and not isinstance(value, (str, int, float, bool)):
-            raise RefusedError(f"{path} has the value {str(value)[:40]!r}, which is no text or number: put it in quotes.")
+            raise RefusedError(
+                f"{path} has the value {str(value)[:40]!r}, which is no text or number: put it in quotes."
+            )
 
 
 def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:

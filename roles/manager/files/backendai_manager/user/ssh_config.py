@@ -95,7 +95,10 @@ def ssh_command(entrance: Entrance, folder: Path, host: str, command: Sequence[s
 
 def render_config(entrances: Sequence[Entrance], folder: Path) -> str:
     """Return a configuration for ``Include``: by a session's name one gets to main1, by ``sub1.NAME`` to ``sub1``."""
-    lines = ["# Written by backendai ssh-config. Put this into ~/.ssh/config, before any Host:", f"#   Include {CONFIG_NAME}"]
+    lines = [
+        "# Written by backendai ssh-config. Put this into ~/.ssh/config, before any Host:",
+        f"#   Include {CONFIG_NAME}",
+    ]
     for entrance in entrances:
         common = [
             f"  User {USER}",
@@ -110,7 +113,10 @@ def render_config(entrances: Sequence[Entrance], folder: Path) -> str:
 
 def render_laptop_config(entrances: Sequence[Entrance], keys: Sequence[str]) -> str:
     """Return a configuration for another computer, in one file: host keys are in it, private keys are those named."""
-    lines = ["# Written by backendai ssh-config --for-laptop. Save it as ~/.ssh/backendai_config, and put this into", "# ~/.ssh/config, before any Host:  Include backendai_config"]
+    lines = [
+        "# Written by backendai ssh-config --for-laptop. Save it as ~/.ssh/backendai_config, and put this into",
+        "# ~/.ssh/config, before any Host:  Include backendai_config",
+    ]
     for entrance in entrances:
         common = [f"  User {USER}", *(f"  IdentityFile {_quoted(Path(key))}" for key in keys)]
         common += ["  UserKnownHostsFile none", "  GlobalKnownHostsFile none", "  StrictHostKeyChecking yes"]

@@ -84,7 +84,8 @@ def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
     }
     yield from (f"  {name:<16}{value}" for name, value in facts.items() if value)
     for kernel in record.get("kernels") or ():
-        yield f"  {kernel.get('hostname'):<16}{kernel.get('agent')}  {kernel.get('address') or '-'}  {kernel.get('status')}"
+        where = "  ".join(str(kernel.get(field) or "-") for field in ("agent", "address", "status"))
+        yield f"  {kernel.get('hostname'):<16}{where}"
 
 
 def explain(record: Mapping[str, Any]) -> Iterator[str]:
@@ -93,7 +94,8 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
     pending = record.get("pending") or {}
     if status == "PENDING":
         place = record.get("queue_position")
-        yield f"It waits{f', at place {place} of its resource group' if place else ''}: {pending.get('reason') or 'for the next run of the timer'}"
+        where = f", at place {place} of its resource group" if place else ""
+        yield f"It waits{where}: {pending.get('reason') or 'for the next run of the timer'}"
         yield from _shortfall(pending.get("shortfall"))
     elif status == "RUNNING":
         yield "It runs."

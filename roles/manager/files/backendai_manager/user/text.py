@@ -15,9 +15,7 @@ _BYTES = ("mem", "shmem")
 
 def printable(text: str) -> str:
     """Return a text on one line, with characters that control terminals escaped."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "replace").decode() for char in text
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape", "replace").decode() for char in text)
 
 
 def age(since: float | None, now: float | None = None) -> str:

@@ -85,7 +85,9 @@ def create(session: Session) -> int:
         for kernel in record.get("kernels") or ():
             session.say(f"  {kernel.get('hostname'):<8} {kernel.get('agent'):<16} {kernel.get('address') or ''}")
         if record.get("kernels"):
-            session.say(f"Log in with backendai ssh {record.get('name')}; end it with backendai end {record.get('name')}.")
+            session.say(
+                f"Log in with backendai ssh {record.get('name')}; end it with backendai end {record.get('name')}."
+            )
     if options.follow and not options.dry_run and result.status == "done":
         return _follow(session, str(record["id"]))
     return result.exit_code
@@ -239,8 +241,8 @@ def open_app(session: Session) -> int:
         raise RefusedError(f"{options.session} has no app {app}; {known}." if app else f"name an app; {known}.")
     if not apps[app]:
         raise CommandError(
-            f"{app} has no link: links by path are off, and the gateway has no domain for host names; or it does not use"
-            f" HTTP. ssh -L reaches it all the same: backendai ssh-config."
+            f"{app} has no link: it does not use HTTP, or it needs a host name and the gateway has no domain."
+            " ssh -L reaches it all the same: backendai ssh-config."
         )
     link = _add_token(str(apps[app]), str(answer["token"]))
     if options.json:
@@ -288,7 +290,7 @@ def schema(session: Session) -> int:
     return 0
 
 
-def template(session: Session) -> int:
+def template(_session: Session) -> int:
     """Print a spec to begin with."""
     sys.stdout.write(TEMPLATE)
     return 0
