@@ -243,7 +243,7 @@ def _keep(path: Path, text: bytes) -> None:
 
 
 def main() -> int:
-    """Check the policy whose file is the only argument."""
+    """Check the policy whose file is the only argument: 0 if it is valid, else 2."""
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m backendai_manager.policy FILE\n")
         return 2
@@ -253,10 +253,10 @@ def main() -> int:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         sys.stderr.write(f"{path}: {reason}.\n")
-        return 1
+        return 2
     except CommandError as error:
         sys.stderr.write("".join(f"{path}: {line}\n" for line in str(error).splitlines()))
-        return 1
+        return 2
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-PREFIX = "session_"
+from ..options import PREFIX
 
 
 def advise(request: Mapping[str, Any]) -> list[str]:
@@ -33,4 +33,4 @@ def advise(request: Mapping[str, Any]) -> list[str]:
     roles = named or build_default_roles(size, image, slots, {})
     total = describe_total((role.replicas, role.resources) for role in roles)
     writable = any(not mount["read_only"] for mount in request.get("session_mounts", ()))
-    return [total] if writable else [total, NO_FOLDER]
+    return [total] if writable else [total, NO_FOLDER.replace(PREFIX, "")]

@@ -46,6 +46,6 @@ def load_settings(path: Path) -> Settings:
         return Settings(**{name: data[name] for name in kinds})
     except OSError as error:
         reason = error.strerror or type(error).__name__
-    except (ValueError, LookupError, AttributeError) as error:
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
         reason = str(error) if type(error) is ValueError else "it is damaged"
     raise CommandError(f"{path} cannot be used: {reason}; run backendai.cluster.provision_managers.")

@@ -19,6 +19,9 @@ from .ownership import Known, visible_records
 from .run_events import RunEvents
 
 LOGS, TOKEN, AGENTS = "session_logs_path", "session_token_path", "agent_list_path"
+NO_GATEWAY = "gateway_group: "
+"""How the playbook's sentence begins if there is no gateway in the inventory."""
+
 ADDRESS_SECONDS = 60
 """How long a token lives that is only asked for to learn of addresses."""
 
@@ -112,6 +115,10 @@ def _address(desk: Desk, record: Mapping[str, Any]) -> dict[str, Any]:
 def _token(desk: Desk, session_id: str, seconds: int) -> dict[str, Any]:
     given = {"session_id": session_id, "session_token_ttl": seconds}
     outcome = desk.runs.run("session_token", given, reports=[TOKEN])
+    if outcome.reason.startswith(NO_GATEWAY):
+        raise CommandError(
+            "this manager has no gateway, so sessions cannot be entered over SSH or with a browser: ask an operator."
+        )
     outcome.require()
     answer = outcome.reports[TOKEN]
     if not isinstance(answer, dict) or not isinstance(answer.get("links"), dict):
