@@ -215,7 +215,7 @@ def load_policy(path: Path, last_good: Path, options: Options) -> tuple[Policy, 
         policy = parse_policy(text, options)
     except (OSError, ValueError, PolicyError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        cause = f"the policy {path} is not valid: {reason}"
+        cause = f"{path}: {reason}"
         try:
             kept = parse_policy(read_regular_file(last_good, MAX_POLICY), options)
         except (OSError, ValueError, PolicyError):

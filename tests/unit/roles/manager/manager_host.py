@@ -18,7 +18,6 @@ from backendai_manager.options import Options, load_options
 from backendai_manager.places import Places
 from backendai_manager.protocol import Result, parse_answer
 from backendai_manager.service import serve
-
 from tests.unit.builders import REPOSITORY
 
 ALICE, BOB, CAROL, MALLORY = (

@@ -65,7 +65,8 @@ def test_a_request_without_an_end_is_refused_at_its_limit() -> None:
         os.close(handle)
 
 
-def test_the_end_of_the_users_part_cancels(host: object, ends: Ends) -> None:
+@pytest.mark.usefixtures("host")
+def test_the_end_of_the_users_part_cancels(ends: Ends) -> None:
     channel, request, _answers = ends
     channel.watch()
     channel.wait(0.01)
@@ -75,7 +76,8 @@ def test_the_end_of_the_users_part_cancels(host: object, ends: Ends) -> None:
         channel.wait(10)
 
 
-def test_what_follows_the_request_is_dropped(host: object, ends: Ends) -> None:
+@pytest.mark.usefixtures("host")
+def test_what_follows_the_request_is_dropped(ends: Ends) -> None:
     channel, request, _answers = ends
     channel.watch()
     os.write(request, b"{{ lookup('pipe', 'id') }}\n" * 1000)

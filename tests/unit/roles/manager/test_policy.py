@@ -30,6 +30,9 @@ links_by_path: true
 """
 
 
+KEPT = "The last valid policy counts until an operator corrects it."
+
+
 def test_a_policy_bounds_what_users_have() -> None:
     policy = parse_policy(EXAMPLE, OPTIONS)
     folders = {
@@ -102,11 +105,10 @@ def test_the_last_good_policy_counts_when_it_is_bad(tmp_path: Path) -> None:
     path.write_text("images: 5\n")
     assert load_policy(path, kept, OPTIONS) == (
         good,
-        f"the policy {path} is not valid: images must be a list of patterns, such as [registry.example.com/*, 'python:*']."
-        "\nThe last valid policy counts until an operator corrects it.",
+        f"{path}: images must be a list of patterns, such as [registry.example.com/*, 'python:*'].\n{KEPT}",
     )
     path.unlink()
-    assert load_policy(path, kept, OPTIONS)[1].startswith(f"the policy {path} is not valid: No such file")
+    assert load_policy(path, kept, OPTIONS)[1].startswith(f"{path}: No such file")
 
 
 @pytest.mark.parametrize("damage", ["missing", "fifo", "binary", "huge"])
@@ -132,7 +134,7 @@ def test_a_copy_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
 def check(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "argv", ["policy", str(path)])
     specification = REPOSITORY / "roles/session/meta/argument_specs.yml"
-    monkeypatch.setattr(module, "Places", lambda: type("P", (), {"specification": specification})())
+    monkeypatch.setattr(module, "Places", type("P", (), {"specification": specification}))
     return module.main()
 
 

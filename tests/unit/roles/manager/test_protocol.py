@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_other_verbs_are_refused(verb: Any) -> None:
         parse_request(json.dumps({"verb": verb}).encode())
 
 
-SESSIONS = [
+SESSIONS: list[Any] = [
     "../train",
     "train/../bob",
     "-rf",
@@ -81,7 +82,7 @@ SESSIONS = [
     ["train"],
     True,
 ]
-BAD_FIELDS = [
+BAD_FIELDS: list[tuple[str, str, Any]] = [
     *(("end", "session", value) for value in SESSIONS),
     *(("access", "session", value) for value in SESSIONS),
     *(("logs", "host", value) for value in ("../main1", "Main1", "main1 --", None, 1, "x" * 80)),
@@ -111,15 +112,13 @@ def test_a_field_of_another_kind_is_refused_by_its_name(verb: str, field: str, v
     ).map(lambda data: json.dumps(data).encode())
 )
 def test_any_line_is_a_request_or_is_refused(line: bytes) -> None:
-    try:
-        parse_request(line)
-    except RefusedError as error:
-        assert str(error)
+    with contextlib.suppress(RefusedError):
+        assert parse_request(line).verb in VERBS
 
 
 @pytest.mark.parametrize("line", [b"Traceback (most recent call last):", b"[]", b"{}", b'{"event": 1}'])
 def test_an_answer_of_another_kind_is_recognized(line: bytes) -> None:
-    with pytest.raises(ValueError, match="not a mapping|neither an event|Expecting value"):
+    with pytest.raises(ValueError, match=r"not a mapping|neither an event|Expecting value"):
         parse_answer(line)
 
 

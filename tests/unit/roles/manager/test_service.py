@@ -40,7 +40,7 @@ def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(ho
     assert run.request is not None
     assert run.request["session_env"] == {"TOKEN": "hunter2"}
     assert run.trusted == {"session_user": "alice", "session_user_uid": 1001, "session_no_new_privileges": True}
-    assert [event["text"] for event in host.events if event["event"] == "advice"][0].startswith("Resources are of one")
+    assert next(event["text"] for event in host.events if event["event"] == "advice").startswith("Resources are of one")
 
 
 def test_the_bound_of_a_lifetime_is_the_operators(host: ManagerHost) -> None:
@@ -91,10 +91,12 @@ def test_waiting_ends_with_the_start_the_end_or_the_time(
 ) -> None:
     monkeypatch.setattr(creation, "POLL_SECONDS", 0.05)
     created(host, "PENDING", pending={"reason": "no room"})
-    reason = {"reason": "it was cancelled", "pending": {"reason": "no room"}}
-    host.runs.during["create_session"] = lambda: (
-        host.keep(1, ALICE, state=state, record=record(1, ALICE, status=state, **reason)) and None
-    )
+    latest = record(1, ALICE, status=state, reason="it was cancelled", pending={"reason": "no room"})
+
+    def start() -> None:
+        host.keep(1, ALICE, state=state, record=latest)
+
+    host.runs.during["create_session"] = start
     result = host.ask(ALICE, "create", options=SPEC, wait=1)
     assert (result.status, result.message) == (status, message)
 
