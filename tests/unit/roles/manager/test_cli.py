@@ -181,9 +181,12 @@ ACCESS = {"id": IDS[1], "name": "train", "ssh": {"host": "gw", "port": 31000}, "
 
 def test_ssh_becomes_ssh(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[list[str]] = []
-    monkeypatch.setattr(
-        verbs.os, "execvp", lambda _name, words: became.append(words) or (_ for _ in ()).throw(SystemExit(7))
-    )
+
+    def become(_name: str, words: list[str]) -> None:
+        became.append(words)
+        raise SystemExit(7)
+
+    monkeypatch.setattr(verbs.os, "execvp", become)
     with pytest.raises(SystemExit):
         run("ssh", "train", "--", "hostname", answers=[done(sessions=[ACCESS])])
     assert became[0][-3:] == ["--", "gw", "hostname"]

@@ -82,19 +82,23 @@ SESSIONS: list[Any] = [
     ["train"],
     True,
 ]
+BAD_HOSTS: list[Any] = ["../main1", "Main1", "main1 --", None, 1, "x" * 80]
+BAD_LINES: list[Any] = [0, -1, 100_001, "5", 1.5, True, None, []]
+NO_MAPPINGS: list[Any] = ["{}", [], None, 1]
+NO_FLAGS: list[Any] = [1, "yes", None]
 BAD_FIELDS: list[tuple[str, str, Any]] = [
     *(("end", "session", value) for value in SESSIONS),
     *(("access", "session", value) for value in SESSIONS),
-    *(("logs", "host", value) for value in ("../main1", "Main1", "main1 --", None, 1, "x" * 80)),
-    *(("logs", "lines", value) for value in (0, -1, 100_001, "5", 1.5, True, None, [])),
+    *(("logs", "host", value) for value in BAD_HOSTS),
+    *(("logs", "lines", value) for value in BAD_LINES),
     *(("create", "wait", value) for value in (-1, 10**9, "5", True)),
     *(("token", "seconds", value) for value in (59, 10**7, "60", None)),
     *(
         (verb, field, value)
         for verb, field in (("end", "force"), ("list", "all"), ("list", "cached"))
-        for value in (1, "yes", None)
+        for value in NO_FLAGS
     ),
-    *(("create", "options", value) for value in ("{}", [], None, 1)),
+    *(("create", "options", value) for value in NO_MAPPINGS),
 ]
 
 

@@ -44,19 +44,28 @@ class Progress:
             self._output.out(text)
         elif kind == "warning":
             for line in str(event.get("text")).splitlines():
-                self._console.out(f"warning: {printable(line)}")
+                self._say(f"warning: {printable(line)}")
         else:
-            self._console.out(text)
+            self._say(text)
 
     def stopping(self) -> None:
         """Say that the command is being cancelled."""
-        self._console.out("Stopping, and removing what has begun (Ctrl-C again leaves that to the manager) …")
+        self._say("Stopping, and removing what has begun (Ctrl-C again leaves that to the manager) …")
+
+    def _say(self, text: str) -> None:
+        """Show a line, above the one that changes."""
+        if self._status:
+            self._console.out(text)
+        else:
+            # Ctrl-C within rich would show a line twice.
+            self._console.file.write(f"{text}\n")
+            self._console.file.flush()
 
     def _step(self, task: str, host: str, state: str) -> None:
         if task == PULL and host:
             self._pulls[host] = state != "begun"
         if self._verbose:
-            self._console.out(printable(f"{task}{f' ({host})' if host else ''}: {state}"))
+            self._say(printable(f"{task}{f' ({host})' if host else ''}: {state}"))
         elif self._status:
             self._status.update(printable(self._describe(task)))
 
