@@ -64,9 +64,10 @@ def test_accounts_and_groups_are_those_of_the_host() -> None:
 @pytest.mark.parametrize(
     ("status", "trusted"),
     [
+        ("Name:\tsudo\nUid:\t1001\t0\t0\t0\n", True),
         ("Name:\tsudo\nUid:\t0\t0\t0\t0\n", True),
         ("Name:\tsudo\nUid:\t1001\t1001\t1001\t1001\n", False),
-        ("Name:\tx\nUid:\t1001\t0\t0\t0\n", False),
+        ("Name:\tx\nUid:\t0\t1001\t0\t0\n", False),
         ("", False),
     ],
 )

@@ -81,10 +81,10 @@ def find_caller(uid_of_sudo: str | None, accounts: Accounts, users_group: str, o
 
 
 def started_by_root(process: Path) -> bool:
-    """Return whether the process with a folder in ``/proc`` is root's, as sudo is; only then its word counts."""
+    """Return whether the process with a folder in ``/proc`` acts as root, as sudo does; only then its word counts."""
     try:
         lines = (process / "status").read_text().splitlines()
     except OSError:
         return False
-    uids = [line.split()[1:] for line in lines if line.startswith("Uid:")]
-    return uids == [["0"] * 4]
+    # Real, effective, saved and file system uid: sudo keeps the user's as the real one.
+    return [line.split()[2:] for line in lines if line.startswith("Uid:")] == [["0"] * 3]

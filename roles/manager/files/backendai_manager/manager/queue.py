@@ -50,7 +50,7 @@ class Queue:
 def known_session(entry: Mapping[str, Any]) -> Known | None:
     """Return what an entry says of its session."""
     record = entry["record"]
-    owner = {"user": entry.get("user"), "uid": entry.get("uid", record.get("uid"))}
+    owner = {"user": entry.get("user"), "uid": entry.get("user_uid", record.get("uid"))}
     state = {"status": TERMINATED if entry.get("state") == TERMINATED else PENDING}
     return Known.from_record(
         {"id": entry["id"], "name": entry.get("name"), **owner, **state, "created_at": entry.get("enqueued_at")}
