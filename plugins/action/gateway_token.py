@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,12 @@ from ..module_utils._model.files import write_atomically
 from ..module_utils._model.printable import printable_data
 from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._request.token import TokenRequest, parse_token_request
+from ..plugin_utils.request_file import OPTION as REQUEST_PATH
+from ..plugin_utils.request_file import read_user_options
 from ..plugin_utils.session_options import check_unknown_variables
+
+OPTIONS = {"session_name": "name", "session_id": "session_id", "session_token_ttl": "ttl"}
+"""The options of the task by the variables that contain them."""
 
 
 class ActionModule(ActionBase):
@@ -34,7 +39,7 @@ class ActionModule(ActionBase):
         try:
             problems = ValidationErrors()
             check_unknown_variables(problems, task_vars or {})
-            request = parse_token_request(problems, self._task.args)
+            request = parse_token_request(problems, {**self._task.args, **self._user_options(task_vars or {})})
             problems.raise_if_any()
             target = _target(request.path)
         except ValidationError as error:
@@ -52,6 +57,11 @@ class ActionModule(ActionBase):
                 # Not into Ansible's log.
                 self._display.display(line, screen_only=True)
         return {**result, **answer, "path": str(target)}
+
+    def _user_options(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of the task that a user gives in the file of ``session_request_path``."""
+        given = read_user_options({**variables, REQUEST_PATH: self._templar.template(variables.get(REQUEST_PATH))})
+        return {option: given[name] for name, option in OPTIONS.items() if name in given}
 
     @contextlib.contextmanager
     def _suppress_output(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, p
 from ..plugin_utils.control import ControlAction
 from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import check_public_keys
+from ..plugin_utils.request_file import read_user_options
 from ..plugin_utils.session_options import parse_options
 
 REPAIR = "repair"
@@ -38,6 +39,8 @@ class ActionModule(ControlAction):
         purpose = self._task.args.get("purpose") or "create"
         agents = list(self._task.args.get("agents") or [])
         try:
+            # From here on, what users give is only read, never passed to the templar.
+            variables |= read_user_options(variables)
             spec, run, pools = _parse(variables, purpose)
             # From here on, use the validated queue path.
             self._task.args["queue_path"] = run.queue_path

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -23,6 +23,10 @@ from .host_program import COLLECTION
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
 PREFIX = "session_"
 
+MAX_NAME = 80
+"""How many characters of an unknown option are looked at, and shown."""
+
+_LISTED = re.compile(rf"O\(({PREFIX}\w+)\)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # The comment of a public key may contain a comma.
@@ -30,21 +34,67 @@ SEPARATORS = {"session_authorized_keys": "\n"}
 
 
 @functools.cache
+def _entry_point() -> Mapping[str, Any]:
+    """Return the role's specification."""
+    entry_point: Mapping[str, Any] = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]
+    return entry_point
+
+
+@functools.cache
 def specification() -> Mapping[str, Mapping[str, Any]]:
     """Return the role's specification of each option, by the name of its variable."""
-    options = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]["options"]
-    return {name: _with_string_paths(option) for name, option in options.items()}
+    return {name: _with_string_paths(option) for name, option in _entry_point()["options"].items()}
+
+
+@functools.cache
+def user_options() -> tuple[str, ...]:
+    """Return the options of a session that users may give, by their variables' names."""
+    return _listed("user_options")
+
+
+@functools.cache
+def user_run_options() -> tuple[str, ...]:
+    """Return the options of a run that users may give, by their variables' names."""
+    return _listed("user_run_options")
+
+
+def _listed(attribute: str) -> tuple[str, ...]:
+    """Return the options that an attribute of the specification lists."""
+    return tuple(_LISTED.findall(_entry_point()["attributes"][attribute]["details"]))
 
 
 def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
     """Add a problem for every ``session_*`` variable that is no option, with the closest option as a hint."""
     names = [*specification()]
-    short = [name.removeprefix(PREFIX) for name in names]
     for variable in sorted(set(variables) - set(names)):
         if variable.startswith(PREFIX):
-            near = difflib.get_close_matches(variable.removeprefix(PREFIX), short, 1)
-            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(names)}"
-            problems.add(f"{variable} is not an option of a session; {hint}")
+            problems.add(f"{variable} is not an option of a session; {_hint(variable, names)}")
+
+
+def check_user_options(problems: ValidationErrors, options: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
+    """Add a problem for every option that users may not give, or that is among the variables, too."""
+    allowed = [*user_options(), *user_run_options()]
+    for name in sorted(options):
+        if name in variables and name in allowed:
+            problems.add(f"{name} is both in session_request_path and a variable; remove one of them")
+        elif name in specification() and name not in allowed:
+            problems.add(f"{name} is an option of operators, and must not be in session_request_path")
+        elif name not in allowed:
+            problems.add(
+                f"session_request_path: {_shorten(name)} is not an option of a session; {_hint(name, allowed)}"
+            )
+
+
+def _hint(name: str, allowed: Sequence[str]) -> str:
+    """Return the option that is closest to an unknown one, else all of them."""
+    short = [option.removeprefix(PREFIX) for option in allowed]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX)[:MAX_NAME], short, 1)
+    return f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(allowed)}"
+
+
+def _shorten(name: str) -> str:
+    """Return an unknown name as in Python, cut to the length of a line."""
+    return repr(name) if len(name) <= MAX_NAME else f"{name[:MAX_NAME]!r}…"
 
 
 def parse_options(

@@ -201,3 +201,17 @@ def test_what_a_gateway_says_is_safe_to_print(run: Run, monkeypatch: pytest.Monk
     answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN, "warnings": ["\x1b[2J"]})
     args = {"name": "train-llm", "path": str(tmp_path / "t")}
     assert run(gateway_token.ActionModule, args, {})["warnings"] == ["\\x1b[2J"]
+
+
+def test_a_user_names_the_session_of_a_token_in_a_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
+) -> None:
+    requests = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
+    given, request = tmp_path / "request.json", {"session_name": "train-llm", "session_token_ttl": 60}
+    given.write_text(json.dumps(request))
+    args = {"name": "", "session_id": "", "path": str(tmp_path / "token")}
+    run(gateway_token.ActionModule, args, {"session_request_path": str(given)})
+    assert (requests[0]["name"], requests[0]["ttl"], printed != []) == ("train-llm", 60, True)
+    given.write_text(json.dumps({**request, "session_token_path": "x"}))
+    with pytest.raises(AnsibleActionFail, match=r"^session_token_path is an option of operators"):
+        run(gateway_token.ActionModule, args, {"session_request_path": str(given)})

@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import user_options, user_run_options
 from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
 
@@ -326,3 +327,65 @@ def test_requests_of_running_sessions_are_not_surveyed(run: Run, queue: QueueSto
     queue.save(requested(2, state="CREATING", attended=True))
     result = run(ActionModule, {"purpose": "schedule"}, variables())
     assert (result["images"], result["specs"]) == ([], {})
+
+
+def give(path: Path, **given: Any) -> dict[str, str]:
+    """Write what a user gives to a file, and return the variable that names it."""
+    path.write_text(json.dumps({f"session_{option}": value for option, value in given.items()}))
+    return {"session_request_path": str(path)}
+
+
+def test_what_a_user_gives_is_a_request_like_that_of_variables(run: Run, tmp_path: Path) -> None:
+    request = give(tmp_path / "request.json", name="train-llm", image=IMAGE, cluster_size="4", env={"TOKEN": "hunter2"})
+    result = run(ActionModule, {}, request)
+    assert result["spec"] == run(ActionModule, {}, variables(cluster_size=4, env={"TOKEN": "hunter2"}))["spec"]
+    assert result["_ansible_no_log"] is True
+
+
+def test_what_a_user_gives_selects_an_existing_session(run: Run, tmp_path: Path) -> None:
+    request = give(tmp_path / "request.json", id=SESSION_ID, kernel="sub1", logs_lines=7)
+    result = run(ActionModule, {"purpose": "logs"}, {**request, "session_history": True})["run"]
+    assert [result[name] for name in ("id", "kernel", "logs_lines", "history")] == [SESSION_ID, "sub1", 7, True]
+
+
+def test_a_bad_file_is_refused_with_a_record(run: Run, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    request = give(tmp_path / "request.json", nmae="train-llm")
+    sentence = refusal(run, {**request, "session_record_path": str(record)})
+    assert sentence == "session_request_path: 'session_nmae' is not an option of a session; did you mean session_name?"
+    assert json.loads(record.read_text())["error"] == sentence
+
+
+def test_the_record_of_a_refusal_has_the_name_that_the_user_gave(run: Run, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    refusal(run, {**give(tmp_path / "request.json", name="train-llm"), "session_record_path": str(record)})
+    assert json.loads(record.read_text())["name"] == "train-llm"
+
+
+LOOKUP = "{{ lookup('pipe', 'touch PATH') }}"
+
+
+SHAPES = [LOOKUP, [LOOKUP], {LOOKUP: LOOKUP}, [{LOOKUP: LOOKUP}], {"main": {"env": {LOOKUP: [LOOKUP]}}}]
+
+
+@pytest.mark.parametrize("value", SHAPES)
+def test_no_template_in_any_option_of_a_user_is_run(run: Run, tmp_path: Path, value: Any) -> None:
+    ran, request = tmp_path / "ran", tmp_path / "request.json"
+    options = (*user_options(), *user_run_options())
+    request.write_text(json.dumps(dict.fromkeys(options, value)).replace("PATH", str(ran)))
+    sentence = refusal(run, {"session_request_path": str(request)})
+    assert "session_cluster_size: " in sentence
+    assert not ran.exists()
+
+
+def test_texts_of_a_user_arrive_as_they_are(run: Run, tmp_path: Path) -> None:
+    text = LOOKUP.replace("PATH", str(tmp_path / "ran"))
+    app = {"name": "demo", "port": 8000, "command": text}
+    roles = {"main": {}, "worker": {"env": {"TEXT": text}}}
+    texts = {"command": text, "stop_command": text, "bootstrap_script": text, "env": {"TEXT": text}}
+    spec = run(ActionModule, {}, give(tmp_path / "r", name="train-llm", image=IMAGE, roles=roles, apps=[app], **texts))[
+        "spec"
+    ]
+    assert {name: spec[name] for name in texts} == texts
+    assert (spec["apps"][0]["command"], spec["roles"][1]["env"]["TEXT"]) == (text, text)
+    assert not (tmp_path / "ran").exists()
