@@ -120,6 +120,41 @@ def test_the_list_is_a_table_or_json(run: Command, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)[0]["id"] == IDS[1]
 
 
+def test_names_are_for_completion(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = done(sessions=[record(1, ALICE), record(2, ALICE, "other")], age=1.0)
+    assert run("list", "--cached", "--names", answers=[listed]) == 0
+    assert capsys.readouterr() == ("train\nother\n", "")
+
+
+COMPLETIONS = REPOSITORY / "roles/manager/files/completion"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("en", ["end"]), ("ssh t", ["train"]), ("list --al", ["--all"]), ("-v wh", ["why"]), ("ssh train s", [])],
+)
+def test_bash_completes_verbs_flags_and_names(tmp_path: Path, typed: str, offered: list[str]) -> None:
+    words = ["backendai", *typed.split()]
+    command = tmp_path / "backendai"
+    command.write_text("#!/bin/sh\n[ \"$2\" = --help ] && echo '[--all] [--json]' || printf 'train\\nother\\n'\n")
+    command.chmod(0o755)
+    script = f". {COMPLETIONS}/backendai.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _backendai"
+    completed = subprocess.run(
+        ["bash", "-c", f"{script}; printf '%s\\n' \"${{COMPREPLY[@]}}\""],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    assert completed.stdout.split() == offered
+
+
+def test_completions_know_every_verb() -> None:
+    for name in ("backendai.bash", "_backendai"):
+        text = (COMPLETIONS / name).read_text()
+        assert not [verb for verb in verbs.VERBS if verb not in text]
+
+
 def test_a_cached_list_says_how_old_it_is(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", "--cached", answers=[done(sessions=[], age=61.0)]) == 0
     assert capsys.readouterr().err == "As seen 1m ago.\n"

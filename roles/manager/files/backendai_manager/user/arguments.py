@@ -51,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     listing.add_argument("--history", action="store_true", help="those that have ended, too")
     listing.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
     listing.add_argument("--cached", action="store_true", help="as the timer's last run has seen them: at once")
+    listing.add_argument("--names", action="store_true", help="only their names, one a line")
     _add_json(listing)
 
     for verb, text in (("show", "show all about a session"), ("why", "say why it waits, is degraded or has ended")):

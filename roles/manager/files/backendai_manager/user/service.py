@@ -109,7 +109,7 @@ def _converse(
         except KeyboardInterrupt:
             if stopped:
                 raise
-            stopped = True
+            stopped, line = True, b""
             with contextlib.suppress(OSError):
                 stdin.close()
             stopping()

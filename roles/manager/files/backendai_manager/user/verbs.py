@@ -113,6 +113,8 @@ def list_sessions(invocation: Invocation) -> int:
         result = invocation.ask("list", **fields)
         if options.json:
             invocation.print_json(result.data["sessions"])
+        elif options.names:
+            invocation.say(*(str(record.get("name")) for record in result.data["sessions"]))
         else:
             _show_list(result.data, everybody=options.all, clear=options.watch)
         if not options.watch:
