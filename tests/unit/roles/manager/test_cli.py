@@ -267,12 +267,23 @@ def test_a_link_has_a_fresh_token(
     assert (shown.err if code else shown.out).startswith(text)
 
 
+GROUP = {
+    "resource_group": "default",
+    "largest_sessions": [
+        {"resources": {"cpu": 1, "mem": 1 << 30}, "containers": 6, "on_one_agent": 4},
+        {"resources": {"cuda.device": 1}, "containers": 0, "on_one_agent": 0},
+    ],
+}
+
+
 def test_what_is_free_is_a_table(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
     agent = {"name": "agent1", "resource_group": "default", "status": "ready", "total": {"cpu": 8}, "free": {"cpu": 6}}
-    data = {"agents": [agent, {"name": "agent2", "problem": "it does not answer"}], "groups": []}
+    data = {"agents": [agent, {"name": "agent2", "problem": "it does not answer"}], "groups": [GROUP]}
     assert run("agents", answers=[done(agents=data)]) == 0
     out = capsys.readouterr().out
     assert "6/8" in out
+    assert "default: the largest session that would start now is 6 × (cpu 1, mem 1g), or 4 on one agent" in out
+    assert "default: the largest session that would start now is none of cuda.device 1" in out
     assert "agent2: it does not answer" in out
 
 

@@ -142,7 +142,7 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
     rows = [
         [
             str(agent.get("name")),
-            str(agent.get("resource_group")),
+            str(agent.get("resource_group") or "-"),
             str(agent.get("status")),
             *(_free_of_total(agent, slot) for slot in names),
         ]
@@ -153,8 +153,11 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
         if agent.get("problem"):
             console.out(printable(f"{agent.get('name')}: {agent['problem']}"))
     for group in data.get("groups") or ():
-        largest = slots(group.get("largest") or {})
-        console.out(printable(f"{group.get('name')}: the largest session that would start now: {largest or 'none'}"))
+        for largest in group.get("largest_sessions") or ():
+            size, one = largest.get("containers") or 0, largest.get("on_one_agent") or 0
+            each = slots(largest.get("resources") or {})
+            text = f"{size} × ({each}), or {one} on one agent" if size else f"none of {each}"
+            console.out(printable(f"{group.get('resource_group')}: the largest session that would start now is {text}"))
 
 
 def _free_of_total(agent: Mapping[str, Any], slot: str) -> str:
