@@ -65,7 +65,13 @@ class Service:
             try:
                 # In a session of its own: Ctrl-C of the terminal is for this process only.
                 process = subprocess.Popen(
-                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                    # Of the messages of sudo, only those in English are understood.
+                    env={**os.environ, "LC_ALL": "C"},
                 )
             except OSError:
                 raise CommandError("sudo is not installed on this host: ask an operator.") from None
