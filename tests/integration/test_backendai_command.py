@@ -101,7 +101,7 @@ def test_a_session_is_its_owners_from_its_creation_to_its_end(sessions: Sessions
             assert f"there is no session {word} of yours" in refused.errors
     taken = backendai("bob", "create", "--name", sessions.name, *SMALL, "--size", "2")
     assert taken.code == 2
-    assert f"name: {sessions.name} is taken by another user's session; choose another name." in taken.errors
+    assert f"name: {sessions.name!r} is taken by another user's session; choose another name." in taken.errors
     (seen,) = [entry for entry in backendai("bob", "list", "--all", "--json").json if entry["name"] == sessions.name]
     assert (seen["user"], seen["status"], seen["host_keys"], seen["network"]) == ("alice", "RUNNING", None, None)
 

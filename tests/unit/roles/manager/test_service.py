@@ -110,7 +110,7 @@ def test_the_reasons_of_a_refusal_name_what_the_user_wrote(host: ManagerHost) ->
 
 def test_a_name_of_somebody_elses_live_session_is_refused_without_detail(host: ManagerHost) -> None:
     host.keep(2, BOB)
-    taken = Result("refused", "name: train is taken by another user's session; choose another name.")
+    taken = Result("refused", "name: 'train' is taken by another user's session; choose another name.")
     assert host.ask(ALICE, "create", options=SPEC) == taken
     assert host.runs.made == []
     host.keep(2, BOB, state="TERMINATED")

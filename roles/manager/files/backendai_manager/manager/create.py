@@ -72,7 +72,7 @@ def _check_name(context: RequestContext, name: str) -> set[str]:
 
 
 def _taken(name: str) -> RefusedError:
-    return RefusedError(f"name: {name} is taken by another user's session; choose another name.")
+    return RefusedError(f"name: {name!r} is taken by another user's session; choose another name.")
 
 
 def _result(context: RequestContext, name: str, outcome: Outcome) -> Result:

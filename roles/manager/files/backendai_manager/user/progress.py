@@ -24,6 +24,7 @@ class Progress:
         self._console, self._output, self._verbose = console, output, verbose
         self._status: Status | None = None
         self._pulls: dict[str, bool] = {}
+        self.described = ""
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal and not self._verbose:
@@ -67,7 +68,8 @@ class Progress:
         if self._verbose:
             self._say(printable(f"{task}{f' ({host})' if host else ''}: {state}"))
         elif self._status:
-            self._status.update(printable(self._describe(task)))
+            self.described = self._describe(task)
+            self._status.update(printable(self.described))
 
     def _describe(self, task: str) -> str:
         if task != PULL or not self._pulls:
