@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import CommandError
-from .places import Places
+from .paths import Paths
 from .user.arguments import SHORT_HELP, parse_arguments
 from .user.service import Service
 
 
 def main() -> int:
     """Run the command of the words on the command line, and return its exit code."""
-    return run(sys.argv[1:], Places(), Path.home())
+    return run(sys.argv[1:], Paths(), Path.home())
 
 
-def run(words: Sequence[str], places: Places, home: Path, service: Service | None = None) -> int:
+def run(words: Sequence[str], paths: Paths, home: Path, service: Service | None = None) -> int:
     """Run a command. Whatever goes wrong is one sentence on standard error, and an exit code."""
     try:
         if not words:
@@ -30,10 +30,10 @@ def run(words: Sequence[str], places: Places, home: Path, service: Service | Non
             return 0
         options, command = parse_arguments(words)
         # rich takes a tenth of a second, which --help does not need.
-        from .user.verbs import VERBS, Session
+        from .user.verbs import VERBS, Invocation
 
-        session = Session(options, command, places, home / ".ssh", service or Service(places))
-        return VERBS[options.verb](session)
+        invocation = Invocation(options, command, paths, home / ".ssh", service or Service(paths))
+        return VERBS[options.verb](invocation)
     except CommandError as error:
         _complain(str(error))
         return 2 if error.status == "refused" else 1

@@ -22,7 +22,7 @@ import yaml
 from .errors import CommandError
 from .files import read_regular_file
 from .options import PREFIX, Options, load_options
-from .places import Places
+from .paths import Paths
 
 MAX_POLICY = 1 << 20
 OWN = "own"
@@ -249,7 +249,7 @@ def main() -> int:
         return 2
     path = Path(sys.argv[1])
     try:
-        parse_policy(read_regular_file(path, MAX_POLICY), load_options(Places().specification))
+        parse_policy(read_regular_file(path, MAX_POLICY), load_options(Paths().specification))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         sys.stderr.write(f"{path}: {reason}.\n")

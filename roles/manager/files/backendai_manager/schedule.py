@@ -21,13 +21,13 @@ from pathlib import Path
 
 from .errors import CommandError
 from .manager.identity import Accounts
-from .manager.judgement import find_disallowed, find_orphans
-from .manager.ownership import Known
+from .manager.ownership import KnownSession
 from .manager.queue import Queue
+from .manager.queue_check import find_disallowed, find_orphans
 from .manager.runs import Runs, clean_environment
 from .manager.settings import Settings, load_settings
 from .options import load_options
-from .places import Places
+from .paths import Paths
 from .policy import PolicyError, load_policy
 
 LIST = "session_list_path"
@@ -36,46 +36,44 @@ GONE = "orphans.json"
 
 def main() -> int:
     """Do what is due. The exit code is that of the playbook, or 1 if something else has failed."""
-    places = Places()
-    clean_environment(places.home)
-    sys.path.append(str(places.collections))
+    paths = Paths()
+    clean_environment(paths.home)
+    sys.path.append(str(paths.collections))
     try:
-        settings = load_settings(places.manager_settings)
-        runs = Runs(places, settings.inventory, settings.queue, lambda: False)
-        return schedule(places, settings, Accounts(), runs, lambda: _run_playbook(places, runs, sys.argv[1:]))
+        settings = load_settings(paths.manager_settings)
+        runs = Runs(paths, settings.inventory, settings.queue, lambda: False)
+        return schedule(paths, settings, Accounts(), runs, lambda: _run_playbook(paths, runs, sys.argv[1:]))
     except CommandError as error:
         _say(str(error))
         return 1
 
 
-def schedule(places: Places, settings: Settings, accounts: Accounts, runs: Runs, playbook: Callable[[], int]) -> int:
+def schedule(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs, playbook: Callable[[], int]) -> int:
     """End what may not start any more, run the playbook, write the list, and end what nobody owns any more."""
-    failures = _end_disallowed(places, settings, accounts, runs)
+    failures = _end_disallowed(paths, settings, accounts, runs)
     code = playbook()
     outcome = runs.run("list_sessions", reports=[LIST])
     records = outcome.reports[LIST]
     if not outcome.done or not isinstance(records, list):
         _say(f"the sessions could not be listed: {outcome.reason}")
         return code or 1
-    _write(places.seen_sessions, json.dumps(records))
-    live = [known for record in records if (known := Known.from_record(record)) and known.live]
-    failures += _end_orphans(places, settings, accounts, runs, live)
+    _write(paths.seen_sessions, json.dumps(records))
+    live = [known for record in records if (known := KnownSession.from_record(record)) and known.live]
+    failures += _end_orphans(paths, settings, accounts, runs, live)
     return code or (1 if failures else 0)
 
 
-def _run_playbook(places: Places, runs: Runs, arguments: Sequence[str]) -> int:
+def _run_playbook(paths: Paths, runs: Runs, arguments: Sequence[str]) -> int:
     """Run ``ansible-playbook``, whose output is for the journal."""
     with runs.environment() as environment:
         command = [str(Path(sys.executable).parent / "ansible-playbook"), *arguments]
-        return subprocess.run(command, env={**os.environ, **environment}, cwd=places.home, check=False).returncode
+        return subprocess.run(command, env={**os.environ, **environment}, cwd=paths.home, check=False).returncode
 
 
-def _end_disallowed(places: Places, settings: Settings, accounts: Accounts, runs: Runs) -> int:
+def _end_disallowed(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs) -> int:
     """Cancel the users' sessions that wait and may not start any more, and return how many could not be."""
     try:
-        policy, warning = load_policy(
-            Path(settings.policy), places.last_good_policy, load_options(places.specification)
-        )
+        policy, warning = load_policy(Path(settings.policy), paths.last_good_policy, load_options(paths.specification))
     except PolicyError as error:
         _say(str(error))
         return 1
@@ -86,9 +84,9 @@ def _end_disallowed(places: Places, settings: Settings, accounts: Accounts, runs
     return sum(_end(runs, session_id, reason) for session_id, reason in reasons.items())
 
 
-def _end_orphans(places: Places, settings: Settings, accounts: Accounts, runs: Runs, live: Sequence[Known]) -> int:
+def _end_orphans(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs, live: Sequence[KnownSession]) -> int:
     """End the sessions whose owners have been gone for long enough, and return how many could not be."""
-    path, since = places.home / GONE, {}
+    path, since = paths.home / GONE, {}
     with contextlib.suppress(OSError, ValueError):
         since = json.loads(path.read_bytes())
     since, due = find_orphans(

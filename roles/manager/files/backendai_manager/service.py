@@ -15,12 +15,12 @@ from pathlib import Path
 
 from .errors import CommandError
 from .manager.channel import Channel
-from .manager.desk import Desk
+from .manager.context import RequestContext
 from .manager.identity import Accounts, find_caller, started_by_root
 from .manager.runs import Runs, clean_environment
 from .manager.settings import Settings, load_settings
 from .manager.verbs import VERBS
-from .places import Places
+from .paths import Paths
 from .protocol import Result
 
 CAUGHT = "the manager's part has failed; operators find the reason in the system's log (backendai)."
@@ -28,23 +28,23 @@ CAUGHT = "the manager's part has failed; operators find the reason in the system
 
 def main() -> int:
     """Answer the request on standard input."""
-    places = Places()
+    paths = Paths()
     parent, uid = Path(f"/proc/{os.getppid()}"), os.environ.get("SUDO_UID")
-    clean_environment(places.home)
-    sys.path.append(str(places.collections))
-    return serve(places, Channel(0, 1), Accounts(), uid if started_by_root(parent) else None).exit_code
+    clean_environment(paths.home)
+    sys.path.append(str(paths.collections))
+    return serve(paths, Channel(0, 1), Accounts(), uid if started_by_root(parent) else None).exit_code
 
 
 def serve(
-    places: Places,
+    paths: Paths,
     channel: Channel,
     accounts: Accounts,
     uid: str | None,
-    start_runs: Callable[[Places, Settings, Callable[[], bool]], Runs] | None = None,
+    start_runs: Callable[[Paths, Settings, Callable[[], bool]], Runs] | None = None,
 ) -> Result:
     """Send the result of the request on a channel, and return it. ``uid`` is what sudo says of the user."""
     try:
-        result = _answer(places, channel, accounts, uid, start_runs or _start_runs)
+        result = _answer(paths, channel, accounts, uid, start_runs or _start_runs)
     except CommandError as error:
         result = Result(error.status, str(error))
     except Exception as error:
@@ -55,31 +55,33 @@ def serve(
 
 
 def _answer(
-    places: Places,
+    paths: Paths,
     channel: Channel,
     accounts: Accounts,
     uid: str | None,
-    start_runs: Callable[[Places, Settings, Callable[[], bool]], Runs],
+    start_runs: Callable[[Paths, Settings, Callable[[], bool]], Runs],
 ) -> Result:
-    settings = load_settings(places.manager_settings)
+    settings = load_settings(paths.manager_settings)
     caller = find_caller(uid, accounts, settings.users_group, settings.operators_group)
     request = channel.read_request()
     channel.watch()
-    desk = Desk(places, settings, caller, accounts, channel, lambda cancelled: start_runs(places, settings, cancelled))
-    if not places.runtime.is_dir():
-        raise CommandError(f"{places.runtime} does not exist; run backendai.cluster.provision_managers.")
-    return VERBS[request.verb](desk, request)
+    context = RequestContext(
+        paths, settings, caller, accounts, channel, lambda cancelled: start_runs(paths, settings, cancelled)
+    )
+    if not paths.runtime.is_dir():
+        raise CommandError(f"{paths.runtime} does not exist; run backendai.cluster.provision_managers.")
+    return VERBS[request.verb](context, request)
 
 
-def _start_runs(places: Places, settings: Settings, cancelled: Callable[[], bool]) -> Runs:
-    return Runs(places, settings.inventory, settings.queue, cancelled)
+def _start_runs(paths: Paths, settings: Settings, cancelled: Callable[[], bool]) -> Runs:
+    return Runs(paths, settings.inventory, settings.queue, cancelled)
 
 
 def _log(error: Exception) -> None:
     """Log where an unexpected error was raised, without its message, which may quote what a user wrote."""
     syslog.openlog("backendai", syslog.LOG_PID, syslog.LOG_DAEMON)
-    places = "; ".join(f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__))
-    syslog.syslog(syslog.LOG_ERR, f"{type(error).__name__} at {places}")
+    lines = "; ".join(f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__))
+    syslog.syslog(syslog.LOG_ERR, f"{type(error).__name__} at {lines}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from backendai_manager.manager.identity import Account, Accounts
 from backendai_manager.manager.run_events import RunEvents
 from backendai_manager.manager.runs import Outcome, Runs
 from backendai_manager.options import Options, load_options
-from backendai_manager.places import Places
+from backendai_manager.paths import Paths
 from backendai_manager.protocol import Result, parse_answer
 from backendai_manager.service import serve
 from tests.unit.builders import REPOSITORY
@@ -54,7 +54,7 @@ class Run:
     check: bool = False
 
 
-class TableOfRuns(Runs):
+class FakeRuns(Runs):
     """Runs that answer with the reports of a table: a mapping, or a function of the run."""
 
     def __init__(self) -> None:
@@ -95,17 +95,17 @@ class ManagerHost:
     """The folders of a manager, and its service part in this process."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(folder / "library", folder / "etc", folder / "home", folder / "run")
-        for path in (self.places.library, self.places.settings, self.places.home, self.places.runtime):
+        self.paths = Paths(folder / "library", folder / "etc", folder / "home", folder / "run")
+        for path in (self.paths.library, self.paths.settings, self.paths.home, self.paths.runtime):
             path.mkdir(parents=True)
-        (self.places.library / "collections").symlink_to(REPOSITORY / ".venv/collections")
-        self.queue = self.places.home / "queue"
+        (self.paths.library / "collections").symlink_to(REPOSITORY / ".venv/collections")
+        self.queue = self.paths.home / "queue"
         self.queue.mkdir()
-        self.policy = self.places.settings / "policy.yml"
+        self.policy = self.paths.settings / "policy.yml"
         self.policy.write_text("images: ['lab/*']\n")
         self.settings: dict[str, Any] = {
             "version": 1,
-            "inventory": str(self.places.settings / "inventory.yml"),
+            "inventory": str(self.paths.settings / "inventory.yml"),
             "policy": str(self.policy),
             "queue": str(self.queue),
             "users_group": "users",
@@ -116,12 +116,12 @@ class ManagerHost:
         }
         self.write_settings()
         self.accounts = KnownAccounts()
-        self.runs = TableOfRuns()
+        self.runs = FakeRuns()
         self.events: list[Mapping[str, Any]] = []
 
     def write_settings(self, **changed: Any) -> None:
         self.settings |= changed
-        self.places.manager_settings.write_text(json.dumps(self.settings))
+        self.paths.manager_settings.write_text(json.dumps(self.settings))
 
     def keep(self, number: int, account: Account, name: str = "train", state: str = "RUNNING", **fields: Any) -> str:
         """Put a session into the queue, and return its id."""
@@ -149,12 +149,12 @@ class ManagerHost:
         answers, target = os.pipe()
         os.write(request, line)
 
-        def start(_places: object, _settings: object, cancelled: Callable[[], bool]) -> TableOfRuns:
+        def start(_paths: object, _settings: object, cancelled: Callable[[], bool]) -> FakeRuns:
             self.runs.cancelled = cancelled
             return self.runs
 
         try:
-            serve(self.places, Channel(source, target), self.accounts, str(account.uid) if account else None, start)
+            serve(self.paths, Channel(source, target), self.accounts, str(account.uid) if account else None, start)
         finally:
             os.close(target)
             os.close(request)

@@ -49,7 +49,7 @@ def run(host: ManagerHost, sudo: Path, tmp_path: Path, monkeypatch: pytest.Monke
         for number, answer in enumerate(answers or [done()]):
             lines = answer if isinstance(answer, list) else [answer]
             (tmp_path / f"answer{number}").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        return cli.run(words, host.places, tmp_path / "home", Service(host.places, [str(sudo)]))
+        return cli.run(words, host.paths, tmp_path / "home", Service(host.paths, [str(sudo)]))
 
     return call
 
@@ -310,9 +310,9 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from backendai_manager.cli import run
-from backendai_manager.places import Places
+from backendai_manager.paths import Paths
 from backendai_manager.user.service import Service
-sys.exit(run(["end", "train"], Places(), Path.home(), Service(Places(), [sys.argv[1]])))
+sys.exit(run(["end", "train"], Paths(), Path.home(), Service(Paths(), [sys.argv[1]])))
 """
 
 

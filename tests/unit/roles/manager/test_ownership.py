@@ -9,15 +9,15 @@ import pytest
 
 from backendai_manager.errors import RefusedError
 from backendai_manager.manager.identity import Account, Caller
-from backendai_manager.manager.ownership import Known, find_session, not_found, redact, visible_records
+from backendai_manager.manager.ownership import KnownSession, find_session, not_found, redact, visible_records
 from tests.unit.roles.manager.manager_host import ALICE, BOB, IDS, KnownAccounts, record
 
 A, B = Caller("alice", 1001, 100), Caller("bob", 1002, 100)
 OPERATOR = Caller("carol", 1003, 100, operator=True)
 
 
-def known(number: int, account: Account, name: str = "train", status: str = "RUNNING", **fields: Any) -> Known:
-    found = Known.from_record(record(number, account, name, status, **fields))
+def known(number: int, account: Account, name: str = "train", status: str = "RUNNING", **fields: Any) -> KnownSession:
+    found = KnownSession.from_record(record(number, account, name, status, **fields))
     assert found
     return found
 

@@ -134,7 +134,7 @@ def test_a_copy_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
 def check(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "argv", ["policy", str(path)])
     specification = REPOSITORY / "roles/session/meta/argument_specs.yml"
-    monkeypatch.setattr(module, "Places", type("P", (), {"specification": specification}))
+    monkeypatch.setattr(module, "Paths", type("P", (), {"specification": specification}))
     return module.main()
 
 

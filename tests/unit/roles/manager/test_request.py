@@ -9,7 +9,7 @@ import pytest
 from backendai_manager.errors import RefusedError
 from backendai_manager.manager.advice import advise
 from backendai_manager.manager.identity import Caller
-from backendai_manager.manager.request import build_request, judge_waiting
+from backendai_manager.manager.request import build_request, check_waiting
 from backendai_manager.policy import NamedFolder, Policy
 from tests.unit.roles.manager.manager_host import OPTIONS
 
@@ -146,7 +146,7 @@ SPEC = {
 
 
 def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
-    assert judge_waiting(SPEC, POLICY, ALICE) == ""
+    assert check_waiting(SPEC, POLICY, ALICE) == ""
 
 
 @pytest.mark.parametrize(
@@ -165,4 +165,4 @@ def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
     ],
 )
 def test_a_request_that_waits_is_judged_by_the_policy_of_now(changed: dict[str, Any], word: str) -> None:
-    assert judge_waiting({**SPEC, **changed}, POLICY, ALICE).startswith(f"{word}: ")
+    assert check_waiting({**SPEC, **changed}, POLICY, ALICE).startswith(f"{word}: ")

@@ -24,17 +24,17 @@ def runs(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs of a manager whose inventory has no agents."""
     inventory = Path(host.settings["inventory"])
     inventory.write_text("all: {children: {agents: {hosts: {}}}}\n")
-    monkeypatch.setenv("PATH", f"{host.places.collections.parents[0] / 'bin'}:{os.environ['PATH']}")
-    return Runs(host.places, str(inventory), str(host.queue), lambda: False)
+    monkeypatch.setenv("PATH", f"{host.paths.collections.parents[0] / 'bin'}:{os.environ['PATH']}")
+    return Runs(host.paths, str(inventory), str(host.queue), lambda: False)
 
 
 def leftovers(host: ManagerHost) -> list[str]:
-    return sorted(path.name for path in host.places.runtime.iterdir())
+    return sorted(path.name for path in host.paths.runtime.iterdir())
 
 
 def test_a_run_reports_and_leaves_nothing(host: ManagerHost, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     # The folder that a user has called the command from.
-    folder = host.places.home / "evil"
+    folder = host.paths.home / "evil"
     folder.mkdir()
     (folder / "ansible.cfg").write_text("[defaults]\nstrategy = evil\n")
     monkeypatch.chdir(folder)
@@ -47,7 +47,7 @@ def test_a_run_reports_and_leaves_nothing(host: ManagerHost, runs: Runs, monkeyp
 
 
 def test_a_template_in_any_option_is_no_template(host: ManagerHost, runs: Runs) -> None:
-    ran = host.places.home / "ran"
+    ran = host.paths.home / "ran"
     text = LOOKUP.replace("PATH", str(ran))
     request: dict[str, Any] = {
         f"session_{name}": text for name in ("name", "image", "command", "resource_group", "bootstrap_script")
@@ -70,7 +70,7 @@ def test_a_cancelled_run_is_killed_and_leaves_nothing(host: ManagerHost) -> None
         Path(host.settings["inventory"]).write_text(f"all: {{children: {{agents: {{hosts: {{agent1: {agent}}}}}}}}}\n")
         reached: list[str] = []
         events = RunEvents(task=lambda _task, name, _state: reached.append(name))
-        waiting = Runs(host.places, host.settings["inventory"], str(host.queue), lambda: "agent1" in reached)
+        waiting = Runs(host.paths, host.settings["inventory"], str(host.queue), lambda: "agent1" in reached)
         with pytest.raises(CancelledError):
             waiting.run("list_sessions", reports=[LIST], events=events)
     assert leftovers(host) == ["folders.lock", "ssh"]
@@ -115,10 +115,10 @@ def test_nothing_of_the_users_environment_is_left(monkeypatch: pytest.MonkeyPatc
 def test_a_configuration_of_the_operator_replaces_the_defaults(host: ManagerHost, runs: Runs) -> None:
     with runs.environment() as environment:
         assert environment["ANSIBLE_FORKS"] == "50"
-    host.places.ansible_settings.touch()
+    host.paths.ansible_settings.touch()
     with runs.environment() as environment:
         assert "ANSIBLE_FORKS" not in environment
-        assert environment["ANSIBLE_CONFIG"] == str(host.places.ansible_settings)
+        assert environment["ANSIBLE_CONFIG"] == str(host.paths.ansible_settings)
 
 
 def failure(host: str, task: str = "x", **fields: Any) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_the_request_is_only_in_its_file(host: ManagerHost, monkeypatch: pytest.
 
     monkeypatch.setattr(Runs, "_start", start)
     umask = os.umask(0o077)
-    Runs(host.places, "", "/queue", lambda: False).run(
+    Runs(host.paths, "", "/queue", lambda: False).run(
         "create_session", {"session_env": {"A": "hunter2"}}, {"session_user": "a"}
     )
     os.umask(umask)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backendai_manager.manager.judgement import find_orphans
-from backendai_manager.manager.ownership import Known
+from backendai_manager.manager.ownership import KnownSession
+from backendai_manager.manager.queue_check import find_orphans
 from backendai_manager.manager.runs import Outcome
 from backendai_manager.manager.settings import load_settings
 from backendai_manager.schedule import schedule
@@ -30,13 +30,13 @@ SPEC = {
 
 
 def run(host: ManagerHost, code: int = 0) -> int:
-    settings = load_settings(host.places.manager_settings)
+    settings = load_settings(host.paths.manager_settings)
 
     def playbook() -> int:
         host.runs.run("schedule_sessions")
         return code
 
-    return schedule(host.places, settings, host.accounts, host.runs, playbook)
+    return schedule(host.paths, settings, host.accounts, host.runs, playbook)
 
 
 def ended(host: ManagerHost) -> list[str]:
@@ -48,8 +48,8 @@ def ended(host: ManagerHost) -> list[str]:
 def test_the_list_is_kept_for_users_who_want_it_at_once(host: ManagerHost) -> None:
     host.runs.reports["list_sessions"]["session_list_path"] = [record(1, ALICE)]
     assert run(host) == 0
-    assert json.loads(host.places.seen_sessions.read_text()) == [record(1, ALICE)]
-    assert host.places.seen_sessions.stat().st_mode & 0o777 == 0o600
+    assert json.loads(host.paths.seen_sessions.read_text()) == [record(1, ALICE)]
+    assert host.paths.seen_sessions.stat().st_mode & 0o777 == 0o600
     assert host.runs.playbooks() == ["schedule_sessions", "list_sessions"]
 
 
@@ -78,9 +78,9 @@ def test_sessions_of_owners_who_are_gone_end_after_a_time(host: ManagerHost) -> 
     host.runs.reports["list_sessions"]["session_list_path"] = [record(1, ALICE), record(2, BOB)]
     host.accounts.accounts = [ALICE]
     assert (run(host), ended(host)) == (0, [])
-    since = json.loads((host.places.home / "orphans.json").read_text())
+    since = json.loads((host.paths.home / "orphans.json").read_text())
     assert list(since) == [IDS[2]]
-    (host.places.home / "orphans.json").write_text(json.dumps({IDS[2]: since[IDS[2]] - 3600}))
+    (host.paths.home / "orphans.json").write_text(json.dumps({IDS[2]: since[IDS[2]] - 3600}))
     assert (run(host), ended(host)) == (0, [IDS[2]])
 
 
@@ -97,12 +97,12 @@ def test_a_list_that_fails_leaves_the_last_one(host: ManagerHost) -> None:
     host.runs.reports["list_sessions"] = {}
     assert run(host) == 1
     assert run(host, code=4) == 4
-    assert host.places.seen_sessions.read_text() == "[]"
+    assert host.paths.seen_sessions.read_text() == "[]"
 
 
 def orphans(since: dict[str, Any], after: int, now: float = 1000.0) -> tuple[dict[str, float], int]:
-    session = Known.from_record(record(1, BOB))
-    unowned = Known.from_record(record(2, BOB, uid=None))
+    session = KnownSession.from_record(record(1, BOB))
+    unowned = KnownSession.from_record(record(2, BOB, uid=None))
     assert session
     assert unowned
     first, due = find_orphans([session, unowned], KnownAccounts(ALICE), since, now, after)

@@ -64,7 +64,7 @@ def test_a_bad_policy_is_said_with_each_creation(host: ManagerHost) -> None:
     assert host.ask(ALICE, "create", options=SPEC).status == "done"
     (warning,) = [event["text"] for event in host.events if event["event"] == "warning"]
     assert warning.endswith("The last valid policy counts until an operator corrects it.")
-    host.places.last_good_policy.unlink()
+    host.paths.last_good_policy.unlink()
     assert "Nothing can be started" in host.ask(ALICE, "create", options=SPEC).message
 
 
@@ -215,8 +215,8 @@ def test_users_see_of_others_neither_ways_in_nor_errors(host: ManagerHost) -> No
 
 def test_the_cached_list_says_how_old_it_is(host: ManagerHost) -> None:
     assert host.ask(ALICE, "list", cached=True).status == "failed"
-    host.places.seen_sessions.write_text(json.dumps([record(1, ALICE), record(2, BOB)]))
-    os.utime(host.places.seen_sessions, (1, 1))
+    host.paths.seen_sessions.write_text(json.dumps([record(1, ALICE), record(2, BOB)]))
+    os.utime(host.paths.seen_sessions, (1, 1))
     data = host.ask(ALICE, "list", cached=True).data
     assert ([entry["id"] for entry in data["sessions"]], data["age"] > 1000) == ([IDS[1]], True)
     assert host.runs.made == []
@@ -286,17 +286,17 @@ def test_agents_that_do_not_answer_are_named(host: ManagerHost) -> None:
     ],
 )
 def test_settings_that_cannot_be_used_are_a_sentence(host: ManagerHost, content: str | None, sentence: str) -> None:
-    host.places.manager_settings.unlink()
+    host.paths.manager_settings.unlink()
     if content is not None:
-        host.places.manager_settings.write_text(content)
+        host.paths.manager_settings.write_text(content)
     assert host.ask(ALICE, "list") == Result(
         "failed",
-        f"{host.places.manager_settings} cannot be used: {sentence}; run backendai.cluster.provision_managers.",
+        f"{host.paths.manager_settings} cannot be used: {sentence}; run backendai.cluster.provision_managers.",
     )
 
 
 def test_a_manager_without_its_runtime_folder_says_so(host: ManagerHost) -> None:
-    host.places.runtime.rmdir()
+    host.paths.runtime.rmdir()
     assert "does not exist; run backendai.cluster.provision_managers." in host.ask(ALICE, "list").message
 
 
@@ -327,4 +327,4 @@ def test_files_of_the_queue_that_are_damaged_are_no_sessions(host: ManagerHost) 
 
 def test_what_the_manager_writes_is_its_own(host: ManagerHost) -> None:
     host.ask(ALICE, "list")
-    assert stat.S_IMODE((host.places.runtime / "slots").stat().st_mode) == 0o700
+    assert stat.S_IMODE((host.paths.runtime / "slots").stat().st_mode) == 0o700

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from backendai_manager.errors import CommandError, RefusedError
 from backendai_manager.user import keys, spec_file, ssh_config
 from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
-from backendai_manager.user.ssh_config import Entrance, parse_entrance
+from backendai_manager.user.ssh_config import SshAccess, parse_access
 from backendai_manager.user.text import age, duration, printable, remaining, slots
 
 ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -216,11 +216,11 @@ def test_a_folder_that_cannot_have_a_key_is_a_sentence(tmp_path: Path) -> None:
         keys.ensure_key(tmp_path / "file" / ".ssh")
 
 
-ENTRANCE = parse_entrance(FOUND)
+ACCESS = parse_access(FOUND)
 
 
 def test_ssh_trusts_the_key_of_this_session_only() -> None:
-    command = ssh_config.ssh_command(ENTRANCE, Path("/home/alice/.ssh"), "", ["hostname"], terminal=False)
+    command = ssh_config.ssh_command(ACCESS, Path("/home/alice/.ssh"), "", ["hostname"], terminal=False)
     assert command == [
         "ssh",
         "-oPort=31000",
@@ -246,13 +246,13 @@ def test_ssh_trusts_the_key_of_this_session_only() -> None:
     ],
 )
 def test_other_containers_are_reached_from_main1(host: str, words: list[str], terminal: bool, end: list[str]) -> None:
-    command = ssh_config.ssh_command(ENTRANCE, Path("/x"), host, words, terminal=terminal)
+    command = ssh_config.ssh_command(ACCESS, Path("/x"), host, words, terminal=terminal)
     assert command[-len(end) :] == end
 
 
 def test_a_container_that_is_not_there_is_a_sentence() -> None:
     with pytest.raises(CommandError, match="train has no container sub9; it has main1, sub1"):
-        ssh_config.ssh_command(ENTRANCE, Path("/x"), "sub9", [], terminal=False)
+        ssh_config.ssh_command(ACCESS, Path("/x"), "sub9", [], terminal=False)
 
 
 EVIL = "x\n  ProxyCommand touch /evil"
@@ -277,7 +277,7 @@ EVIL = "x\n  ProxyCommand touch /evil"
 )
 def test_what_a_host_sends_becomes_no_other_line_of_a_configuration(changed: dict[str, Any]) -> None:
     with pytest.raises(CommandError):
-        parse_entrance({**FOUND, **changed})
+        parse_access({**FOUND, **changed})
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_a_host_sends_becomes_no_other_line_of_a_configuration(changed: dic
 )
 def test_a_session_that_cannot_be_entered_says_why(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(CommandError) as error:
-        parse_entrance({**FOUND, **changed})
+        parse_access({**FOUND, **changed})
     assert str(error.value) == sentence
 
 
@@ -301,7 +301,7 @@ def effective(path: Path, host: str) -> dict[str, str]:
 
 def test_ssh_reads_the_configuration_that_is_written(tmp_path: Path) -> None:
     path, folder = tmp_path / "config", tmp_path / "my ssh"
-    path.write_text(ssh_config.render_config([ENTRANCE], folder))
+    path.write_text(ssh_config.render_config([ACCESS], folder))
     main, sub = effective(path, "train"), effective(path, "sub1.train")
     assert {name: main[name] for name in ("hostname", "port", "user", "hostkeyalias", "stricthostkeychecking")} == {
         "hostname": "gw.example.com",
@@ -316,7 +316,7 @@ def test_ssh_reads_the_configuration_that_is_written(tmp_path: Path) -> None:
 
 def test_the_configuration_of_a_laptop_is_one_file_with_its_own_keys(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    path.write_text(ssh_config.render_laptop_config([ENTRANCE], ["~/.ssh/id_ed25519"]))
+    path.write_text(ssh_config.render_laptop_config([ACCESS], ["~/.ssh/id_ed25519"]))
     main = effective(path, "train")
     assert main["identityfile"] == "~/.ssh/id_ed25519"
     assert main["knownhostscommand"] == f"/bin/echo backendai-{ID} {KEY}"
@@ -325,13 +325,13 @@ def test_the_configuration_of_a_laptop_is_one_file_with_its_own_keys(tmp_path: P
 @pytest.mark.parametrize("name", ['a"b', "a\nb", "a\\b", "${HOME}"])
 def test_a_path_that_would_change_the_configuration_is_refused(name: str) -> None:
     with pytest.raises(CommandError, match="cannot be used in a configuration of ssh"):
-        ssh_config.render_laptop_config([ENTRANCE], [name])
+        ssh_config.render_laptop_config([ACCESS], [name])
 
 
 def test_host_keys_of_other_sessions_stay() -> None:
-    other = Entrance("0" * 36, "other", "gw", 1, {"main1": KEY})
+    other = SshAccess("0" * 36, "other", "gw", 1, {"main1": KEY})
     before = f"backendai-{ID} ssh-ed25519 OLD\n{other.known_hosts[0]}\n"
-    assert ssh_config.merge_known_hosts(before, [ENTRANCE]).splitlines() == [
+    assert ssh_config.merge_known_hosts(before, [ACCESS]).splitlines() == [
         other.known_hosts[0],
         f"backendai-{ID} {KEY}",
         f"backendai-{ID}-sub1 {KEY}",

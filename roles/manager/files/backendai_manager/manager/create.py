@@ -14,8 +14,8 @@ from ..errors import CancelledError, CommandError, RefusedError
 from ..policy import Policy
 from ..protocol import Request, Result
 from .advice import advise
-from .desk import Desk
-from .ownership import Known
+from .context import RequestContext
+from .ownership import KnownSession
 from .queue import PENDING
 from .request import build_request
 from .runs import Outcome
@@ -24,49 +24,49 @@ RECORD, ACCESS = "session_record_path", "session_access_path"
 POLL_SECONDS = 2.0
 
 
-def create(desk: Desk, request: Request) -> Result:
+def create(context: RequestContext, request: Request) -> Result:
     """Create a session of the caller, or repair it if it exists."""
-    options = desk.options()
-    policy = desk.policy(options)
-    built = build_request(request.fields["options"], policy, options, desk.caller)
+    options = context.options()
+    policy = context.policy(options)
+    built = build_request(request.fields["options"], policy, options, context.caller)
     for text in advise(built):
-        desk.channel.event("advice", text=text)
+        context.channel.event("advice", text=text)
     name = str(built.get("session_name", ""))
-    before = _check_name(desk, name)
-    trusted = trusted_variables(desk, policy)
-    with desk.slot():
+    before = _check_name(context, name)
+    trusted = trusted_variables(context, policy)
+    with context.slot():
         if request.fields["dry_run"]:
-            outcome = desk.runs.run("create_session", built, trusted, events=desk.events(), check=True)
+            outcome = context.runs.run("create_session", built, trusted, events=context.events(), check=True)
             outcome.require()
             return Result("done", f"{name} can be created; nothing has been changed.")
         try:
-            outcome = desk.runs.run("create_session", built, trusted, [RECORD, ACCESS], desk.events())
+            outcome = context.runs.run("create_session", built, trusted, [RECORD, ACCESS], context.events())
         except CancelledError:
-            raise CancelledError(_undo(desk, name, before)) from None
-    result = _result(desk, name, outcome)
+            raise CancelledError(_undo(context, name, before)) from None
+    result = _result(context, name, outcome)
     record = result.data.get("record") or {}
     if record.get("status") == PENDING and request.fields["wait"]:
-        return _wait(desk, record, request.fields["wait"])
+        return _wait(context, record, request.fields["wait"])
     return result
 
 
-def trusted_variables(desk: Desk, policy: Policy) -> dict[str, Any]:
+def trusted_variables(context: RequestContext, policy: Policy) -> dict[str, Any]:
     """Return the variables of a user's session that no user gives."""
     return {
-        "session_user": desk.caller.name,
-        "session_user_uid": desk.caller.uid,
+        "session_user": context.caller.name,
+        "session_user_uid": context.caller.uid,
         "session_no_new_privileges": True,
         **({"session_max_lifetime_limit": policy.max_lifetime} if policy.max_lifetime else {}),
     }
 
 
-def _check_name(desk: Desk, name: str) -> set[str]:
+def _check_name(context: RequestContext, name: str) -> set[str]:
     """Return the ids of the sessions that have had this name before. Refuse one that somebody else's live session has.
 
     The playbook refuses it, too, and for sessions that another node has started.
     """
-    named = [session for session in desk.queue.sessions() if session.name == name]
-    if any(session.live and not session.belongs_to(desk.caller) for session in named):
+    named = [session for session in context.queue.sessions() if session.name == name]
+    if any(session.live and not session.belongs_to(context.caller) for session in named):
         raise _taken(name)
     return {session.id for session in named}
 
@@ -75,11 +75,11 @@ def _taken(name: str) -> RefusedError:
     return RefusedError(f"name: {name} is taken by another user's session; choose another name.")
 
 
-def _result(desk: Desk, name: str, outcome: Outcome) -> Result:
+def _result(context: RequestContext, name: str, outcome: Outcome) -> Result:
     """Return the result of a run. What it says of somebody else's session is not told."""
     record = outcome.reports[RECORD]
-    known = Known.from_record(record) if isinstance(record, dict) else None
-    if known and known.user and not known.belongs_to(desk.caller):
+    known = KnownSession.from_record(record) if isinstance(record, dict) else None
+    if known and known.user and not known.belongs_to(context.caller):
         raise _taken(name)
     outcome.require()
     if not isinstance(record, dict):
@@ -97,13 +97,13 @@ def _reason(record: Mapping[str, Any]) -> str:
     return str(pending.get("reason") or "it starts when there is room.")
 
 
-def _wait(desk: Desk, record: Mapping[str, Any], seconds: int) -> Result:
+def _wait(context: RequestContext, record: Mapping[str, Any], seconds: int) -> Result:
     """Wait until a session has left the queue, without a slot: another run starts it."""
     name, session_id = record["name"], str(record["id"])
-    desk.channel.event("waiting", text=f"{name} waits: {_reason(record)}")
+    context.channel.event("waiting", text=f"{name} waits: {_reason(record)}")
     deadline = time.monotonic() + seconds
     while True:
-        entry = desk.queue.entry(session_id) or {}
+        entry = context.queue.entry(session_id) or {}
         state, latest = entry.get("state"), entry.get("record") or record
         if state == "RUNNING":
             return Result("done", f"{name} is RUNNING.", {"record": latest, "access": []})
@@ -112,19 +112,19 @@ def _wait(desk: Desk, record: Mapping[str, Any], seconds: int) -> Result:
             raise CommandError(f"{name} has not started: {why}")
         if time.monotonic() >= deadline:
             return Result("pending", f"{name} still waits: {_reason(latest)}", {"record": latest, "access": []})
-        desk.channel.wait(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+        context.channel.wait(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _undo(desk: Desk, name: str, before: set[str]) -> str:
+def _undo(context: RequestContext, name: str, before: set[str]) -> str:
     """End what a cancelled run has begun, and return a sentence about it. The user's part need not wait for it."""
     begun = [
         session
-        for session in desk.queue.sessions()
-        if session.name == name and session.live and session.belongs_to(desk.caller) and session.id not in before
+        for session in context.queue.sessions()
+        if session.name == name and session.live and session.belongs_to(context.caller) and session.id not in before
     ]
     for session in begun:
-        desk.channel.event("waiting", text=f"Cancelled: {name} is being removed.")
-        outcome = desk.unattended_runs.run("terminate_session", {"session_id": session.id, "session_force": True})
+        context.channel.event("waiting", text=f"Cancelled: {name} is being removed.")
+        outcome = context.unattended_runs.run("terminate_session", {"session_id": session.id, "session_force": True})
         if not outcome.done:
             return f"cancelled; {name} could not be removed: {outcome.reason} Remove it with backendai end {name}."
     return "cancelled; nothing is left." if not before else "cancelled; the session that existed is as it was."

@@ -40,7 +40,7 @@ _SHOWN_OF_KERNELS = ("id", "role", "index", "rank", "hostname", "agent", "status
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
+class KnownSession:
     """What is known of a session. The owner is who has both ``user`` and ``uid``; a session without a uid has none."""
 
     id: str
@@ -51,7 +51,7 @@ class Known:
     since: float = 0.0
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Known | None:
+    def from_record(cls, record: Mapping[str, Any]) -> KnownSession | None:
         """Return what a record says; ``None`` if it has no id."""
         session_id, uid = record.get("id"), record.get("uid")
         if not isinstance(session_id, str) or not ID.fullmatch(session_id):
@@ -75,12 +75,14 @@ class Known:
         return account is not None and account.uid == self.uid
 
 
-def may_act(session: Known, caller: Caller) -> bool:
+def may_act(session: KnownSession, caller: Caller) -> bool:
     """Return whether a caller may see all of a session, end it, and enter it."""
     return caller.operator or session.belongs_to(caller)
 
 
-def find_session(sessions: Iterable[Known], word: str, caller: Caller, *, ended: bool = False) -> Known | None:
+def find_session(
+    sessions: Iterable[KnownSession], word: str, caller: Caller, *, ended: bool = False
+) -> KnownSession | None:
     """Return the session of a name or an id that the caller may act on; the caller's own first, if it is a name.
 
     With ``ended``, if none of that name lives, it is the last one that has ended. Raises :class:`RefusedError` if
@@ -110,7 +112,7 @@ def visible_records(records: Iterable[Mapping[str, Any]], caller: Caller, *, eve
     """Return the records that a caller sees: own ones, and with ``everybody`` what may be seen of others."""
     seen = []
     for record in records:
-        session = Known.from_record(record)
+        session = KnownSession.from_record(record)
         if session is None:
             continue
         if session.belongs_to(caller) or (everybody and caller.operator):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .ownership import ID, Known
+from .ownership import ID, KnownSession
 
 PENDING, TERMINATED = "PENDING", "TERMINATED"
 
@@ -42,16 +42,16 @@ class Queue:
         valid = isinstance(entry, dict) and entry.get("id") == session_id and isinstance(entry.get("record"), dict)
         return entry if valid else None
 
-    def sessions(self) -> list[Known]:
+    def sessions(self) -> list[KnownSession]:
         """Return what is known of each session, ended ones as well."""
-        return [known for entry in self.entries() if (known := known_session(entry))]
+        return [known for entry in self.entries() if (known := session_of_entry(entry))]
 
 
-def known_session(entry: Mapping[str, Any]) -> Known | None:
+def session_of_entry(entry: Mapping[str, Any]) -> KnownSession | None:
     """Return what an entry says of its session."""
     record = entry["record"]
     owner = {"user": entry.get("user"), "uid": entry.get("user_uid", record.get("uid"))}
     state = {"status": TERMINATED if entry.get("state") == TERMINATED else PENDING}
-    return Known.from_record(
+    return KnownSession.from_record(
         {"id": entry["id"], "name": entry.get("name"), **owner, **state, "created_at": entry.get("enqueued_at")}
     )

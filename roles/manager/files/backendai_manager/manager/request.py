@@ -136,7 +136,7 @@ def _open_apps(problems: list[str], request: dict[str, Any], policy: Policy) -> 
     request["session_apps"] = [{**app, "path": BY_HOST_NAME} for app in apps]
 
 
-def judge_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> str:
+def check_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> str:
     """Return why a request that waits is not allowed any more; empty if it is.
 
     ``spec`` is the request as the queue has stored it.

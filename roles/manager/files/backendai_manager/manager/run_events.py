@@ -13,7 +13,7 @@ from typing import Any
 
 HIDDEN = "censored"
 
-JUDGING = ("Validate the request", "Plan the session")
+VALIDATING = ("Validate the request", "Plan the session")
 """The steps that refuse a request before anything is changed."""
 
 _ERROR = re.compile(r"\[?ERROR(!|\])?:? ")
@@ -27,7 +27,7 @@ _OPTION = re.compile(r"\bsession_(?=[a-z])")
 class RunEvents:
     """Collects the errors of a run; ``task`` is told of steps and hosts, ``line`` of what the playbook shows.
 
-    ``refused``: a step has failed that only judges the request. ``unreachable`` are hosts that did not answer, and why.
+    ``refused``: a step has failed that only validates the request. ``unreachable`` are silent hosts, and the reasons.
     """
 
     task: Callable[[str, str, str], None] = lambda _task, _host, _state: None
@@ -52,7 +52,7 @@ class RunEvents:
             self.task(task, host, "failed")
             if not data.get("ignore_errors"):
                 self._fail(host, result)
-                self.refused |= task in JUDGING
+                self.refused |= task in VALIDATING
         elif kind == "verbose" and event.get("stdout"):
             self._show(str(event["stdout"]))
         return False

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CancelledError, CommandError, RefusedError
-from ..places import Places
+from ..paths import Paths
 from .run_events import RunEvents
 from .run_folder import run_folder
 
@@ -54,8 +54,8 @@ class Outcome:
 class Runs:
     """Runs playbooks on the inventory; ``cancelled`` is asked while one runs, and ends it."""
 
-    def __init__(self, places: Places, inventory: str, queue: str, cancelled: Callable[[], bool]) -> None:
-        self._places, self._inventory, self._queue, self._cancelled = places, inventory, queue, cancelled
+    def __init__(self, paths: Paths, inventory: str, queue: str, cancelled: Callable[[], bool]) -> None:
+        self._paths, self._inventory, self._queue, self._cancelled = paths, inventory, queue, cancelled
 
     def run(
         self,
@@ -73,7 +73,7 @@ class Runs:
         ``trusted`` are variables that no user can choose the text of. ``reports`` are variables that name files.
         """
         seen = events or RunEvents()
-        with run_folder(self._places.runtime) as folder:
+        with run_folder(self._paths.runtime) as folder:
             files = {name: folder / f"{name}.json" for name in reports}
             variables = {
                 **(trusted or {}),
@@ -113,12 +113,12 @@ class Runs:
     @contextmanager
     def environment(self) -> Iterator[dict[str, str]]:
         """Yield the environment for a program of Ansible that is started otherwise."""
-        with run_folder(self._places.runtime) as folder:
+        with run_folder(self._paths.runtime) as folder:
             yield self._environment(folder)
 
     def _environment(self, folder: Path) -> dict[str, str]:
         """Return the settings of Ansible: nothing of them is the user's, or from a file of the current folder."""
-        settings, control = self._places.ansible_settings, self._places.runtime / "ssh"
+        settings, control = self._paths.ansible_settings, self._paths.runtime / "ssh"
         control.mkdir(mode=0o700, exist_ok=True)
         local = folder / "ansible"
         local.mkdir(exist_ok=True)
@@ -127,10 +127,10 @@ class Runs:
         return {
             **({} if own else _DEFAULTS),
             "ANSIBLE_CONFIG": str(settings if own else none),
-            "ANSIBLE_COLLECTIONS_PATH": str(self._places.collections),
+            "ANSIBLE_COLLECTIONS_PATH": str(self._paths.collections),
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
             "ANSIBLE_LOCAL_TEMP": str(local),
-            "ANSIBLE_HOME": str(self._places.home / ".ansible"),
+            "ANSIBLE_HOME": str(self._paths.home / ".ansible"),
             "ANSIBLE_RETRY_FILES_ENABLED": "false",
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_NOCOWS": "true",

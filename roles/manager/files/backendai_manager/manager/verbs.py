@@ -13,9 +13,9 @@ from typing import Any
 
 from ..errors import CancelledError, CommandError
 from ..protocol import Request, Result
+from .context import RequestContext
 from .create import ACCESS, RECORD, create
-from .desk import Desk
-from .ownership import Known, visible_records
+from .ownership import KnownSession, visible_records
 from .run_events import RunEvents
 
 LOGS, TOKEN, AGENTS = "session_logs_path", "session_token_path", "agent_list_path"
@@ -26,55 +26,55 @@ ADDRESS_SECONDS = 60
 """How long a token lives that is only asked for to learn of addresses."""
 
 
-def list_sessions(desk: Desk, request: Request) -> Result:
+def list_sessions(context: RequestContext, request: Request) -> Result:
     """Return the records of the caller's sessions, or of all."""
     age = None
     if request.fields["cached"]:
         try:
-            path = desk.places.seen_sessions
+            path = context.paths.seen_sessions
             records, age = json.loads(path.read_bytes()), max(0.0, time.time() - path.stat().st_mtime)
         except (OSError, ValueError):
             raise CommandError("there is no list yet: the timer of the manager writes it.") from None
     else:
-        with desk.slot():
-            records = desk.records(history=request.fields["history"])
-    seen = visible_records(records, desk.caller, everybody=request.fields["all"])
-    return Result("done", "", {"sessions": [_with_owner(desk, record) for record in seen], "age": age})
+        with context.slot():
+            records = context.records(history=request.fields["history"])
+    seen = visible_records(records, context.caller, everybody=request.fields["all"])
+    return Result("done", "", {"sessions": [_with_owner(context, record) for record in seen], "age": age})
 
 
-def _with_owner(desk: Desk, record: dict[str, Any]) -> dict[str, Any]:
+def _with_owner(context: RequestContext, record: dict[str, Any]) -> dict[str, Any]:
     """Return a record for operators, who see whether the owner is gone; for users, as it is."""
-    known = Known.from_record(record)
-    if known is None or not desk.caller.operator:
+    known = KnownSession.from_record(record)
+    if known is None or not context.caller.operator:
         return record
-    return {**record, "owner_gone": not known.has_owner(desk.accounts)}
+    return {**record, "owner_gone": not known.has_owner(context.accounts)}
 
 
-def show(desk: Desk, request: Request) -> Result:
+def show(context: RequestContext, request: Request) -> Result:
     """Return the record of a session that lives or has ended."""
-    with desk.slot():
-        session = desk.find(request.fields["session"], ended=True)
-        records = desk.records(history=not session.live)
+    with context.slot():
+        session = context.find(request.fields["session"], ended=True)
+        records = context.records(history=not session.live)
     record = next((record for record in records if record.get("id") == session.id), None)
     if record is None:
-        entry = desk.queue.entry(session.id)
+        entry = context.queue.entry(session.id)
         record = entry["record"] if entry else None
     if record is None:
         raise CommandError(f"{session.name} has just ended.")
-    return Result("done", "", {"record": _with_owner(desk, record)})
+    return Result("done", "", {"record": _with_owner(context, record)})
 
 
-def logs(desk: Desk, request: Request) -> Result:
+def logs(context: RequestContext, request: Request) -> Result:
     """Return the logs of a session, or its lines as events until it ends."""
     fields = request.fields
-    with desk.slot("followers" if fields["follow"] else "slots"):
-        session = desk.find(fields["session"], ended=True)
+    with context.slot("followers" if fields["follow"] else "slots"):
+        session = context.find(fields["session"], ended=True)
         given = {"session_id": session.id, "session_logs_lines": fields["lines"], "session_kernel": fields["host"]}
         if fields["follow"]:
-            events = RunEvents(line=lambda line: desk.channel.event("line", text=line))
-            desk.runs.run("session_logs", given, {"session_logs_follow": True}, events=events).require()
+            events = RunEvents(line=lambda line: context.channel.event("line", text=line))
+            context.runs.run("session_logs", given, {"session_logs_follow": True}, events=events).require()
             return Result("done")
-        outcome = desk.runs.run("session_logs", given, reports=[LOGS])
+        outcome = context.runs.run("session_logs", given, reports=[LOGS])
     if outcome.reports[LOGS] is None:
         outcome.require()
     report = outcome.reports[LOGS]
@@ -82,28 +82,28 @@ def logs(desk: Desk, request: Request) -> Result:
     return Result("done" if outcome.done else "failed", outcome.reason, {"logs": report})
 
 
-def access(desk: Desk, request: Request) -> Result:
+def access(context: RequestContext, request: Request) -> Result:
     """Return how one session, or each of the caller's live ones, is reached over SSH."""
     word = request.fields["session"]
-    with desk.slot():
+    with context.slot():
         if word:
-            session = desk.find(word)
-            desk.require_owner(session)
-            found = [desk.record_of(session, "host_keys")]
+            session = context.find(word)
+            context.require_owner(session)
+            found = [context.record_of(session, "host_keys")]
         else:
             found = [
                 record
-                for record in desk.records()
-                if (known := Known.from_record(record)) and known.live and known.belongs_to(desk.caller)
+                for record in context.records()
+                if (known := KnownSession.from_record(record)) and known.live and known.belongs_to(context.caller)
             ]
         running = [record for record in found if record.get("status") in ("RUNNING", "DEGRADED")]
         if word and not running:
             raise CommandError(f"{found[0].get('name')} is {found[0].get('status')}; it can be entered once it runs.")
-        return Result("done", "", {"sessions": [_address(desk, record) for record in running]})
+        return Result("done", "", {"sessions": [_address(context, record) for record in running]})
 
 
-def _address(desk: Desk, record: Mapping[str, Any]) -> dict[str, Any]:
-    links = _token(desk, str(record["id"]), ADDRESS_SECONDS)["links"]
+def _address(context: RequestContext, record: Mapping[str, Any]) -> dict[str, Any]:
+    links = _token(context, str(record["id"]), ADDRESS_SECONDS)["links"]
     return {
         "id": record["id"],
         "name": record["name"],
@@ -112,9 +112,9 @@ def _address(desk: Desk, record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _token(desk: Desk, session_id: str, seconds: int) -> dict[str, Any]:
+def _token(context: RequestContext, session_id: str, seconds: int) -> dict[str, Any]:
     given = {"session_id": session_id, "session_token_ttl": seconds}
-    outcome = desk.runs.run("session_token", given, reports=[TOKEN])
+    outcome = context.runs.run("session_token", given, reports=[TOKEN])
     if outcome.reason.startswith(NO_GATEWAY):
         raise CommandError(
             "this manager has no gateway, so sessions cannot be entered over SSH or with a browser: ask an operator."
@@ -126,21 +126,21 @@ def _token(desk: Desk, session_id: str, seconds: int) -> dict[str, Any]:
     return answer
 
 
-def token(desk: Desk, request: Request) -> Result:
+def token(context: RequestContext, request: Request) -> Result:
     """Return a token for the apps of a session, and their links."""
-    with desk.slot():
-        session = desk.find(request.fields["session"])
-        desk.require_owner(session)
-        return Result("done", "", _token(desk, session.id, request.fields["seconds"]))
+    with context.slot():
+        session = context.find(request.fields["session"])
+        context.require_owner(session)
+        return Result("done", "", _token(context, session.id, request.fields["seconds"]))
 
 
-def end(desk: Desk, request: Request) -> Result:
+def end(context: RequestContext, request: Request) -> Result:
     """End a session."""
-    with desk.slot():
-        session = desk.find(request.fields["session"])
+    with context.slot():
+        session = context.find(request.fields["session"])
         given = {"session_id": session.id, "session_force": request.fields["force"]}
         try:
-            outcome = desk.runs.run("terminate_session", given, reports=[RECORD], events=desk.events())
+            outcome = context.runs.run("terminate_session", given, reports=[RECORD], events=context.events())
         except CancelledError:
             raise CancelledError(
                 f"cancelled; what has begun of the end of {session.name} goes on with the next run of the timer."
@@ -150,15 +150,15 @@ def end(desk: Desk, request: Request) -> Result:
     return Result("done", f"{session.name} is {record.get('status', 'TERMINATED')}.", {"record": record})
 
 
-def repair(desk: Desk, request: Request) -> Result:
+def repair(context: RequestContext, request: Request) -> Result:
     """Repair a session, which stays its owner's."""
-    with desk.slot():
-        session = desk.find(request.fields["session"])
-        desk.require_owner(session)
+    with context.slot():
+        session = context.find(request.fields["session"])
+        context.require_owner(session)
         trusted = {"session_user": session.user, "session_user_uid": session.uid}
         try:
-            outcome = desk.runs.run(
-                "repair_session", {"session_id": session.id}, trusted, [RECORD, ACCESS], desk.events()
+            outcome = context.runs.run(
+                "repair_session", {"session_id": session.id}, trusted, [RECORD, ACCESS], context.events()
             )
         except CancelledError:
             raise CancelledError(f"cancelled; repair {session.name} again to complete it.") from None
@@ -167,15 +167,15 @@ def repair(desk: Desk, request: Request) -> Result:
     return Result("done", f"{session.name} is {record.get('status')}.", {"record": record})
 
 
-def agents(desk: Desk, _request: Request) -> Result:
+def agents(context: RequestContext, _request: Request) -> Result:
     """Return what is free on the agents."""
-    with desk.slot():
-        outcome = desk.runs.run("list_agents", reports=[AGENTS])
+    with context.slot():
+        outcome = context.runs.run("list_agents", reports=[AGENTS])
     outcome.require()
     return Result("done", "", {"agents": outcome.reports[AGENTS]})
 
 
-VERBS: Mapping[str, Callable[[Desk, Request], Result]] = {
+VERBS: Mapping[str, Callable[[RequestContext, Request], Result]] = {
     "create": create,
     "list": list_sessions,
     "show": show,

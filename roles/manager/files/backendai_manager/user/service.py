@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from ..errors import CommandError, RefusedError
-from ..places import Places
+from ..paths import Paths
 from ..protocol import MAX_REQUEST, Result, parse_answer, request_line
 
 ACCOUNT = "backendai"
@@ -40,8 +40,8 @@ _SENTENCES: Sequence[tuple[str, str]] = (
 class Service:
     """The manager's part. ``command`` starts it; without one, sudo does, as the owner of the manager's folder."""
 
-    def __init__(self, places: Places, command: Sequence[str] = ()) -> None:
-        self._command = [*command] or ["sudo", "-n", "-u", _account(places), str(places.serve)]
+    def __init__(self, paths: Paths, command: Sequence[str] = ()) -> None:
+        self._command = [*command] or ["sudo", "-n", "-u", _account(paths), str(paths.serve)]
 
     def ask(
         self,
@@ -71,7 +71,10 @@ class Service:
                 raise CommandError("sudo is not installed on this host: ask an operator.") from None
             if process.stdin is None or process.stdout is None:
                 raise CommandError("the manager's part has no pipes.")
-            result = _converse(process.stdin, process.stdout, line, take, stopping)
+            try:
+                result = _converse(process.stdin, process.stdout, line, take, stopping)
+            except KeyboardInterrupt:
+                raise CommandError("cancelled; the manager goes on to remove what has begun.") from None
             if result is None:
                 code = process.wait()
                 errors.seek(0)
@@ -79,9 +82,9 @@ class Service:
             return result
 
 
-def _account(places: Places) -> str:
+def _account(paths: Paths) -> str:
     try:
-        return pwd.getpwuid(os.stat(places.runtime).st_uid).pw_name
+        return pwd.getpwuid(os.stat(paths.runtime).st_uid).pw_name
     except (OSError, KeyError):
         return ACCOUNT
 
@@ -105,7 +108,7 @@ def _converse(
             return _read(stdout, take)
         except KeyboardInterrupt:
             if stopped:
-                raise CommandError("cancelled; the manager goes on to remove what has begun.") from None
+                raise
             stopped = True
             with contextlib.suppress(OSError):
                 stdin.close()

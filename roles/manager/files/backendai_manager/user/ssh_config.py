@@ -27,7 +27,7 @@ _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0
 
 
 @dataclasses.dataclass(frozen=True)
-class Entrance:
+class SshAccess:
     """How one session is reached: a port of a gateway, and the host key of each container by its hostname."""
 
     id: str
@@ -46,7 +46,7 @@ class Entrance:
         return [f"{self.alias(hostname)} {key}" for hostname, key in self.host_keys.items()]
 
 
-def parse_entrance(data: Mapping[str, Any]) -> Entrance:
+def parse_access(data: Mapping[str, Any]) -> SshAccess:
     """Return how a session is reached. Raises :class:`CommandError` if it is not, or if a host has sent nonsense."""
     name, session_id, ssh, keys = (data.get(key) for key in ("name", "id", "ssh", "host_keys"))
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(session_id, str):
@@ -66,18 +66,18 @@ def parse_entrance(data: Mapping[str, Any]) -> Entrance:
     )
     if not valid or not isinstance(host, str) or not isinstance(port, int):
         raise CommandError(f"the gateway has sent an address or a host key of {name} that is not valid.")
-    return Entrance(session_id, name, host, port, {str(hostname): str(key) for hostname, key in keys.items()})
+    return SshAccess(session_id, name, host, port, {str(hostname): str(key) for hostname, key in keys.items()})
 
 
-def ssh_command(entrance: Entrance, folder: Path, host: str, command: Sequence[str], *, terminal: bool) -> list[str]:
+def ssh_command(access: SshAccess, folder: Path, host: str, command: Sequence[str], *, terminal: bool) -> list[str]:
     """Return the command that logs in to a container: to main1, and from there to the others."""
-    if host and host not in entrance.host_keys:
-        raise CommandError(f"{entrance.name} has no container {host}; it has {', '.join(entrance.host_keys)}.")
+    if host and host not in access.host_keys:
+        raise CommandError(f"{access.name} has no container {host}; it has {', '.join(access.host_keys)}.")
     options = {
-        "Port": entrance.port,
+        "Port": access.port,
         "User": USER,
         "IdentityFile": _quoted(folder / "backendai_ed25519"),
-        "HostKeyAlias": entrance.alias(),
+        "HostKeyAlias": access.alias(),
         "UserKnownHostsFile": _quoted(folder / KNOWN_HOSTS_NAME),
         "GlobalKnownHostsFile": "none",
         "StrictHostKeyChecking": "yes",
@@ -90,16 +90,16 @@ def ssh_command(entrance: Entrance, folder: Path, host: str, command: Sequence[s
         remote = " ".join([*inner, *([shlex.quote(remote)] if remote else [])])
     if terminal and not command:
         words.append("-t")
-    return [*words, "--", entrance.host, *([remote] if remote else [])]
+    return [*words, "--", access.host, *([remote] if remote else [])]
 
 
-def render_config(entrances: Sequence[Entrance], folder: Path) -> str:
+def render_config(accesses: Sequence[SshAccess], folder: Path) -> str:
     """Return a configuration for ``Include``: by a session's name one gets to main1, by ``sub1.NAME`` to ``sub1``."""
     lines = [
         "# Written by backendai ssh-config. Put this into ~/.ssh/config, before any Host:",
         f"#   Include {CONFIG_NAME}",
     ]
-    for entrance in entrances:
+    for access in accesses:
         common = [
             f"  User {USER}",
             f"  IdentityFile {_quoted(folder / 'backendai_ed25519')}",
@@ -107,32 +107,32 @@ def render_config(entrances: Sequence[Entrance], folder: Path) -> str:
             "  GlobalKnownHostsFile none",
             "  StrictHostKeyChecking yes",
         ]
-        lines += _hosts(entrance, common)
+        lines += _hosts(access, common)
     return "\n".join(lines) + "\n"
 
 
-def render_laptop_config(entrances: Sequence[Entrance], keys: Sequence[str]) -> str:
+def render_laptop_config(accesses: Sequence[SshAccess], keys: Sequence[str]) -> str:
     """Return a configuration for another computer, in one file: host keys are in it, private keys are those named."""
     lines = [
         "# Written by backendai ssh-config --for-laptop. Save it as ~/.ssh/backendai_config, and put this into",
         "# ~/.ssh/config, before any Host:  Include backendai_config",
     ]
-    for entrance in entrances:
+    for access in accesses:
         common = [f"  User {USER}", *(f"  IdentityFile {_quoted(Path(key))}" for key in keys)]
         common += ["  UserKnownHostsFile none", "  GlobalKnownHostsFile none", "  StrictHostKeyChecking yes"]
-        lines += _hosts(entrance, common, inline=True)
+        lines += _hosts(access, common, inline=True)
     return "\n".join(lines) + "\n"
 
 
-def _hosts(entrance: Entrance, common: Sequence[str], *, inline: bool = False) -> list[str]:
+def _hosts(access: SshAccess, common: Sequence[str], *, inline: bool = False) -> list[str]:
     lines = []
-    for hostname, key in entrance.host_keys.items():
+    for hostname, key in access.host_keys.items():
         if hostname == MAIN:
-            lines += ["", f"Host {entrance.name}", f"  HostName {entrance.host}", f"  Port {entrance.port}"]
+            lines += ["", f"Host {access.name}", f"  HostName {access.host}", f"  Port {access.port}"]
         else:
-            lines += ["", f"Host {hostname}.{entrance.name}", f"  HostName {hostname}", f"  ProxyJump {entrance.name}"]
-        lines += [f"  HostKeyAlias {entrance.alias(hostname)}", *common]
-        lines += [f"  KnownHostsCommand /bin/echo {entrance.alias(hostname)} {key}"] if inline else []
+            lines += ["", f"Host {hostname}.{access.name}", f"  HostName {hostname}", f"  ProxyJump {access.name}"]
+        lines += [f"  HostKeyAlias {access.alias(hostname)}", *common]
+        lines += [f"  KnownHostsCommand /bin/echo {access.alias(hostname)} {key}"] if inline else []
     return lines
 
 
@@ -144,9 +144,9 @@ def _quoted(path: Path) -> str:
     return f'"{text}"' if " " in text else text
 
 
-def merge_known_hosts(before: str, entrances: Sequence[Entrance]) -> str:
+def merge_known_hosts(before: str, accesses: Sequence[SshAccess]) -> str:
     """Return a file of known hosts with the keys of sessions; lines of other sessions stay as they are."""
-    new = {line for entrance in entrances for line in entrance.known_hosts}
+    new = {line for access in accesses for line in access.known_hosts}
     aliases = {line.partition(" ")[0] for line in new}
     kept = [line for line in before.splitlines() if line.partition(" ")[0] not in aliases]
     return "".join(f"{line}\n" for line in [*kept, *sorted(new)])

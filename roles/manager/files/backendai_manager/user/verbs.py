@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import CommandError, RefusedError
 from ..options import TEMPLATE, build_schema, load_options
-from ..places import Places
+from ..paths import Paths
 from ..protocol import MAX_SECONDS, Result
 from . import ssh_config, tables
 from .arguments import session_options
@@ -33,12 +33,12 @@ WATCH_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Session:
+class Invocation:
     """One call of the command: its options, the words behind ``--``, and what it works with."""
 
     options: argparse.Namespace
     command: Sequence[str]
-    places: Places
+    paths: Paths
     ssh: Path
     service: Service
 
@@ -63,56 +63,56 @@ class Session:
         sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-def create(session: Session) -> int:
+def create(invocation: Invocation) -> int:
     """Create a session from a spec and flags, with the user's keys."""
-    options = session.options
+    options = invocation.options
     spec = read_spec(options.spec) if options.spec else {}
     given = merge(spec, session_options(options))
-    ensure_key(session.ssh)
+    ensure_key(invocation.ssh)
     listed = given.get("authorized_keys", [])
     if not isinstance(listed, list):
         raise RefusedError("authorized_keys must be a list of public keys.")
-    given["authorized_keys"] = [*listed, *public_keys(session.ssh, options.key)]
+    given["authorized_keys"] = [*listed, *public_keys(invocation.ssh, options.key)]
     wait = options.wait or (MAX_SECONDS if options.follow else 0)
     if not 0 <= wait <= MAX_SECONDS:
         raise RefusedError(f"--wait takes 0 to {MAX_SECONDS} seconds.")
-    result = session.ask("create", options=given, dry_run=options.dry_run, wait=wait)
+    result = invocation.ask("create", options=given, dry_run=options.dry_run, wait=wait)
     record = result.data.get("record") or {}
     if options.json:
-        session.print_json(record)
+        invocation.print_json(record)
     else:
-        session.say(result.message)
+        invocation.say(result.message)
         for kernel in record.get("kernels") or ():
-            session.say(f"  {kernel.get('hostname'):<8} {kernel.get('agent'):<16} {kernel.get('address') or ''}")
+            invocation.say(f"  {kernel.get('hostname'):<8} {kernel.get('agent'):<16} {kernel.get('address') or ''}")
         if record.get("kernels"):
-            session.say(
+            invocation.say(
                 f"Log in with backendai ssh {record.get('name')}; end it with backendai end {record.get('name')}."
             )
     if options.follow and not options.dry_run and result.status == "done":
-        return _follow(session, str(record["id"]))
+        return _follow(invocation, str(record["id"]))
     return result.exit_code
 
 
-def _follow(session: Session, session_id: str) -> int:
+def _follow(invocation: Invocation, session_id: str) -> int:
     """Show the output of a session until it ends; its command's failure is this command's."""
-    session.ask("logs", session=session_id, follow=True)
-    record = session.ask("show", session=session_id).data.get("record") or {}
+    invocation.ask("logs", session=session_id, follow=True)
+    record = invocation.ask("show", session=session_id).data.get("record") or {}
     code = record.get("exit_code")
     if code:
         raise CommandError(f"its command has ended with {code}.")
     return 0
 
 
-def list_sessions(session: Session) -> int:
+def list_sessions(invocation: Invocation) -> int:
     """List sessions, once or again and again."""
-    options = session.options
+    options = invocation.options
     if options.cached and options.history:
         raise RefusedError("--cached has no history; leave one of both out.")
     fields = {"all": options.all, "cached": options.cached, "history": options.history}
     while True:
-        result = session.ask("list", **fields)
+        result = invocation.ask("list", **fields)
         if options.json:
-            session.print_json(result.data["sessions"])
+            invocation.print_json(result.data["sessions"])
         else:
             _show_list(result.data, everybody=options.all, clear=options.watch)
         if not options.watch:
@@ -133,38 +133,38 @@ def _show_list(data: Mapping[str, Any], *, everybody: bool, clear: bool) -> None
         console.out("There are no sessions." if everybody else "You have no sessions; backendai create starts one.")
 
 
-def show(session: Session) -> int:
+def show(invocation: Invocation) -> int:
     """Show all about a session."""
-    record = session.ask("show", session=session.options.session).data["record"]
-    if session.options.json:
-        session.print_json(record)
+    record = invocation.ask("show", session=invocation.options.session).data["record"]
+    if invocation.options.json:
+        invocation.print_json(record)
     else:
-        session.say(*tables.describe_session(record))
+        invocation.say(*tables.describe_session(record))
     return 0
 
 
-def why(session: Session) -> int:
+def why(invocation: Invocation) -> int:
     """Say why a session waits, is degraded, or has ended."""
-    record = session.ask("show", session=session.options.session).data["record"]
-    if session.options.json:
+    record = invocation.ask("show", session=invocation.options.session).data["record"]
+    if invocation.options.json:
         fields = ("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position")
-        session.print_json({name: record.get(name) for name in fields})
+        invocation.print_json({name: record.get(name) for name in fields})
     else:
-        session.say(f"{record.get('name')} is {record.get('status')}.", *tables.explain(record))
+        invocation.say(f"{record.get('name')} is {record.get('status')}.", *tables.explain(record))
     return 0
 
 
-def logs(session: Session) -> int:
+def logs(invocation: Invocation) -> int:
     """Show what the containers have printed."""
-    options = session.options
+    options = invocation.options
     fields = {"session": options.session, "host": options.host, "lines": options.lines}
     if options.follow:
         if options.json:
             raise RefusedError("--json and --follow exclude each other.")
-        return session.ask("logs", **fields, follow=True).exit_code
-    result = session.ask("logs", **fields)
+        return invocation.ask("logs", **fields, follow=True).exit_code
+    result = invocation.ask("logs", **fields)
     if options.json:
-        session.print_json(result.data["logs"])
+        invocation.print_json(result.data["logs"])
     else:
         tables.show_logs(tables.make_console(), result.data["logs"])
     if result.status == "failed":
@@ -172,52 +172,52 @@ def logs(session: Session) -> int:
     return 0
 
 
-def ssh(session: Session) -> int:
+def ssh(invocation: Invocation) -> int:
     """Become ssh, to a container of a session."""
-    ensure_key(session.ssh)
-    found = session.ask("access", session=session.options.session).data["sessions"]
-    entrance = ssh_config.parse_entrance(found[0])
+    ensure_key(invocation.ssh)
+    found = invocation.ask("access", session=invocation.options.session).data["sessions"]
+    access = ssh_config.parse_access(found[0])
     command = ssh_config.ssh_command(
-        entrance, session.ssh, session.options.host, session.command, terminal=sys.stdin.isatty()
+        access, invocation.ssh, invocation.options.host, invocation.command, terminal=sys.stdin.isatty()
     )
-    _write_known_hosts(session.ssh, [entrance])
+    _write_known_hosts(invocation.ssh, [access])
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
         raise CommandError("ssh is not installed on this host: ask an operator for openssh-client.") from None
 
 
-def configure_ssh(session: Session) -> int:
+def configure_ssh(invocation: Invocation) -> int:
     """Write the configuration of ssh for the user's sessions, or print one for another computer."""
-    options = session.options
+    options = invocation.options
     if options.key and not options.for_laptop:
         raise RefusedError("--key is for --for-laptop; here, the key is always ~/.ssh/" + KEY_NAME + ".")
     if options.for_laptop and not options.key:
         raise RefusedError("name the private key of the other computer, as in --for-laptop --key '~/.ssh/id_ed25519'.")
-    entrances, problems = [], []
-    for found in session.ask("access").data["sessions"]:
+    accesses, problems = [], []
+    for found in invocation.ask("access").data["sessions"]:
         try:
-            entrances.append(ssh_config.parse_entrance(found))
+            accesses.append(ssh_config.parse_access(found))
         except CommandError as error:
             problems.append(str(error))
     if options.for_laptop:
-        sys.stdout.write(ssh_config.render_laptop_config(entrances, options.key))
+        sys.stdout.write(ssh_config.render_laptop_config(accesses, options.key))
     else:
-        ensure_key(session.ssh)
-        _write_known_hosts(session.ssh, entrances)
-        _write(session.ssh / ssh_config.CONFIG_NAME, ssh_config.render_config(entrances, session.ssh))
-        names = ", ".join(entrance.name for entrance in entrances) or "no session"
-        session.say(f"{session.ssh / ssh_config.CONFIG_NAME} has {names}.")
-        session.say(f"Once, as the first line of ~/.ssh/config:  Include {ssh_config.CONFIG_NAME}")
+        ensure_key(invocation.ssh)
+        _write_known_hosts(invocation.ssh, accesses)
+        _write(invocation.ssh / ssh_config.CONFIG_NAME, ssh_config.render_config(accesses, invocation.ssh))
+        names = ", ".join(access.name for access in accesses) or "no session"
+        invocation.say(f"{invocation.ssh / ssh_config.CONFIG_NAME} has {names}.")
+        invocation.say(f"Once, as the first line of ~/.ssh/config:  Include {ssh_config.CONFIG_NAME}")
     if problems:
         raise CommandError("\n".join(problems))
     return 0
 
 
-def _write_known_hosts(folder: Path, entrances: Sequence[ssh_config.Entrance]) -> None:
+def _write_known_hosts(folder: Path, accesses: Sequence[ssh_config.SshAccess]) -> None:
     path = folder / ssh_config.KNOWN_HOSTS_NAME
     before = path.read_text() if path.exists() else ""
-    _write(path, ssh_config.merge_known_hosts(before, entrances))
+    _write(path, ssh_config.merge_known_hosts(before, accesses))
 
 
 def _write(path: Path, text: str) -> None:
@@ -228,12 +228,12 @@ def _write(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def open_app(session: Session) -> int:
+def open_app(invocation: Invocation) -> int:
     """Print the link of an app, with a token."""
-    options = session.options
+    options = invocation.options
     if not 60 <= options.seconds <= MAX_SECONDS:
         raise RefusedError(f"--seconds takes 60 to {MAX_SECONDS}.")
-    answer = session.ask("token", session=options.session, seconds=options.seconds).data
+    answer = invocation.ask("token", session=options.session, seconds=options.seconds).data
     apps = {str(app.get("name")): app.get("url") for app in answer["links"].get("apps") or ()}
     app = options.app or (next(iter(apps)) if len(apps) == 1 else "")
     if app not in apps:
@@ -246,9 +246,9 @@ def open_app(session: Session) -> int:
         )
     link = _add_token(str(apps[app]), str(answer["token"]))
     if options.json:
-        session.print_json({"app": app, "link": link, "expires_at": answer.get("expires_at")})
+        invocation.print_json({"app": app, "link": link, "expires_at": answer.get("expires_at")})
         return 0
-    session.say(link)
+    invocation.say(link)
     tables.make_console(stderr=True).out(
         f"It is valid for {duration(options.seconds)}; whoever has it can use the session."
     )
@@ -260,43 +260,43 @@ def _add_token(url: str, token: str) -> str:
     return f"{page}{'&' if '?' in page else '?'}token={token}{mark}{fragment}"
 
 
-def end(session: Session) -> int:
+def end(invocation: Invocation) -> int:
     """End a session."""
-    result = session.ask("end", session=session.options.session, force=session.options.force)
-    session.say(result.message)
+    result = invocation.ask("end", session=invocation.options.session, force=invocation.options.force)
+    invocation.say(result.message)
     return result.exit_code
 
 
-def repair(session: Session) -> int:
+def repair(invocation: Invocation) -> int:
     """Repair a session."""
-    result = session.ask("repair", session=session.options.session)
-    session.say(result.message)
+    result = invocation.ask("repair", session=invocation.options.session)
+    invocation.say(result.message)
     return result.exit_code
 
 
-def agents(session: Session) -> int:
+def agents(invocation: Invocation) -> int:
     """Show what is free."""
-    data = session.ask("agents").data["agents"]
-    if session.options.json:
-        session.print_json(data)
+    data = invocation.ask("agents").data["agents"]
+    if invocation.options.json:
+        invocation.print_json(data)
     else:
         tables.show_agents(tables.make_console(), data)
     return 0
 
 
-def schema(session: Session) -> int:
+def schema(invocation: Invocation) -> int:
     """Print the JSON Schema of a spec."""
-    session.print_json(build_schema(load_options(session.places.specification)))
+    invocation.print_json(build_schema(load_options(invocation.paths.specification)))
     return 0
 
 
-def template(_session: Session) -> int:
+def template(_invocation: Invocation) -> int:
     """Print a spec to begin with."""
     sys.stdout.write(TEMPLATE)
     return 0
 
 
-VERBS: Mapping[str, Callable[[Session], int]] = {
+VERBS: Mapping[str, Callable[[Invocation], int]] = {
     "create": create,
     "list": list_sessions,
     "show": show,

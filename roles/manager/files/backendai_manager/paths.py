@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class Paths:
     """The folders of a manager: root's are ``library`` and ``settings``, and only the account enters the others."""
 
     library: Path = Path("/usr/local/lib/backendai-manager")

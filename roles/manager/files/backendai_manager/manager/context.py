@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What every verb of the manager's part needs: who asks, the policy, the sessions, and a way to run playbooks."""
+"""What every verb of the manager's part needs: the caller, the policy, the sessions, and a way to run playbooks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 
 from ..errors import CommandError, RefusedError
 from ..options import Options, load_options
-from ..places import Places
+from ..paths import Paths
 from ..policy import Policy, load_policy
 from .channel import Channel
 from .identity import Accounts, Caller
-from .ownership import Known, find_session, not_found
+from .ownership import KnownSession, find_session, not_found
 from .queue import Queue
 from .run_events import RunEvents
 from .runs import Runs
@@ -29,10 +29,10 @@ LIST = "session_list_path"
 
 
 @dataclasses.dataclass(frozen=True)
-class Desk:
-    """Where a request is dealt with."""
+class RequestContext:
+    """The context of one request."""
 
-    places: Places
+    paths: Paths
     settings: Settings
     caller: Caller
     accounts: Accounts
@@ -57,17 +57,17 @@ class Desk:
     @contextmanager
     def slot(self, kind: str = "slots") -> Iterator[None]:
         """Hold a slot for a run."""
-        slots = Slots(self.places.runtime / kind, self.settings.runs_per_user, self.settings.runs)
+        slots = Slots(self.paths.runtime / kind, self.settings.runs_per_user, self.settings.runs)
         with slots.hold(self.caller.uid, self.channel.wait, lambda text: self.channel.event("waiting", text=text)):
             yield
 
     def options(self) -> Options:
         """Return the specification of a session's options."""
-        return load_options(self.places.specification)
+        return load_options(self.paths.specification)
 
     def policy(self, options: Options) -> Policy:
         """Return the policy that counts, and warn of one that is not valid."""
-        policy, warning = load_policy(Path(self.settings.policy), self.places.last_good_policy, options)
+        policy, warning = load_policy(Path(self.settings.policy), self.paths.last_good_policy, options)
         if warning:
             self.warn(warning)
         return policy
@@ -93,7 +93,7 @@ class Desk:
             raise CommandError("list_sessions has written no list.")
         return [record for record in records if isinstance(record, dict)]
 
-    def find(self, word: str, *, ended: bool = False) -> Known:
+    def find(self, word: str, *, ended: bool = False) -> KnownSession:
         """Return a session that the caller may act on: of this manager's queue, else of one that another node started.
 
         Raises :class:`RefusedError`, with the same sentence for one that does not exist and one of somebody else.
@@ -103,13 +103,17 @@ class Desk:
         if session is None or not session.live:
             # Whose a session of the queue is, no agent can say.
             ids = {known.id for known in queued}
-            found = [known for record in self.records() if (known := Known.from_record(record)) and known.id not in ids]
+            found = [
+                known
+                for record in self.records()
+                if (known := KnownSession.from_record(record)) and known.id not in ids
+            ]
             session = find_session(found, word, self.caller, ended=ended) or session
         if session is None:
             raise not_found(word, self.caller)
         return session
 
-    def require_owner(self, session: Known) -> None:
+    def require_owner(self, session: KnownSession) -> None:
         """Raise :class:`RefusedError` if the owner of a session is gone: nobody gets into it any more."""
         if not session.has_owner(self.accounts):
             raise RefusedError(
@@ -117,7 +121,7 @@ class Desk:
                 " operator can end it."
             )
 
-    def record_of(self, session: Known, field: str) -> dict[str, Any]:
+    def record_of(self, session: KnownSession, field: str) -> dict[str, Any]:
         """Return the record of a session, by the queue if that has the field, else by the agents."""
         entry = self.queue.entry(session.id)
         if entry and entry["record"].get(field):
