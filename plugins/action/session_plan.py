@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
-from ..plugin_utils._planner.cluster_state import ClusterState
+from ..plugin_utils._planner.cluster_state import ClusterState, owned_by_others
 from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.answers import Answers
@@ -41,9 +42,12 @@ from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, wai
 from ..plugin_utils._queue.store import QueueStore, current_owner
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.advice import advise
-from ..plugin_utils._request.run_options import NetworkPools
+from ..plugin_utils._request.run_options import NO_UID, NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_arguments
+
+User = tuple[str, int | None]
+"""The user that a session belongs to, and the user's uid, if that is known."""
 
 
 class ActionModule(ControlAction):
@@ -94,7 +98,7 @@ class ActionModule(ControlAction):
         """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
         spec, cluster, queue = spec_from_dict(args["spec"]), self._cluster(variables, ()), self.queue(variables)
-        user = printable(args.get("user") or getpass.getuser())
+        user = self._user()
         # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
         # since is parsed and judged again.
         answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
@@ -103,6 +107,8 @@ class ActionModule(ControlAction):
             with self.transaction(queue):
                 entries = self.entries(queue)
                 cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
+                if args.get("user_uid", NO_UID) != NO_UID and not args.get("repair"):
+                    _check_owner(spec.name, user, entries, cluster)
                 entry = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
                 entry = entry or _make_entry(spec, user, time.time())
                 stale_ids = [
@@ -176,6 +182,13 @@ class ActionModule(ControlAction):
             "record": None,
         }
 
+    def _user(self) -> User:
+        """Return who the session of this run belongs to: by default the user that runs Ansible."""
+        user, uid = self._task.args.get("user"), int(self._task.args.get("user_uid", NO_UID))
+        if uid == NO_UID:
+            return (printable(user), None) if user else (getpass.getuser(), os.getuid())
+        return printable(user or getpass.getuser()), uid
+
     @property
     def _rules(self) -> QueuePolicy:
         args = self._task.args
@@ -213,7 +226,7 @@ class ActionModule(ControlAction):
             check_time_limits(spec, self._pools())
         if isinstance(decision, Unschedulable):
             return decision
-        return waits_behind(entries, entry, answers, self._rules) or decision
+        return waits_behind(entries, entry, answers, self._rules) or decision.with_uid(entry.user_uid)
 
     def _save_decision(
         self,
@@ -249,7 +262,7 @@ class ActionModule(ControlAction):
 def _pending_record(spec: SessionSpec, entry: QueueEntry, decision: Unschedulable) -> dict[str, Any]:
     """Return the record of a session that waits for capacity."""
     record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
-    return {**record, "user": entry.user, "created_at": entry.enqueued_at}
+    return {**record, "user": entry.user, "uid": entry.user_uid, "created_at": entry.enqueued_at}
 
 
 def _unfinished_ids(entries: Sequence[QueueEntry]) -> set[str]:
@@ -291,20 +304,29 @@ def _find_entry(
     return dataclasses.replace(entry, updated_at=now)
 
 
-def _make_entry(spec: SessionSpec, user: str, now: float) -> QueueEntry:
+def _check_owner(name: str, user: User, entries: Iterable[QueueEntry], cluster: ClusterState) -> None:
+    """Raise :class:`ValidationError` if a live session of that name belongs to somebody else, without details of it."""
+    live = (entry for entry in entries if entry.name == name and entry.state in (PENDING, CREATING, RUNNING))
+    if owned_by_others(cluster, name, *user) or any((entry.user, entry.user_uid) != user for entry in live):
+        raise ValidationError(f"session_name: {name!r} is taken by another user's session; choose another name")
+
+
+def _make_entry(spec: SessionSpec, user: User, now: float) -> QueueEntry:
     """Return the entry of a new session."""
-    session_id = str(uuid.uuid4())
+    session_id, record = str(uuid.uuid4()), unplanned_record(spec, spec.name, "CREATING")
+    name, uid = user
     return QueueEntry(
         id=session_id,
         name=spec.name,
         state=CREATING,
-        user=user,
+        user=name,
         resource_group=spec.resource_group,
         priority=spec.priority,
         spec=None,
-        record={**unplanned_record(spec, spec.name, "CREATING", session_id), "user": user, "created_at": now},
+        record={**record, "id": session_id, "user": name, "uid": uid, "created_at": now},
         enqueued_at=now,
         updated_at=now,
         pending_timeout=spec.pending_timeout,
         attended=True,
+        user_uid=uid,
     )

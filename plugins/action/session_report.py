@@ -18,7 +18,7 @@ from ..plugin_utils._lifecycle.absence import Absences, describe_cut_off
 from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._lifecycle.time_limits import end_time
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
-from ..plugin_utils._planner.cluster_state import ClusterState, Parts, containers_of, plan_of, status_of
+from ..plugin_utils._planner.cluster_state import ClusterState, Parts, containers_of, host_keys_of, plan_of, status_of
 from ..plugin_utils._queue.entry import (
     CREATING,
     DEFAULT_MAX_SKIPS,
@@ -180,8 +180,8 @@ def _unseen_record(
     """Return the record of a session that no agent reports, and some cannot: they are ``away``, or unavailable."""
     unusable = [agent for agent in plan.agents if agent in cluster.unavailable and agent not in away]
     reasons = [cluster.explain_unavailable(unusable), absences.explain(_absent(plan, away))]
-    record = session_record(plan, "DEGRADED", error=printable("; ".join(filter(None, reasons))))
-    return {**record, "created_at": entry.enqueued_at}
+    error, host_keys = printable("; ".join(filter(None, reasons))), entry.record.get("host_keys")
+    return {**session_record(plan, "DEGRADED", error=error, host_keys=host_keys), "created_at": entry.enqueued_at}
 
 
 def _record(parts: Parts, absent: str, now: float) -> dict[str, Any]:
@@ -189,7 +189,11 @@ def _record(parts: Parts, absent: str, now: float) -> dict[str, Any]:
     disagreement, status = find_disagreement(parts), status_of(parts)
     error = f"its agents disagree: {disagreement}" if disagreement else absent or None
     record = session_record(
-        plan_of(parts), "DEGRADED" if error and status == "RUNNING" else status, containers_of(parts), error
+        plan_of(parts),
+        "DEGRADED" if error and status == "RUNNING" else status,
+        containers_of(parts),
+        error,
+        host_keys_of(parts),
     )
     return {**record, "ends_at": end_time(parts, now) if record["started_at"] else None}
 

@@ -135,7 +135,8 @@ class ActionModule(ControlAction):
         plan = SessionPlan.from_dict(start.decided["plan"])
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
         outcome = combine_replies(plan, replies, committed_before=start.committed)
-        record = session_record(plan, outcome.status, outcome.containers, outcome.error)
+        keys = start.host_keys(plan.kernels)
+        record = session_record(plan, outcome.status, outcome.containers, outcome.error, keys)
         record = self._update_queue(variables, start, record, outcome)
         return {"record": record, "error": outcome.error, "printed": list(outcome.printed)}
 

@@ -47,7 +47,13 @@ options:
     type: int
     default: 16
   user:
-    description: The user that the session is accounted to; empty for the user that runs Ansible.
+    description: The user that the session belongs to; empty for the user that runs Ansible.
+  user_uid:
+    description:
+      - The uid of that user on the control node. If it is -1, that of the user that runs Ansible, or none with O(user).
+      - With it, a name that the session of another owner has is refused.
+    type: int
+    default: -1
   attempt:
     description: The number of this attempt. Other runs may claim the resources between the plan and the claim.
     type: int

@@ -22,9 +22,16 @@ AUTHORIZED_KEYS = f"{HOME}/.ssh/authorized_keys"
 ACCESS_RULE = "/etc/sudoers.d/backendai-access"
 
 
-def provision(folder: Path, *options: str, playbook: str = "provision_managers", **variables: object) -> Run:
-    """Run a provisioning from the machine, with ``manager_*`` variables given without their prefix."""
-    return run_playbook(playbook, folder, {f"manager_{name}": value for name, value in variables.items()}, *options)
+def provision(folder: Path, *options: str, **variables: object) -> Run:
+    """Provision manager1 from the machine, with ``manager_*`` variables given without their prefix."""
+    return run_playbook(
+        "provision_managers", folder, {f"manager_{name}": value for name, value in variables.items()}, *options
+    )
+
+
+def rotate(folder: Path, *options: str) -> Run:
+    """Replace the key of manager1 from the machine."""
+    return run_playbook("rotate_manager_key", folder, {}, *options)
 
 
 def run_as(user: str, line: str, *, check: bool = True) -> str:

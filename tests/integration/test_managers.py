@@ -21,6 +21,7 @@ from tests.integration.laboratory import (
     command,
     run_on,
     run_on_all,
+    run_playbook,
     ssh,
 )
 from tests.integration.managers import (
@@ -35,6 +36,7 @@ from tests.integration.managers import (
     SETTINGS,
     play,
     provision,
+    rotate,
     run_as,
 )
 from tests.integration.session_requests import THREE
@@ -157,7 +159,7 @@ def test_the_account_knows_the_keys_of_hosts_and_asks_nobody(tmp_path: Path) -> 
 
 def test_a_new_key_replaces_the_old_one_everywhere(tmp_path: Path) -> None:
     before = public_key()
-    rotated = provision(tmp_path, playbook="rotate_manager_key")
+    rotated = rotate(tmp_path)
     assert rotated.code == 0, rotated.output
     assert public_key() != before
     expected = f'restrict,from="{address(MANAGER)}" {public_key()} {ACCOUNT}@{MANAGER}'
@@ -168,13 +170,13 @@ def test_a_new_key_replaces_the_old_one_everywhere(tmp_path: Path) -> None:
 
 def test_a_host_that_does_not_answer_stops_the_rotation_and_the_old_key_works(tmp_path: Path) -> None:
     before = public_key()
-    stopped = provision(tmp_path, *inventory_options(tmp_path, agent2=UNREACHABLE), playbook="rotate_manager_key")
+    stopped = rotate(tmp_path, *inventory_options(tmp_path, agent2=UNREACHABLE))
     assert stopped.code != 0
     assert public_key() == before
     assert logins() == ["root"] * len(HOSTS)
     # The next one goes on with the key that this one has made.
     pending = run_on(MANAGER, f"ssh-keygen -y -f {KEY}.new").split()[:2]
-    assert provision(tmp_path, playbook="rotate_manager_key").code == 0
+    assert rotate(tmp_path).code == 0
     assert public_key() == " ".join(pending)
     assert {len(lines) for lines in accepted_keys().values()} == {1}
 
@@ -184,7 +186,7 @@ def test_a_rotation_that_is_killed_leaves_a_key_that_works(tmp_path: Path, task:
     before = public_key()
     kill_at_task(f"backendai.cluster.manager : {task}", command("rotate_manager_key", tmp_path, {}))
     assert logins() == ["root"] * len(HOSTS)
-    assert provision(tmp_path, playbook="rotate_manager_key").code == 0
+    assert rotate(tmp_path).code == 0
     assert public_key() != before
     assert {len(lines) for lines in accepted_keys().values()} == {1}
     assert logins() == ["root"] * len(HOSTS)
@@ -295,13 +297,21 @@ def test_a_damaged_file_is_not_installed(tmp_path: Path, option: str, text: str,
     assert run_on(MANAGER, f"sha256sum {SETTINGS}/*.*") == installed
 
 
+def test_what_is_accepted_of_a_manager_that_does_not_answer_stays(tmp_path: Path) -> None:
+    before = accepted_keys()
+    options = inventory_options(tmp_path, manager1=UNREACHABLE)
+    run = run_playbook("provision_gateways", tmp_path, {}, "--limit", "gateway1", *options)
+    assert (run.code, run.changed) == (0, 0), run.output
+    assert accepted_keys() == before
+
+
 def test_hosts_are_closed_and_opened_for_managers(tmp_path: Path) -> None:
     limit = ("--limit", "gateway1")
-    closed = provision(tmp_path, *limit, playbook="provision_gateways", state="absent")
+    closed = run_playbook("provision_gateways", tmp_path, {"manager_state": "absent"}, *limit)
     assert closed.code == 0, closed.output
     try:
         assert run_on("gateway1", f"ls {ACCESS_RULE} {AUTHORIZED_KEYS} 2> /dev/null", check=False) == ""
     finally:
-        opened = provision(tmp_path, *limit, playbook="provision_gateways")
+        opened = run_playbook("provision_gateways", tmp_path, {}, *limit)
     assert opened.code == 0, opened.output
     assert logins() == ["root"] * len(HOSTS)

@@ -14,10 +14,17 @@ from .plan import SessionPlan
 
 @dataclasses.dataclass(frozen=True)
 class PublicKeys:
-    """The public keys of one container, each ``ssh-ed25519 AAAA…`` without a comment."""
+    """The public keys of one container, each ``ssh-ed25519 AAAA…`` without a comment.
+
+    Raises :class:`ValueError` for several lines: each line of ``known_hosts`` and ``authorized_keys`` counts by itself.
+    """
 
     user: str
     host: str
+
+    def __post_init__(self) -> None:
+        if not (self.user.isprintable() and self.host.isprintable()):
+            raise ValueError("a public key is not one line of text")
 
 
 @dataclasses.dataclass(frozen=True)

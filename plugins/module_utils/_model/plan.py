@@ -50,8 +50,9 @@ class SessionPlan:
     ``underlays`` are those of its agents, empty if the containers of different agents need no connection.
     ``agent_addresses`` are networks that cover the addresses of all agents known at planning time: containers cannot
     reach them. ``command`` is the shell command of a batch session, empty for others, and ``command_scope`` selects the
-    containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session counts towards
-    the share of ``user``. ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
+    containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session belongs to
+    ``user``, whose uid on the control node is ``user_uid``, if that is known, and counts towards the share of ``user``.
+    ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
     source addresses of gateways. At an end, main1 runs ``stop_command``, and all processes have ``stop_grace`` seconds.
     The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
@@ -82,6 +83,7 @@ class SessionPlan:
     stop_command: str = ""
     max_lifetime: int = 0
     idle_timeout: int = 0
+    user_uid: int | None = None
 
     @property
     def agents(self) -> list[str]:

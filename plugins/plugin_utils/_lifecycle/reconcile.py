@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
 from .._planner.agreement import find_disagreement
-from .._planner.cluster_state import Parts, completed, containers_of, plan_of
+from .._planner.cluster_state import Parts, completed, containers_of, host_keys_of, plan_of
 from .._queue.entry import (
     CREATING,
     RUNNING,
@@ -262,7 +262,7 @@ def _termination_entry(parts: Parts, entry: QueueEntry | None, now: float) -> Qu
 
 
 def _record(parts: Parts, status: str) -> dict[str, Any]:
-    return session_record(plan_of(parts), status, containers_of(parts))
+    return session_record(plan_of(parts), status, containers_of(parts), host_keys=host_keys_of(parts))
 
 
 def requested_at(plan: SessionPlan, entry: QueueEntry | None) -> float:
@@ -284,6 +284,7 @@ def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float
         enqueued_at=plan.created_at,
         updated_at=now,
         agents=tuple(plan.agents),
+        user_uid=plan.user_uid,
     )
 
 

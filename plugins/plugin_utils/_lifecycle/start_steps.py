@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._model.plan import Kernel
+
 CLAIM, PULL, OVERLAY, APPLY, READY, COMMIT, COMMAND, REMOVE = (
     "claim",
     "pull",
@@ -73,6 +75,13 @@ class Start:
         for result in self.results.get(CLAIM, {}).values():
             keys.update(result.get("public_keys") or {})
         return keys
+
+    def host_keys(self, kernels: Iterable[Kernel]) -> dict[str, str]:
+        """Return the public host keys of containers by hostname, each as the container's own agent has it."""
+        known = self.decided["public_keys"]
+        claims = {agent: result.get("public_keys") or {} for agent, result in self.results.get(CLAIM, {}).items()}
+        keys = {kernel.hostname: {**known, **claims.get(kernel.agent, {})}.get(kernel.hostname) for kernel in kernels}
+        return {hostname: str(pair["host"]) for hostname, pair in keys.items() if pair}
 
     @property
     def images(self) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping
 
 from ...module_utils._model.facts import AgentFacts
-from ...module_utils._model.held_session import ContainerState, HeldSession
+from ...module_utils._model.held_session import ContainerState, HeldSession, PublicKeys
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import STOPPED
 
@@ -158,6 +158,32 @@ def completed(plan: SessionPlan, hostname: str, containers: Mapping[str, Contain
     """Return whether a container has exited with code 0 because the session's command in it has completed."""
     state = containers[hostname]
     return state.status in STOPPED and state.exit_code == 0 and plan.runs_command(hostname)
+
+
+def owned_by_others(cluster: ClusterState, name: str, user: str, user_uid: int | None) -> bool:
+    """Return whether agents hold a session of that name that is not this user's. Who owns it has both name and uid."""
+    plans = [plan_of(parts) for parts in cluster.names.get(name, {}).values() if not _has_expired(parts)]
+    return any((plan.user, plan.user_uid) != (user, user_uid) for plan in plans)
+
+
+def _has_expired(parts: Parts) -> bool:
+    """Return whether only expired claims are left of a session: it no longer counts."""
+    return all(part.expired for part in parts.values())
+
+
+def public_keys_of(plan: SessionPlan, parts: Parts) -> dict[str, PublicKeys]:
+    """Return the public keys of a session's containers by hostname, each as the container's own agent has them."""
+    # An agent has no say about the containers of others.
+    return {
+        kernel.hostname: parts[kernel.agent].public_keys[kernel.hostname]
+        for kernel in plan.kernels
+        if kernel.agent in parts and kernel.hostname in parts[kernel.agent].public_keys
+    }
+
+
+def host_keys_of(parts: Parts) -> dict[str, str]:
+    """Return the public host keys of a session's containers by hostname, as far as they are known."""
+    return {hostname: keys.host for hostname, keys in public_keys_of(plan_of(parts), parts).items()}
 
 
 def containers_of(parts: Parts) -> dict[str, ContainerState]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.mounts import describe_unusable
@@ -19,7 +20,7 @@ from .._placement.place import Group, Placement, Unschedulable, place
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
-from .cluster_state import ClusterState, Parts, plan_of, status_of
+from .cluster_state import ClusterState, Parts, plan_of, public_keys_of, status_of
 from .route_address import find_foreign_address
 from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
 from .session_plan import make_plan
@@ -44,6 +45,10 @@ class Decision:
     images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
     recorded: bool = True
     route_problem: str = ""
+
+    def with_uid(self, user_uid: int | None) -> Decision:
+        """Return this with the uid of its user in a new plan; an existing one stays as it is."""
+        return self if self.existing else replace(self, plan=replace(self.plan, user_uid=user_uid))
 
 
 def decide(
@@ -153,12 +158,7 @@ def _place(
 
 def _committed_keys(plan: SessionPlan, cluster: ClusterState) -> dict[str, dict[str, str]]:
     committed = {agent: part for agent, part in cluster.sessions[plan.id].items() if part.committed}
-    # Of its own containers only: an agent has no say about those of others.
-    keys = {
-        kernel.hostname: committed[kernel.agent].public_keys[kernel.hostname]
-        for kernel in plan.kernels
-        if kernel.agent in committed and kernel.hostname in committed[kernel.agent].public_keys
-    }
+    keys = public_keys_of(plan, committed)
     complete = committed.keys() >= set(plan.agents) and keys.keys() == {kernel.hostname for kernel in plan.kernels}
     return to_plain(keys) if complete else {}
 

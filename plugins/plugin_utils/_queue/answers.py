@@ -18,7 +18,7 @@ from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
-from .._planner.cluster_state import ClusterState
+from .._planner.cluster_state import ClusterState, owned_by_others
 from .._planner.decision import Decision, decide, is_feasible
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
@@ -107,6 +107,8 @@ class Answers:
         except ValidationError as error:
             return Unschedulable(as_phrase(error), {})
         namesake = entry.name in self.cluster.names
+        if namesake and owned_by_others(self.cluster, entry.name, entry.user, entry.user_uid):
+            return Unschedulable(f"the name {entry.name!r} is taken by another user's session", {})
         try:
             blockers = self.computed <= NAMED_BLOCKERS
             decision = decide(spec, self.cluster, self._pools, entry.id, entry.user, self._now, name_blockers=blockers)
@@ -121,7 +123,7 @@ class Answers:
                 self._unchanged[self._stored_key(entry, key)] = decision
         elif decision.plan.id != entry.id:
             return Unschedulable(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
-        return decision
+        return decision if isinstance(decision, Unschedulable) else decision.with_uid(entry.user_uid)
 
     def _known(self, entry: QueueEntry, key: str) -> Unschedulable | None:
         if entry.name in self.cluster.names:

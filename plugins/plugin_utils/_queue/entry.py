@@ -70,6 +70,7 @@ class Owner:
 class QueueEntry:
     """A session of a control node: in its queue, running, or ended.
 
+    It belongs to ``user``, whose uid on the control node is ``user_uid``, if that is known.
     ``spec`` is the whole request, which may contain secrets, and ``plan`` what the last run started: both are kept
     until the session ends, so that a repair needs no word of an agent. The plan reserves capacity as soon as the entry
     is saved, before the facts of the agents show it. ``images`` are those of a RUNNING session, by name. ``record`` is
@@ -101,6 +102,7 @@ class QueueEntry:
     plan: SessionPlan | None = None
     attended: bool = False
     images: dict[str, ImageIdentity] = dataclasses.field(default_factory=dict)
+    user_uid: int | None = None
 
     def __post_init__(self) -> None:
         if self.state not in STATES:

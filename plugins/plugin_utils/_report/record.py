@@ -26,8 +26,12 @@ def session_record(
     status: str,
     containers: Mapping[str, ContainerState] | None = None,
     error: str | None = None,
+    host_keys: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a planned session; ``containers`` are the existing ones, by hostname."""
+    """Return the record of a planned session; ``containers`` are the existing ones, by hostname.
+
+    ``host_keys`` are the public host keys of containers, by hostname, as far as they are known.
+    """
     unknown = ContainerState("unknown", None)
     states = {kernel.hostname: (containers or {}).get(kernel.hostname, unknown) for kernel in plan.kernels}
     return {
@@ -52,6 +56,8 @@ def session_record(
         "error": error,
         **_NO_LIFE,
         "user": plan.user,
+        "uid": plan.user_uid,
+        "host_keys": dict(host_keys or {}),
         "image": plan.kernels[0].image,
         "resources": _resources([(kernel.resources, 1) for kernel in plan.kernels]),
         "created_at": plan.created_at,
@@ -65,6 +71,7 @@ _STARTED = ("RUNNING", "DEGRADED", "TERMINATED")
 _NO_LIFE: dict[str, Any] = dict.fromkeys(
     (
         "user",
+        "uid",
         "image",
         "resources",
         "created_at",
@@ -77,12 +84,12 @@ _NO_LIFE: dict[str, Any] = dict.fromkeys(
         "queue_position",
     )
 )
-"""The fields about the life of a session, which records of earlier releases may lack."""
+"""The fields about the owner and the life of a session, which records of earlier releases may lack."""
 
 
 def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored record with all fields."""
-    return {**record, **{name: record.get(name) for name in _NO_LIFE}}
+    return {**record, **{name: record.get(name) for name in _NO_LIFE}, "host_keys": record.get("host_keys") or {}}
 
 
 def _resources(groups: Iterable[tuple[Mapping[str, int], int]]) -> dict[str, dict[str, int]]:
@@ -122,6 +129,7 @@ def unplanned_record(
         "pending": describe_pending(no_room) if no_room else None,
         "error": error,
         **_NO_LIFE,
+        "host_keys": {},
         "image": roles[0].image if roles else None,
         "resources": _resources([(role.resources, role.replicas) for role in roles]) if roles else None,
     }
@@ -209,6 +217,8 @@ class _StoredRecord:
     ends_at: float | None = None
     grace_exceeded: bool | None = None
     queue_position: int | None = None
+    uid: int | None = None
+    host_keys: dict[str, str] | None = None
 
 
 def check_record(record: Mapping[str, Any]) -> None:

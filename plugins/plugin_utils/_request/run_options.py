@@ -28,6 +28,11 @@ NUMBERS = {
     "logs_lines": (1, MAX_LINES),
 }
 
+NO_UID = -1
+"""The value of ``session_user_uid`` if it is not given."""
+
+MAX_UID = (1 << 32) - 2
+
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPools:
@@ -59,11 +64,13 @@ class RunOptions:
 
     ``name`` and ``id`` select a session, ``kernel`` is the hostname of one of its containers, empty for all. Nothing is
     written to an empty path; an empty ``queue_path`` is the folder beside the inventory.
+    ``user_uid`` is -1 if it is not given.
     """
 
     name: str
     id: str
     user: str
+    user_uid: int
     queue_path: str
     record_path: str
     list_path: str
@@ -97,6 +104,8 @@ def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_se
     """
     for option, (least, most) in NUMBERS.items():
         integer(problems, f"session_{option}", values[option], least, most)
+    if values["user_uid"] != NO_UID:
+        integer(problems, "session_user_uid", values["user_uid"], 0, MAX_UID)
     # Only checked here: passwords are read again where images are pulled, and not kept elsewhere.
     parse_registries(problems, values["registries"])
     fields = {field.name: values[field.name] for field in dataclasses.fields(RunOptions)}

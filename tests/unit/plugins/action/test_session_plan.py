@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import getpass
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -416,3 +417,46 @@ def test_agents_get_digests_under_a_key_that_stays_in_the_queue(run: Run, queue:
     assert bool(key) is not check_mode
     assert result["starts"][0]["request"] == fingerprint(spec(**ASKED), result["plan"]["id"], key)
     assert key.hex() not in json.dumps(result["starts"]) or check_mode
+
+
+def test_the_owner_is_in_the_plan_the_queue_and_the_record(run: Run, queue: QueueStore) -> None:
+    owner = {"user": "bob", "user_uid": 1002}
+    plan_of_it = run(ActionModule, {**arguments(), **owner}, ROOM)["plan"]
+    assert (plan_of_it["user"], plan_of_it["user_uid"]) == ("bob", 1002)
+    waits = run(ActionModule, {**arguments(name="waits"), **owner}, NO_ROOM)
+    entries = {entry.name: entry for entry in queue.entries()}
+    assert {(entry.user, entry.user_uid, entry.record["uid"]) for entry in entries.values()} == {("bob", 1002, 1002)}
+    assert (waits["record"]["user"], waits["record"]["uid"]) == ("bob", 1002)
+
+
+@pytest.mark.parametrize(("user", "uid"), [("", os.getuid()), ("bob", None)])
+def test_without_a_uid_it_is_that_of_the_user_who_runs_ansible(run: Run, user: str, uid: int | None) -> None:
+    assert run(ActionModule, {**arguments(), "user": user, "user_uid": -1}, ROOM)["plan"]["user_uid"] == uid
+    assert run(ActionModule, {**arguments(name="other"), "user": user}, ROOM)["plan"]["user_uid"] == uid
+
+
+TAKEN = "session_name: 'train-llm' is taken by another user's session; choose another name."
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize(("user", "uid"), [("bob", 1001), ("alice", 1002), ("alice", None)])
+def test_a_name_belongs_to_its_owner_and_nothing_is_said_of_the_session(
+    run: Run, queue: QueueStore, state: str, user: str, uid: int | None
+) -> None:
+    queue.save(requested(1, spec(**ASKED), user=user, user_uid=uid, state=state))
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {**arguments(env={"OTHER": "x"}), "user": "alice", "user_uid": 1001}, ROOM)
+    assert str(refused.value) == TAKEN
+
+
+def test_the_name_of_a_session_that_only_agents_know_belongs_to_its_owner(run: Run) -> None:
+    made = dataclasses.replace(plan({"agent1": 4}, **ASKED), user="alice", user_uid=1001)
+    hostvars = answers(agent1=fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED))]))
+    owned = {**arguments(), "user": "alice", "user_uid": 1001}
+    assert run(ActionModule, owned, hostvars)["existing"] is True
+    for other in ({"user": "bob", "user_uid": 1001}, {"user": "alice", "user_uid": 1002}):
+        with pytest.raises(AnsibleActionFail) as refused:
+            run(ActionModule, {**owned, **other}, hostvars)
+        assert str(refused.value) == TAKEN
+    # An operator repairs it: by the same request, or by its id.
+    assert run(ActionModule, {**arguments(), "user": "carol"}, hostvars)["existing"] is True

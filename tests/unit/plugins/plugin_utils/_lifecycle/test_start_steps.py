@@ -257,6 +257,20 @@ def test_keys_are_those_of_all_claims() -> None:
     assert Start({**session, "public_keys": KEYS}, {}).public_keys == KEYS
 
 
+def test_host_keys_are_those_that_the_agent_of_each_container_has() -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    claims = {
+        "agent1": {"public_keys": {"main1": {"host": "H1"}, "sub1": {"host": "forged"}}},
+        "agent2": {"public_keys": {"main1": {"host": "forged"}, "sub1": {"host": "H2"}}},
+        "agent3": {"public_keys": {"main1": {"host": "forged"}}},
+    }
+    session = decided()
+    assert Start(session, {CLAIM: claims}).host_keys(made.kernels) == {"main1": "H1", "sub1": "H2"}
+    assert Start(session, {CLAIM: {"agent2": {}}}).host_keys(made.kernels) == {}
+    before = {**session, "public_keys": {"main1": {"host": "H1"}, "sub1": {"host": "H2"}}}
+    assert Start(before, {}).host_keys(made.kernels) == {"main1": "H1", "sub1": "H2"}
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     ClusterState,
     Parts,
     containers_of,
+    host_keys_of,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
@@ -40,6 +44,7 @@ KEYS = [
     "pending",
     "error",
     "user",
+    "uid",
     "image",
     "resources",
     "created_at",
@@ -50,8 +55,9 @@ KEYS = [
     "exit_code",
     "grace_exceeded",
     "queue_position",
+    "host_keys",
 ]
-UNKNOWN = dict.fromkeys(KEYS[-6:])
+UNKNOWN = dict.fromkeys(KEYS[-7:-1])
 KERNEL_KEYS = [
     "id",
     "role",
@@ -165,6 +171,8 @@ def test_the_record_of_a_session_over_two_agents() -> None:
         "pending": None,
         "error": None,
         "user": session_plan.user,
+        "uid": None,
+        "host_keys": {},
         "image": session_plan.kernels[0].image,
         "resources": {
             "container": session_plan.kernels[0].resources,
@@ -215,6 +223,8 @@ def test_the_record_of_a_session_that_waits() -> None:
         "pending": {"reason": "no room", "shortfall": {"cpu": 4, "mem": 1073741824}},
         "error": None,
         "user": None,
+        "uid": None,
+        "host_keys": {},
         "image": session_spec.image,
         "resources": {
             "container": session_spec.resources,
@@ -323,7 +333,8 @@ def test_the_table_counts_accelerators_of_all_containers() -> None:
 
 def test_a_record_of_an_earlier_release_gets_the_missing_fields() -> None:
     record = {name: value for name, value in unplanned_record(None, "x", "PENDING").items() if name in KEYS[:12]}
-    assert complete_record({**record, "reason": "why"}) == {**dict.fromkeys(KEYS), **record, "reason": "why"}
+    completed = {**dict.fromkeys(KEYS), **record, "reason": "why", "host_keys": {}}
+    assert complete_record({**record, "reason": "why"}) == completed
 
 
 def test_a_table_of_nothing_has_its_heading() -> None:
@@ -346,3 +357,30 @@ def test_a_table_of_nothing_has_its_heading() -> None:
 )
 def test_ages_are_shown_in_their_largest_unit(seconds: float, age: str) -> None:
     assert session_table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-2] == age
+
+
+def test_the_record_has_the_owner_and_the_host_keys() -> None:
+    owned = dataclasses.replace(plan({"agent1": 1}), user_uid=1001)
+    record = session_record(owned, "RUNNING", host_keys={"main1": "ssh-ed25519 HOST"})
+    assert (record["user"], record["uid"], record["host_keys"]) == ("alice", 1001, {"main1": "ssh-ed25519 HOST"})
+    ended = ended_record(record, "TERMINATED", "", None, NOW, NOW)
+    assert (ended["uid"], ended["host_keys"]) == (1001, record["host_keys"])
+
+
+def test_host_keys_are_those_that_the_agent_of_each_container_has() -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    forged = {"main1": PublicKeys("U", "forged"), "sub1": PublicKeys("U", "H2")}
+    held = {
+        "agent1": held_session(made, "agent1", public_keys={"main1": PublicKeys("U", "H1")}),
+        "agent2": held_session(made, "agent2", public_keys=forged),
+    }
+    assert host_keys_of(held) == {"main1": "H1", "sub1": "H2"}
+    assert host_keys_of({"agent2": held["agent2"]}) == {"sub1": "H2"}
+
+
+@pytest.mark.parametrize("key", ["ssh-ed25519 A\n* ssh-ed25519 B", "ssh-ed25519 A\x1b[2J"])
+def test_a_key_of_several_lines_is_refused(key: str) -> None:
+    data = agent_facts("agent1", sessions=[held_session(plan({"agent1": 1}), "agent1")]).to_dict()
+    data["sessions"][0]["public_keys"]["main1"]["host"] = key
+    with pytest.raises(DataError, match="public_keys"):
+        AgentFacts.from_dict("agent1", data)

@@ -33,6 +33,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             name="train-llm",
             id="",
             user="",
+            user_uid=-1,
             queue_path="",
             record_path="",
             list_path="",
