@@ -31,6 +31,7 @@ from ..plugin_utils._queue.entry import (
 )
 from ..plugin_utils._queue.schedule import QueuePolicy, positions
 from ..plugin_utils._report import logs, verification_table
+from ..plugin_utils._report.agents import agents_report, render_agents
 from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import complete_record, session_record, to_json
 from ..plugin_utils._report.session_table import session_table
@@ -54,7 +55,12 @@ CREATED, OBSERVED, REMOVED = "__session_marker_created", "__session_marker_obser
 class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        kinds = {"sessions": self._sessions, "verification": self._verification, "logs": self._logs}
+        kinds = {
+            "sessions": self._sessions,
+            "agents": self._agents,
+            "verification": self._verification,
+            "logs": self._logs,
+        }
         return {**result, "changed": False, **kinds[self._task.args["kind"]](variables)}
 
     def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +131,18 @@ class ActionModule(ControlAction):
                 " remove ended sessions and restart failed containers."
             )
         return {"warnings": warnings, "sessions": records}
+
+    def _agents(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """List the agents, and what is free on them, less what other runs are about to claim."""
+        args = self._task.args
+        entries = self.entries(self.queue(variables))
+        cluster = self.with_reservations(self.cluster_state(args["agents"], variables, entries), entries)
+        away, answered = self.attendance(args["agents"], variables)
+        report = printable_data(agents_report(cluster.facts, cluster.unavailable, away))
+        self.write_report(args.get("path") or "", to_json(report))
+        self.show(render_agents(report))
+        asked_all = len(away) + len(answered) == len(args["agents"])
+        return {"warnings": describe_cut_off(away, answered) if asked_all else [], "report": report}
 
     def _verification(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Report whether a session is healthy, and fail if it is not."""

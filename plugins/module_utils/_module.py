@@ -24,6 +24,7 @@ GATEWAY_OPTIONS: dict[str, dict[str, Any]] = {"state_path": {"type": "path", "de
 CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "resource_group": {"type": "str", "default": "default"},
     "schedulable": {"type": "bool", "default": True},
+    "labels": {"type": "list", "elements": "str", "default": []},
     "slots": {
         "type": "list",
         "elements": "dict",

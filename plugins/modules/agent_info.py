@@ -39,6 +39,11 @@ options:
     description: Whether the agent accepts new sessions.
     type: bool
     default: true
+  labels:
+    description: Words by which sessions choose agents, with C(session_agent_labels).
+    type: list
+    elements: str
+    default: []
   slots:
     description:
       - Devices that the agent offers, in addition to cores, memory and automatically detected GPUs. Each device is
@@ -165,6 +170,12 @@ agent:
       type: list
       elements: dict
     damaged_sessions: {type: list, elements: str, description: The ids of sessions that it holds and cannot read.}
+    cordon:
+      description: Why it accepts none, as set by M(backendai.cluster.agent_cordon); V(null) otherwise.
+      type: dict
+      sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
+    labels: {type: list, elements: str, description: The words by which sessions choose it.}
+    obstacles: {type: list, elements: str, description: "What is wrong with it, so that it accepts no new sessions."}
 error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success

@@ -23,12 +23,14 @@ options:
   kind:
     description:
       - V(sessions) lists the sessions of the agents and of the queue.
+      - V(agents) lists the agents - which take new sessions, what is free on them, and the largest sessions that would
+        start now.
       - V(verification) reports whether a session is healthy. It fails if a check fails, if an agent of the session is
         unreachable, and if there is no such session.
       - V(logs) shows the logs of the containers of a session, in rank order. It fails if there is no such session or
         container, and, after it has shown the available logs, if an agent of these containers is unreachable.
     type: str
-    choices: [sessions, verification, logs]
+    choices: [sessions, agents, verification, logs]
     required: true
   kernel:
     description: The hostname of one container of the session, such as V(sub1), for O(kind=logs); empty for all.
@@ -90,7 +92,9 @@ report:
     - RV(ignore:drift) lists the differences that a repair would change. V(null) stands for a missing object.
     - RV(ignore:pairs) are all pairs of containers, including each with itself. V(null) stands for a check not made.
     - RV(ignore:mounts) reports whether all containers see the same data, and how it was compared.
-  returned: with O(kind=verification)
+    - With O(kind=agents), RV(ignore:agents) has a row for each agent, RV(ignore:groups) one for each resource group,
+      with the largest sessions that would start now.
+  returned: with O(kind=verification) or O(kind=agents)
   type: dict
   sample:
     session: {id: 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, name: train-llm, status: RUNNING}

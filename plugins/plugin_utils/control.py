@@ -203,7 +203,9 @@ class ControlAction(ActionBase):
         """Return a warning for each unavailable agent, and the warnings in the facts of the others."""
         messages = [f"{name} is left out: {reason}." for name, reason in cluster.unavailable.items()]
         messages += [_NOT_RESTORED.format(name=name) for name, facts in cluster.facts.items() if not facts.program]
-        messages += [f"{name}: {text}" for name, facts in cluster.facts.items() for text in facts.warnings]
+        messages += [
+            f"{name}: {text}" for name, facts in cluster.facts.items() for text in (*facts.obstacles, *facts.warnings)
+        ]
         return [printable(message) for message in messages]
 
     def show(self, lines: Iterable[str]) -> None:

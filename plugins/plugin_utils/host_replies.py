@@ -34,6 +34,13 @@ class _Survey(_Reply):
     error: str | None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Cordon(_Reply):
+    cordoned_before: bool
+    description: str
+    sessions: tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class _SessionReply:
     extensible: ClassVar[bool] = True
@@ -197,6 +204,7 @@ class _Routes(_Reply):
 
 _REPLIES: Mapping[str, type[_Reply]] = {
     "survey": _Survey,
+    "cordon": _Cordon,
     "start": _Sessions,
     "overlay": _Sessions,
     "remove": _Sessions,

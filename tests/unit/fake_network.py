@@ -22,10 +22,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.contain
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session import (
     drift,
-    facts,
     interfaces,
     links,
     reconcile,
+    service_state,
 )
 
 
@@ -107,7 +107,7 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
         patch.setattr(interfaces, "plan_translation", lambda *_container, **_state: [])
-        for module in (drift, facts, reconcile):
+        for module in (drift, reconcile, service_state):
             patch.setattr(module, "engine_rules_exist", lambda: kernel.engine_rules)
         patch.setattr(interfaces, "RETRY_SECONDS", 0.0)
         patch.setattr(reconcile, "has_unpinned_ports", lambda _look: False)

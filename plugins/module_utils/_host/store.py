@@ -203,6 +203,16 @@ class Store:
         return self._root / "egress.json"
 
     @property
+    def cordon_file(self) -> Path:
+        """The file of the agent's cordon; it exists only while there is one."""
+        return self._root / "cordon.json"
+
+    @property
+    def health_file(self) -> Path:
+        """The file of what the health checks have found; it exists once they have run."""
+        return self._root / "health.json"
+
+    @property
     def limits_file(self) -> Path:
         """The file of the limits that the agent's rules enforce; it exists only on agents."""
         return self._root / "limits.json"

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from .cordon import Cordon
 from .devices import Device
 from .held_session import HeldSession
 from .images import ImageIdentity
@@ -83,7 +84,9 @@ class AgentFacts:
 
     ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
     cannot be mounted. ``sessions`` are all sessions on the agent, and ``damaged_sessions`` the ids of those that it
-    holds and cannot read.
+    holds and cannot read. ``cordon`` is an operator's decision that the agent takes no new sessions; it is not
+    ``schedulable`` then. ``labels`` are words by which sessions choose agents, and ``obstacles``
+    sentences about what is wrong with one that is not ``schedulable`` for that.
     """
 
     name: str
@@ -115,6 +118,9 @@ class AgentFacts:
     unusable_paths: dict[str, Unusable]
     sessions: tuple[HeldSession, ...]
     damaged_sessions: tuple[str, ...]
+    cordon: Cordon | None = None
+    labels: frozenset[str] = frozenset()
+    obstacles: tuple[str, ...] = ()
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from .cordon import Cordon
 from .plan import SessionPlan
 
 
@@ -46,7 +47,8 @@ class HeldSession:
 
     ``request`` is the normalized request of the user. A session is ``committed`` once its start has succeeded on all
     agents. An uncommitted one that has ``expired`` counts as abandoned by the run that claimed it. ``lived`` and
-    ``idle`` are in seconds, ``None`` if they are not known, or if the session does not end by time.
+    ``idle`` are in seconds, ``None`` if they are not known, or if the session does not end by time. ``cordon`` is that
+    of the agent, if sessions on it end because of it.
     """
 
     plan: SessionPlan
@@ -57,3 +59,4 @@ class HeldSession:
     containers: dict[str, ContainerState]
     lived: int | None = None
     idle: int | None = None
+    cordon: Cordon | None = None

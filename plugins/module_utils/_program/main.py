@@ -19,6 +19,7 @@ from .._model.errors import sentence
 PACKAGE = "ansible_collections.backendai.cluster.plugins.module_utils._program"
 PHASES = {
     "survey": "agent",
+    "cordon": "agent",
     "start": "start",
     "pull": "image",
     "overlay": "overlay",

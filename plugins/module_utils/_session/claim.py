@@ -218,6 +218,8 @@ def _allocate(
 
 def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[LocalSession]) -> str | None:
     plan, agent = request.plan, request.agent
+    if facts.cordon:
+        return f"{agent} takes no new sessions: {facts.cordon.description}"
     if any(session.plan.name == plan.name for session in active):
         return _describe_taken(request)
     if not fits(facts, [kernel.resources for kernel in request.kernels]):

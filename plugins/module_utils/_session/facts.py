@@ -20,24 +20,25 @@ from .._docker.images import find_image
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.state import FirewallState
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
 from .._host.container_use import working_gpus
 from .._host.limits import read_limits
-from .._host.store import CorruptStateError, LocalSession, Store
+from .._host.store import LocalSession, Store
+from .._model.agent_labels import LABEL_RULE, is_label
+from .._model.cordon import Cordon
 from .._model.devices import Device
 from .._model.facts import AgentFacts
 from .._model.held_session import ContainerState, HeldSession
 from .._model.images import ImageIdentity
-from .._model.network import DEFAULT_BRIDGE
 from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
+from .service_state import read_service_state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +76,7 @@ class AgentSettings:
     underlay_encryption: str = ""
     allow_infiniband: bool = False
     mount_roots: Sequence[str] = ("/",)
+    labels: Sequence[str] = ()
     docker_host: str = MountSettings.docker_host
 
     @property
@@ -119,26 +121,39 @@ def collect_facts(
     swarm = read_swarm(client)
     # The driver is asked once for all sessions, under the agent's lock in a claim.
     gpus = functools.lru_cache(None)(working_gpus)
-    unusable = [*_unusable_network(), *(_unusable_session(error) for error in damaged)]
+    state = read_service_state(store, damaged)
+    allocated = _allocated_devices(active, orphans)
+    # What a container has stays there, and is counted.
+    sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
+    devices = [device for device in accelerators.devices if device.id not in sick]
     has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
         name=name,
         resource_group=settings.resource_group,
-        schedulable=settings.schedulable and not unusable,
+        schedulable=settings.schedulable and state.in_service,
+        cordon=state.cordon,
+        labels=_labels(settings),
+        obstacles=state.obstacles,
         architecture=machine.architecture(),
         engine=client.version()["Version"],
         kit=os.path.basename(store.kit()),
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
-        capacity=_capacity(settings, accelerators.devices),
+        capacity=_capacity(settings, devices),
         allocated=_sum_slots(
             [
                 *(session.slots for session in active),
                 *(json.loads(orphan.get(labels.SLOTS, "{}")) for orphan in orphans),
             ]
         ),
-        devices=_devices(accelerators.devices, _allocated_devices(active, orphans)),
-        warnings=(*unusable, *filter(None, [FirewallState(store).damage]), *accelerators.warnings, *warnings),
+        devices=_devices(devices, allocated),
+        warnings=(
+            *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
+            *state.refused,
+            *filter(None, [FirewallState(store).damage]),
+            *accelerators.warnings,
+            *warnings,
+        ),
         containers=sum(len(session.kernels) for session in active) + len(orphans),
         max_containers=settings.max_containers,
         underlay=underlay,
@@ -160,26 +175,17 @@ def collect_facts(
         vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
         images={image: _image_identity(client, image) for image in query.images},
         unusable_paths=find_sources(client, store, mounts, query.paths)[1],
-        sessions=tuple(_held_session(client, store, session, containers, gpus) for session in sessions),
+        sessions=tuple(_held_session(client, store, session, containers, gpus, state.draining) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
 
 
-def _unusable_network() -> list[str]:
-    """Return a sentence for each reason why new containers would reach nothing: the agent gets none."""
-    consequence = "it receives no new sessions"
-    reasons = []
-    if not engine_rules_exist():
-        reasons.append(f"the engine's own rules are missing, so {consequence}: {REMEDY}.")
-    if DEFAULT_BRIDGE not in network.interfaces():
-        remedy = "run backendai.cluster.provision_agents on it"
-        reasons.append(f"the bridge {DEFAULT_BRIDGE} of the default network is missing, so {consequence}: {remedy}.")
-    return reasons
-
-
-def _unusable_session(error: CorruptStateError) -> str:
-    """Return a sentence for a session that cannot be read: the rules cannot be changed, so no session can start."""
-    return f"it receives no new sessions, because {error}"
+def _labels(settings: AgentSettings) -> frozenset[str]:
+    """Return the labels of this agent. Raises :class:`ValueError` for a text that is none."""
+    for label in settings.labels:
+        if not is_label(label):
+            raise ValueError(f"agent_labels: {label!r} {LABEL_RULE}")
+    return frozenset(settings.labels)
 
 
 def active_sessions(
@@ -253,11 +259,12 @@ def _held_session(
     session: LocalSession,
     containers: Iterable[Mapping[str, Any]],
     gpus: Gpus,
+    draining: Cordon | None,
 ) -> HeldSession:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
     known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
-    return HeldSession(*known, *read_times(client, store, session, gpus))
+    return HeldSession(*known, *read_times(client, store, session, gpus), draining)
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 
 from .._docker import containers, labels
-from .._docker.client import DockerUnavailableError
+from .._docker.client import DockerUnavailableError, connect
 from .._docker.sdk import docker
 from .._host.container_use import accepted_connections, cpu_seconds, working_gpus
 from .._host.deadline import read_uptime
@@ -38,6 +39,15 @@ def look_at_sessions(
     return [failure for session in filter(ends_by_time, sessions) if (failure := _try(engine, store, session, gpus))]
 
 
+def announce(docker_host: str, sessions: Iterable[LocalSession], text: str) -> None:
+    """Write a line to all terminals of sessions, as far as the engine and their containers answer."""
+    with contextlib.suppress(*EXPECTED):
+        client = connect(docker_host)
+        for session in sessions:
+            for pid in running_pids(client, session).values():
+                write_to_terminals(pid, f"backendai: the session {session.plan.name}: {text}.")
+
+
 def read_times(
     client: docker.APIClient, store: Store, session: LocalSession, gpus: Gpus = working_gpus
 ) -> tuple[int | None, int | None]:
@@ -52,7 +62,7 @@ def read_times(
     idle = use.idle
     if session.plan.idle_timeout and idle >= session.plan.idle_timeout:
         try:
-            idle = use.after(_sample(session, _running_pids(client, session), gpus), boot, uptime).idle
+            idle = use.after(_sample(session, running_pids(client, session), gpus), boot, uptime).idle
         except EXPECTED:
             idle = 0.0
     return int(use.lived_at(boot, uptime)), int(idle)
@@ -73,7 +83,7 @@ def _try(engine: Callable[[], docker.APIClient], store: Store, session: LocalSes
 
 def _look(client: docker.APIClient, store: Store, session: LocalSession, gpus: Gpus) -> None:
     boot, uptime = boot_id(), read_uptime()
-    pids = _running_pids(client, session)
+    pids = running_pids(client, session)
     before = read_use(store, session.plan.id) or SessionUse(boot, uptime)
     use = before.after(_sample(session, pids, gpus), boot, uptime)
     left = session.plan.max_lifetime - use.lived
@@ -85,7 +95,7 @@ def _look(client: docker.APIClient, store: Store, session: LocalSession, gpus: G
     save_use(store, session, use)
 
 
-def _running_pids(client: docker.APIClient, session: LocalSession) -> dict[str, int]:
+def running_pids(client: docker.APIClient, session: LocalSession) -> dict[str, int]:
     """Return the first process of each running container here, by hostname."""
     hostnames = [kernel.hostname for kernel in session.kernels]
     found = {

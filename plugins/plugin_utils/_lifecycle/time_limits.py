@@ -12,6 +12,9 @@ from .._planner.cluster_state import Parts, plan_of
 def time_reason(parts: Parts, now: float) -> str:
     """Return why the time of a session is up; empty if it is not. ``now`` is in seconds since the epoch."""
     plan = plan_of(parts)
+    cordons = {agent: part.cordon for agent, part in parts.items() if part.cordon and part.cordon.is_due(now)}
+    if cordons:
+        return "; ".join(f"{agent} is {cordon.description}" for agent, cordon in cordons.items())
     if plan.max_lifetime and lived_seconds(parts, now) >= plan.max_lifetime:
         return f"it has lived for session_max_lifetime, {plan.max_lifetime} seconds"
     if plan.idle_timeout and (idle_seconds(parts) or 0) >= plan.idle_timeout:
@@ -27,6 +30,7 @@ def end_time(parts: Parts, now: float) -> float | None:
     plan, idle = plan_of(parts), idle_seconds(parts)
     ends = [now + plan.max_lifetime - lived_seconds(parts, now)] if plan.max_lifetime else []
     ends += [now + plan.idle_timeout - idle] if plan.idle_timeout and idle else []
+    ends += [time for part in parts.values() if part.cordon and (time := part.cordon.sessions_end_at) is not None]
     return min(ends, default=None)
 
 

@@ -17,6 +17,7 @@ from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
+from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
@@ -87,7 +88,7 @@ def decide(
     eligible = _eligible(spec, agents, cluster.unavailable)
     placement = _place(spec, eligible, _swarms(spec, agents), name_blockers=name_blockers)
     if isinstance(placement, Unschedulable):
-        return placement
+        return dataclasses.replace(placement, reason=placement.reason + _cordoned_agents(spec, agents))
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
     problem = find_foreign_address(plan, cluster)
     if problem:
@@ -221,6 +222,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapp
     if _has_strict_designation(spec):
         _check_designated(spec, agents, unavailable)
         group = [agent for agent in group if agent.name in spec.designated_agents]
+    group = _with_labels(spec, group)
     if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
         names = ", ".join(sorted({agent.architecture for agent in group}))
         raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {names}.")
@@ -228,6 +230,17 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapp
     allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
     _check_slots(spec, allowed)
     return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
+
+
+def _cordoned_agents(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
+    """Return which agents that could hold the session are cordoned, as the end of a phrase; empty if none is."""
+    names = [
+        f"{agent.name} is {agent.cordon.description}"
+        for agent in agents
+        if agent.cordon and agent.resource_group == spec.resource_group
+        if not _has_strict_designation(spec) or agent.name in spec.designated_agents
+    ]
+    return f"; {join_names(names)}" if names else ""
 
 
 def _has_strict_designation(spec: SessionSpec) -> bool:
@@ -248,6 +261,19 @@ def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailab
             raise ValidationError(
                 f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}."
             )
+
+
+def _with_labels(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have all labels of the session; raise an error if there are none: waiting is no use."""
+    wanted = {*spec.agent_labels}
+    labelled = [agent for agent in agents if wanted <= agent.labels]
+    if not labelled:
+        known = {label for agent in agents for label in agent.labels}
+        unknown = [label for label in spec.agent_labels if label not in known]
+        problem = f"no agent has {unknown[0]!r}" if unknown else f"no agent has all of {', '.join(spec.agent_labels)}"
+        there = f"there are {', '.join(sorted(known))}" if known else "agents have none (agent_labels)"
+        raise ValidationError(f"session_agent_labels: {problem}; {there}.")
+    return labelled
 
 
 def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:

@@ -215,7 +215,9 @@ def _room(agent: AgentFacts, *, empty: bool) -> list[Any]:
     return [
         agent.name,
         agent.schedulable,
+        agent.cordon and agent.cordon.description,
         agent.architecture,
+        sorted(agent.labels),
         agent.online_cpu_count,
         agent.capacity,
         agent.max_containers,

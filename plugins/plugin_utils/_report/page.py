@@ -138,13 +138,19 @@ def _agent(name: str, facts: AgentFacts) -> dict[str, Any]:
         "name": name,
         "group": facts.resource_group,
         "containers": facts.containers,
-        "note": "" if facts.schedulable else "takes no new sessions",
+        "note": _note(facts),
         "slots": [
             [slot, _share(facts, slot), f"{_amount(slot, facts.free[slot])} of {_amount(slot, there)} free"]
             for slot, there in facts.capacity.items()
             if there
         ],
     }
+
+
+def _note(facts: AgentFacts) -> str:
+    if facts.schedulable:
+        return ""
+    return "takes no new sessions" + (f": {facts.cordon.description}" if facts.cordon else "")
 
 
 def _share(facts: AgentFacts, slot: str) -> int:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._model.agent_labels import LABEL_RULE, is_label
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
@@ -57,6 +58,7 @@ PROTOCOLS = ("http", "tcp")
 # Texts that may contain secrets.
 SCRIPTS = ("command", "stop_command", "bootstrap_script")
 TEXTS = ("resource_group", "architecture", "command", "stop_command", "bootstrap_script")
+LISTS = ("designated_agents", "authorized_keys", "agent_labels")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,8 @@ class SessionSpec:
 
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
     if all containers are identical. ``pending_timeout``, ``max_lifetime`` and ``idle_timeout`` are in seconds, 0 for
-    none. ``stop_grace`` is how many seconds the processes have to end, before they are killed.
+    none. ``stop_grace`` is how many seconds the processes have to end, before they are killed. ``agent_labels`` are the
+    labels that each agent must have.
     """
 
     name: str
@@ -97,6 +100,7 @@ class SessionSpec:
     stop_command: str = ""
     max_lifetime: int = 0
     idle_timeout: int = 0
+    agent_labels: tuple[str, ...] = ()
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
@@ -134,9 +138,10 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         "mounts": parse_mounts(problems, values["mounts"]),
         "apps": parse_apps(problems, values["apps"]),
     }
-    lists = {
-        option: tuple(line.strip() for line in values[option]) for option in ("designated_agents", "authorized_keys")
-    }
+    lists = {option: tuple(line.strip() for line in values[option]) for option in LISTS}
+    for label in lists["agent_labels"]:
+        if not is_label(label):
+            problems.add_invalid("session_agent_labels", label, LABEL_RULE)
     texts = {option: values[option].strip() for option in TEXTS}
     fields = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
     spec = SessionSpec(**{**fields, **lists, **texts, **checked})
@@ -242,7 +247,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
     """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
     # Requests of earlier releases lack options that have been added since.
-    added = {field.name: field.default for field in _ADDED}
+    added: dict[str, Any] = {field.name: [] if field.default == () else field.default for field in _ADDED}
     for option in sorted(set(before) | set(after)):
         old, new = (side.get(option, added.get(option)) for side in (before, after))
         if old == new:

@@ -370,3 +370,16 @@ def test_list_shows_when_a_session_ends(run: Run, printed: list[str]) -> None:
     (record,) = run(ActionModule, LIST, holding(timed, lived=1800, idle=0))["sessions"]
     assert record["ends_at"] - time.time() == pytest.approx(5400, abs=600)
     assert printed[1].split()[-1] == "1h"
+
+
+def test_agents_are_listed_and_written_as_json(run: Run, printed: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "agents.json"
+    result = run(ActionModule, {"kind": "agents", "agents": AGENTS, "path": str(path)}, THERE)
+    report = json.loads(path.read_text())
+    assert report == result["report"]
+    assert [(row["name"], row["status"]) for row in report["agents"]] == [
+        ("agent1", "ready"),
+        ("agent2", "ready"),
+        ("agent3", "unreachable"),
+    ]
+    assert [line.split()[0] for line in printed] == ["NAME", "agent1", "agent2", "agent3", "Group"]

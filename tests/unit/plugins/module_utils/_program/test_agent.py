@@ -1,4 +1,4 @@
-"""The survey phase: the facts of an agent, or an error."""
+"""The phases survey and cordon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
-from tests.unit.builders import IMAGE, agent_facts
+from tests.unit.builders import IMAGE, agent_facts, held, plan
 from tests.unit.phases import NOWHERE, result_of
 
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
@@ -68,3 +68,57 @@ def test_agent_with_a_stopped_engine_returns_an_error(tmp_path: Path, check_mode
     assert result["agent"] is None
     assert result["error"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return the store of a provisioned agent."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "lock").touch()
+    return Store(str(tmp_path))
+
+
+def cordon_options(store: Store, **changes: Any) -> dict[str, Any]:
+    ordinary = {"state": "present", "reason": "disk", "by": "carol", "sessions_end_after": None}
+    return {"docker_host": NOWHERE, "state_path": str(store.root), **ordinary, **changes}
+
+
+@pytest.fixture
+def announced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Return the sessions whose terminals are told, and what."""
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        agent, "announce", lambda _host, sessions, text: told.extend((one.plan.name, text) for one in sessions)
+    )
+    return told
+
+
+def test_an_agent_without_an_engine_is_cordoned_and_resumed(store: Store, announced: list[Any]) -> None:
+    store.save(held(plan()))
+    result = result_of("cordon", cordon_options(store))
+    assert result == {
+        "changed": True,
+        "diff": {"before": "", "after": "cordon: cordoned by carol (disk)\n"},
+        "cordoned_before": False,
+        "description": "cordoned by carol (disk)",
+        "sessions": ["train-llm"],
+    }
+    again = result_of("cordon", cordon_options(store, by="dave"))
+    assert (again["changed"], again["cordoned_before"], again["description"]) == (False, True, result["description"])
+    resumed = result_of("cordon", cordon_options(store, state="absent"))
+    assert (resumed["changed"], resumed["cordoned_before"], resumed["description"]) == (True, True, "")
+    assert announced == []
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_the_terminals_of_sessions_hear_of_a_drain(store: Store, announced: list[Any], check_mode: bool) -> None:
+    store.save(held(plan()))
+    drain = cordon_options(store, sessions_end_after=600)
+    result = result_of("cordon", drain, check_mode=check_mode)
+    assert announced == ([] if check_mode else [("train-llm", f"{result['description']}: save your work")])
+    assert "its sessions end by" in result["description"]
+
+
+def test_terminals_that_cannot_be_told_do_not_stop_a_drain(store: Store) -> None:
+    store.save(held(plan()))
+    assert result_of("cordon", cordon_options(store, sessions_end_after=0))["changed"]

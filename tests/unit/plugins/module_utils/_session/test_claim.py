@@ -380,3 +380,8 @@ def test_cores_are_shared_up_to_the_overcommit(engine: Any, store: Store, facts:
     request = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
     claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), request, check_mode=False)
     assert pinned(store) == {"main1": PinnedResources([1, 2]), "sub1": PinnedResources([1, 2])}
+
+
+def test_a_cordoned_agent_refuses_a_plan_that_was_made_before(engine: Any, store: Store, facts: Facts) -> None:
+    facts(schedulable=False, cordon={"reason": "disk", "by": "carol", "since": 0.0})
+    assert refusal(engine, store) == "agent1 takes no new sessions: cordoned by carol (disk)"

@@ -13,15 +13,19 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
+from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import replace_cordon
+from ansible_collections.backendai.cluster.plugins.module_utils._host.health import write_health
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.health import Health, HealthProblem
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
-from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, service_state
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
     FactsQuery,
@@ -30,7 +34,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
     cpu_load,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
-from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, image_data, plan
+from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
@@ -52,7 +56,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "udp_ports", lambda: {53: "another program"})
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
     monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0", "backendai0"})
-    monkeypatch.setattr(surveying, "engine_rules_exist", lambda: True)
+    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: True)
 
 
 def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
@@ -75,14 +79,14 @@ def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read(engine, store)["schedulable"] is True
-    monkeypatch.setattr(surveying, "engine_rules_exist", lambda: False)
+    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: False)
     monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0"})
     facts = read(engine, store)
     assert facts["schedulable"] is False
     consequence = "so it receives no new sessions"
     rules = f"the engine's own rules are missing, {consequence}: restart the engine (systemctl restart docker)."
     bridge = f"the bridge backendai0 of the default network is missing, {consequence}: run"
-    assert facts["warnings"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
+    assert facts["obstacles"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
 
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:
@@ -336,6 +340,7 @@ def test_sessions_include_their_containers(engine: Any, store: Store) -> None:
             },
             "lived": None,
             "idle": None,
+            "cordon": None,
         }
     ]
 
@@ -400,7 +405,7 @@ def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: An
     assert [session["plan"]["id"] for session in facts["sessions"]] == [SESSION_ID]
     assert facts["damaged_sessions"] == [OTHER_ID]
     assert facts["schedulable"] is False
-    (warning,) = [text for text in facts["warnings"] if "damaged" in text]
+    (warning,) = [text for text in facts["obstacles"] if "damaged" in text]
     assert warning.startswith(f"it receives no new sessions, because {path} is damaged (")
     assert path.read_text() == "{"
 
@@ -410,3 +415,54 @@ def test_a_damaged_firewall_is_a_warning(engine: Any, store: Store) -> None:
     facts = read(engine, store)
     assert any(text.startswith(f"{store.firewall_file} is damaged (") for text in facts["warnings"])
     assert facts["schedulable"] is True
+
+
+@pytest.mark.parametrize(("end", "told"), [(None, False), (NOW, True)])
+def test_a_cordoned_agent_is_not_schedulable_and_tells_its_sessions_when_they_end(
+    engine: Any, store: Store, end: float | None, told: bool
+) -> None:
+    store.save(held(MADE))
+    replace_cordon(store, Cordon("disk", "carol", NOW, end), check_mode=False)
+    facts = AgentFacts.from_dict("agent1", read(engine, store))
+    assert (facts.schedulable, facts.cordon) == (False, Cordon("disk", "carol", NOW, end))
+    assert facts.sessions[0].cordon == (facts.cordon if told else None)
+
+
+def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: Store) -> None:
+    store.cordon_file.write_text("{")
+    facts = read(engine, store)
+    assert (facts["schedulable"], facts["cordon"]) == (False, None)
+    assert facts["obstacles"][0].startswith("it receives no new sessions, because")
+
+
+def test_the_labels_of_the_inventory_are_facts(engine: Any, store: Store) -> None:
+    facts = AgentFacts.from_dict("agent1", read(engine, store, labels=["ssd", "rack=12"]))
+    assert facts.labels == {"ssd", "rack=12"}
+
+
+@pytest.mark.parametrize("label", ["", "two words", "-x", "a" * 64, "ä"])
+def test_a_text_that_is_no_label_is_an_error(engine: Any, store: Store, label: str) -> None:
+    with pytest.raises(ValueError, match=r"^agent_labels: .* must have 1 to 63 of A-Z"):
+        read(engine, store, labels=[label])
+
+
+def test_a_sick_host_takes_no_new_sessions(engine: Any, store: Store) -> None:
+    write_health(store, Health(1.0, (HealthProblem("disk", "full"),), ("the health check x does not run.",)))
+    facts = read(engine, store)
+    assert facts["schedulable"] is False
+    assert facts["obstacles"] == ["it receives no new sessions, because a health check failed: disk: full."]
+    assert facts["warnings"] == ["the health check x does not run."]
+
+
+def test_a_sick_device_is_assigned_to_no_container_and_stays_where_it_is(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = [Device("tpu", name) for name in ("/dev/a", "/dev/b", "/dev/c")]
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: Accelerators(devices, []))
+    one = plan({"agent1": 1}, resources={"cpu": 1, "mem": GIB, "tpu": 1})
+    store.save(held(one, pinned={"main1": PinnedResources([0], {"tpu": ["/dev/a"]})}))
+    write_health(store, Health(1.0, (HealthProblem("tpu", "ECC", ("/dev/a", "/dev/b")),)))
+    facts = AgentFacts.from_dict("agent1", read(engine, store))
+    assert (facts.schedulable, facts.capacity["tpu"], facts.free["tpu"]) == (True, 2, 1)
+    assert [(device.id, device.free) for device in facts.devices] == [("/dev/a", False), ("/dev/c", True)]
+    assert facts.warnings == ("/dev/b is assigned to no container: a health check failed: tpu: ECC.",)

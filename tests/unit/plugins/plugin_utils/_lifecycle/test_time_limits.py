@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.time_limits import end_time, time_reason
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Parts
 from tests.unit.builders import NOW, held_session, plan
@@ -69,3 +70,15 @@ def test_the_end_is_the_nearest_one_and_a_used_session_has_no_idle_end(
     counts: tuple[Count, ...], limits: dict[str, int], left: int | None
 ) -> None:
     assert end_time(parts(*counts, **limits), NOW) == (None if left is None else NOW + left)
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [(-1, ""), (0, "agent2 is cordoned by carol (disk), its sessions end by 2027-01-15 08:00 UTC")],
+)
+def test_a_session_ends_when_one_of_its_agents_is_drained(after: int, reason: str) -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    cordon = Cordon("disk", "carol", NOW - 60, NOW)
+    session = {"agent1": held_session(made, "agent1"), "agent2": held_session(made, "agent2", cordon=cordon)}
+    assert time_reason(session, NOW + after) == reason
+    assert end_time(session, NOW - 60) == NOW

@@ -213,11 +213,60 @@ def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "options", "names_it"),
+    [
+        ({}, {}, True),
+        ({}, {"designated_agents": ["agent1"]}, True),
+        ({}, {"designated_agents": ["agent2"]}, False),
+        ({"resource_group": "gpu"}, {}, False),
+    ],
+)
+def test_the_reason_names_cordoned_agents_that_could_hold_the_session(
+    changes: dict[str, Any], options: dict[str, Any], names_it: bool
+) -> None:
+    cordon = {"reason": "disk", "by": "carol", "since": NOW}
+    agent1 = agent_facts("agent1", schedulable=False, cordon=cordon, **changes)
+    cluster_state = readings(agent1=agent1, agent2=agent_facts("agent2", 1, schedulable=False))
+    answer = decide(spec(**options), cluster_state, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason.endswith("; agent1 is cordoned by carol (disk)") == names_it
+
+
 def test_no_room_is_an_answer_and_no_error() -> None:
     assert decide(
         spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW
     ) == Unschedulable(
         "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "agents"), [([], ["agent1"]), (["h100"], ["agent2"]), (["h100", "ssd"], ["agent3"])]
+)
+def test_a_session_runs_on_agents_with_all_of_its_labels(labels: list[str], agents: list[str]) -> None:
+    cluster_state = readings(
+        "agent1", agent2=agent_facts("agent2", labels=["h100"]), agent3=agent_facts("agent3", labels=["h100", "ssd"])
+    )
+    assert decided(spec(agent_labels=labels), cluster_state).plan.agents == agents
+
+
+@pytest.mark.parametrize(
+    ("labels", "there", "sentence"),
+    [
+        (["h200"], ["h100", "ssd"], "no agent has 'h200'; there are h100, ssd."),
+        (["h200"], [], "no agent has 'h200'; agents have none (agent_labels)."),
+    ],
+)
+def test_a_label_that_no_agent_has_is_said_at_once(labels: list[str], there: list[str], sentence: str) -> None:
+    cluster_state = readings(agent1=agent_facts("agent1", labels=there))
+    assert refusal(spec(agent_labels=labels), cluster_state, ValidationError) == f"session_agent_labels: {sentence}"
+
+
+def test_labels_that_no_agent_has_together_are_said_at_once() -> None:
+    cluster_state = readings(agent1=agent_facts("agent1", labels=["a"]), agent2=agent_facts("agent2", labels=["b"]))
+    assert refusal(spec(agent_labels=["a", "b"]), cluster_state, ValidationError) == (
+        "session_agent_labels: no agent has all of a, b; there are a, b."
     )
 
 

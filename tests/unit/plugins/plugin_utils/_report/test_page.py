@@ -161,3 +161,10 @@ def test_page_is_a_table_without_its_script() -> None:
     (table,) = re.findall(r"<noscript>.*?<table>(.*?)</table>", html, re.DOTALL)
     assert "<td>train-llm</td><td>RUNNING</td><td>alice</td><td>4</td><td></td>" in table
     assert "<td>&lt;b&gt;</td><td>ERROR</td><td></td><td></td><td>a &amp; b</td>" in table
+
+
+def test_the_page_says_why_an_agent_takes_no_new_sessions() -> None:
+    cordon = {"reason": "disk", "by": "carol", "since": NOW}
+    html = page(agents={"agent1": agent_facts("agent1", schedulable=False, cordon=cordon)}, unavailable={})
+    (agent,) = data_of(html)["agents"]
+    assert agent["note"] == "takes no new sessions: cordoned by carol (disk)"

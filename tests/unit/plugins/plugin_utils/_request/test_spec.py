@@ -90,6 +90,7 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         "stop_command": "",
         "max_lifetime": 0,
         "idle_timeout": 0,
+        "agent_labels": (),
     }
 
 
@@ -113,6 +114,7 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         ("designated_agents", "agent1, agent2,", ("agent1", "agent2")),
         ("designated_agents", '["agent1"]', ("agent1",)),
         ("designated_agents", ["agent1"], ("agent1",)),
+        ("agent_labels", "h100, rack=12", ("h100", "rack=12")),
         ("authorized_keys", "ssh-ed25519 A me,you\nssh-ed25519 B\n", ("ssh-ed25519 A me,you", "ssh-ed25519 B")),
         ("env", '{"A": 1}', {"A": "1"}),
         ("env", {"A": True, "B": 1.5, "C": "", "D": "a=b # c"}, {"A": "true", "B": "1.5", "C": "", "D": "a=b # c"}),
@@ -244,6 +246,13 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ),
         # Lists.
         ({"designated_agents": 4}, "session_designated_agents: 4 must be a list of texts."),
+        (
+            {"agent_labels": ["two words"]},
+            (
+                "session_agent_labels: 'two words' must have 1 to 63 of A-Z, a-z, 0-9, . _ = / and -,"
+                " a letter or digit first."
+            ),
+        ),
         ({"designated_agents": {"a": 1}}, "session_designated_agents: {'a': 1} must be a list of texts."),
         ({"designated_agents": ["agent1", ""]}, "session_designated_agents[1]: '' must be a line of text."),
         ({"designated_agents": [["agent1"]]}, "session_designated_agents[0]: ['agent1'] must be a line of text."),

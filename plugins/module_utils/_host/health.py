@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs the health checks of an agent, which are executables in a folder, and stores what they find.
+
+A check exits with 0 if all is well. Otherwise each line of its output is what it has found: of a device in the form
+``device ID: REASON``, else of the whole agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from .._model.errors import one_line
+from .._model.files import write_atomically
+from .._model.health import Health, HealthProblem
+from .._model.state_format import StateFormat
+from .store import Store
+
+CHECK_SECONDS = 20.0
+"""How long one check may take."""
+
+MAX_OUTPUT, MAX_REASON = 16384, 200
+
+_FORMAT = StateFormat("the health", Health)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_DEVICE = re.compile(r"device (\S+): *(.*)")
+
+
+def read_health(store: Store) -> Health:
+    """Return the health as of the last look; one without problems if there is none, or it cannot be read."""
+    try:
+        return _FORMAT.load(store.health_file.read_bytes())
+    except (OSError, ValueError):
+        # The next look writes it again.
+        return Health()
+
+
+def write_health(store: Store, health: Health) -> None:
+    """Store the health."""
+    write_atomically(store.health_file, _FORMAT.dump(health), durable=False)
+
+
+def find_checks(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the checks in a folder, and a sentence for each that is refused.
+
+    They run as root, so only root may be able to write them. Names are as those of ``run-parts``: no dot, so that
+    backups of editors are left out.
+    """
+    if not folder.is_dir():
+        return [], []
+    checks, refused = [], []
+    for path in sorted(folder.iterdir()):
+        if _NAME.fullmatch(path.name):
+            problem = _find_problem(path) or _find_problem(folder)
+            if problem:
+                refused.append(f"the health check {path} does not run: {problem}.")
+            elif os.access(path, os.X_OK):
+                checks.append(path)
+    return checks, refused
+
+
+def _find_problem(path: Path) -> str:
+    """Return why a file or folder is not root's alone; empty if it is."""
+    status = path.stat()
+    if status.st_uid != os.geteuid():
+        return f"{path} does not belong to root"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{path} is writable by others than root"
+    return ""
+
+
+def run_checks(checks: Iterable[Path], environment: Mapping[str, str]) -> list[HealthProblem]:
+    """Run the checks one after the other, and return what they find."""
+    return [problem for check in checks for problem in _run_check(check, environment)]
+
+
+def _run_check(path: Path, environment: Mapping[str, str]) -> list[HealthProblem]:
+    try:
+        process = subprocess.Popen(
+            [str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **environment},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return [HealthProblem(path.name, f"it cannot be run: {error.strerror}")]
+    with process:
+        try:
+            output, code = _read_output(process)
+        except subprocess.TimeoutExpired:
+            return [HealthProblem(path.name, f"the check took more than {CHECK_SECONDS:g} seconds")]
+        finally:
+            # Whatever it has left behind.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return _parse(path.name, output, code) if code else []
+
+
+def _read_output(process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """Return the beginning of what a check prints, and its exit code. Raises :class:`subprocess.TimeoutExpired`."""
+    deadline, output = time.monotonic() + CHECK_SECONDS, b""
+    pipe = process.stdout.fileno() if process.stdout else -1
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise subprocess.TimeoutExpired(process.args, CHECK_SECONDS)
+        chunk = os.read(pipe, 1 << 16)
+        if not chunk:
+            return output.decode(errors="replace"), process.wait(max(0.0, deadline - time.monotonic()))
+        output = (output + chunk)[:MAX_OUTPUT]
+
+
+def _parse(check: str, output: str, code: int) -> list[HealthProblem]:
+    """Return the problems in the output of a check that has failed: one of the host, and one of each device."""
+    lines = [one_line(line)[:MAX_REASON] for line in output.splitlines() if line.strip()]
+    matches = [_DEVICE.fullmatch(line) for line in lines]
+    problems = [HealthProblem(check, match[2] or "it is not healthy", (match[1],)) for match in matches if match]
+    others = [line for line, match in zip(lines, matches) if not match]
+    if others or not problems:
+        problems.insert(0, HealthProblem(check, others[0] if others else f"its exit code is {code}"))
+    return problems

@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether an agent takes new sessions, and which of its devices are assigned: cordon, health, and what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from .._firewall.engine_rules import REMEDY, engine_rules_exist
+from .._host.cordon import DamagedCordonError, read_cordon
+from .._host.health import read_health
+from .._host.store import CorruptStateError, Store
+from .._model.cordon import Cordon
+from .._model.errors import ClusterError
+from .._model.network import DEFAULT_BRIDGE
+from .._network import host as network
+
+CONSEQUENCE = "it receives no new sessions"
+
+
+@dataclasses.dataclass(frozen=True)
+class ServiceState:
+    """The ``cordon`` of an agent, sentences about other ``obstacles`` to new sessions, and its ``sick_devices``.
+
+    The latter are the reasons, by the ids of devices. ``refused`` are sentences about health checks that do not run.
+    """
+
+    cordon: Cordon | None
+    obstacles: tuple[str, ...]
+    sick_devices: Mapping[str, str]
+    refused: tuple[str, ...]
+
+    @property
+    def in_service(self) -> bool:
+        """Whether the agent takes new sessions."""
+        return not self.cordon and not self.obstacles
+
+    @property
+    def draining(self) -> Cordon | None:
+        """The cordon, if the sessions on the agent end because of it."""
+        return self.cordon if self.cordon and self.cordon.sessions_end_at is not None else None
+
+
+def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateError]) -> ServiceState:
+    """Return the state of this agent; ``damaged_sessions`` are the errors of those that cannot be read."""
+    health = read_health(store)
+    damaged: list[ClusterError] = list(damaged_sessions)
+    try:
+        cordon = read_cordon(store)
+    except DamagedCordonError as error:
+        cordon = None
+        damaged.append(error)
+    obstacles = [
+        *_missing_network(),
+        # Without all sessions the rules cannot be changed, and a cordon that cannot be read may be one.
+        *(f"{CONSEQUENCE}, because {error}" for error in damaged),
+        *(f"{CONSEQUENCE}, because a health check failed: {problem}." for problem in health.host_problems),
+    ]
+    return ServiceState(cordon, tuple(obstacles), health.sick_devices, health.refused)
+
+
+def _missing_network() -> list[str]:
+    """Return a sentence for each reason why new containers would reach nothing."""
+    reasons = []
+    if not engine_rules_exist():
+        reasons.append(f"the engine's own rules are missing, so {CONSEQUENCE}: {REMEDY}.")
+    if DEFAULT_BRIDGE not in network.interfaces():
+        remedy = "run backendai.cluster.provision_agents on it"
+        reasons.append(f"the bridge {DEFAULT_BRIDGE} of the default network is missing, so {CONSEQUENCE}: {remedy}.")
+    return reasons

@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The agents: which are in service, what is free on them, and the largest sessions that would start now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...module_utils._model.capacity import Bundle
+from ...module_utils._model.devices import HOST_SLOTS
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.quantity import format_slot, format_slots
+from .._request.containers import DEFAULT_RESOURCES
+from .._request.spec import MAX_CLUSTER_SIZE
+from .record import render_table
+
+READY, CORDONED, DRAINED, UNUSABLE, UNREACHABLE = "ready", "cordoned", "drained", "unusable", "unreachable"
+
+
+def agents_report(
+    facts: Mapping[str, AgentFacts], unavailable: Mapping[str, str], away: Iterable[str]
+) -> dict[str, Any]:
+    """Return the state of all agents, and of their resource groups.
+
+    ``unavailable`` are the reasons of agents without facts, by name; those that do not answer are ``away``. Amounts are
+    in bytes for memory, counts for the rest. Of groups, nothing is free on agents that take no new sessions.
+    """
+    absent = {name: _absent(name, reason, name in {*away}) for name, reason in unavailable.items()}
+    present = {name: _row(agent) for name, agent in facts.items()}
+    groups: dict[str, list[AgentFacts]] = {}
+    for name in sorted(facts):
+        groups.setdefault(facts[name].resource_group, []).append(facts[name])
+    rows = {**absent, **present}
+    return {
+        "agents": [rows[name] for name in sorted(rows)],
+        "groups": [_group(name, groups[name]) for name in sorted(groups)],
+    }
+
+
+def _row(agent: AgentFacts) -> dict[str, Any]:
+    status, problem = _service(agent)
+    return {
+        "name": agent.name,
+        "resource_group": agent.resource_group,
+        "status": status,
+        "problem": problem,
+        "total": dict(agent.capacity),
+        "free": dict(agent.free),
+        "containers": agent.containers,
+        "labels": sorted(agent.labels),
+    }
+
+
+def _absent(name: str, reason: str, away: bool) -> dict[str, Any]:
+    status = UNREACHABLE if away else UNUSABLE
+    known = {"name": name, "resource_group": None, "status": status, "problem": reason}
+    return {**known, "total": {}, "free": {}, "containers": None, "labels": []}
+
+
+def _service(agent: AgentFacts) -> tuple[str, str]:
+    """Return the status of an agent that has answered, and why it takes no new sessions, if so."""
+    if agent.cordon:
+        return (CORDONED if agent.cordon.sessions_end_at is None else DRAINED), agent.cordon.description
+    if agent.schedulable:
+        return READY, ""
+    return UNUSABLE, " ".join(agent.obstacles) or "agent_schedulable is false"
+
+
+def _group(name: str, agents: Sequence[AgentFacts]) -> dict[str, Any]:
+    total: Counter[str] = Counter()
+    free: Counter[str] = Counter()
+    serving = [agent for agent in agents if agent.schedulable]
+    for agent in agents:
+        total.update(agent.capacity)
+    for agent in serving:
+        free.update(agent.free)
+    accelerators = sorted(slot for slot in total if slot not in HOST_SLOTS and total[slot])
+    return {
+        "resource_group": name,
+        "total": dict(total),
+        "free": {slot: free[slot] for slot in total},
+        "largest_sessions": [
+            _largest_session(serving, dict(DEFAULT_RESOURCES)),
+            *(_largest_session(serving, {**DEFAULT_RESOURCES, slot: 1}) for slot in accelerators),
+        ],
+    }
+
+
+def _largest_session(agents: Sequence[AgentFacts], resources: dict[str, int]) -> dict[str, Any]:
+    """Return how many containers with these resources would start now, in all and on one agent."""
+    rooms = Bundle.of([(resources, 1)]).capacities(agents)
+    return {
+        "resources": resources,
+        "containers": min(sum(rooms), MAX_CLUSTER_SIZE),
+        "on_one_agent": min(max(rooms, default=0), MAX_CLUSTER_SIZE),
+    }
+
+
+def render_agents(report: Mapping[str, Any]) -> list[str]:
+    """Return the report as lines: a table of agents, and a line for each group and kind of container."""
+    rows = [("NAME", "GROUP", "STATUS", "CONTAINERS", "FREE", "")]
+    for agent in report["agents"]:
+        free = ", ".join(
+            f"{slot} {format_slot(slot, agent['free'][slot])}/{format_slot(slot, total)}"
+            for slot, total in agent["total"].items()
+        )
+        containers = "-" if agent["containers"] is None else str(agent["containers"])
+        name, group = agent["name"], agent["resource_group"] or "-"
+        rows.append((name, group, agent["status"], containers, free or "-", agent["problem"]))
+    return [*render_table(rows), *(line for group in report["groups"] for line in _group_lines(group))]
+
+
+def _group_lines(group: Mapping[str, Any]) -> list[str]:
+    return [
+        f"Group {group['resource_group']}: {session['containers']} containers with"
+        f" {format_slots(session['resources'])} would start now, {session['on_one_agent']} of them on one agent."
+        for session in group["largest_sessions"]
+    ]

@@ -1,0 +1,119 @@
+"""Agents that are taken out of service: cordoned, drained, resumed and rebooted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.laboratory import queue_entries, run_on
+from tests.integration.session_requests import SMALL, TWO
+from tests.integration.sessions import Sessions
+
+pytestmark = pytest.mark.queue
+
+CORDON = "/var/lib/backendai/cordon.json"
+BOOTED = "systemctl show --value --property=UserspaceTimestampMonotonic"
+ON_AGENT1 = {"designated_agents": ["agent1"]}
+
+
+def names(*agents: str, **variables: object) -> list[str]:
+    """Return the options that name agents, and set further ``agent_*`` variables."""
+    given = {"names": ",".join(agents), **variables}
+    return [word for name, value in given.items() for word in ("-e", f"agent_{name}={value}")]
+
+
+@pytest.fixture(autouse=True)
+def in_service() -> Iterator[None]:
+    """Take agents back into service."""
+    yield
+    for agent in ("agent1", "agent2", "agent3"):
+        run_on(agent, f"rm -f {CORDON}")
+
+
+def test_a_cordoned_agent_takes_no_new_session_until_it_is_resumed(agent1_sessions: Sessions) -> None:
+    sessions = agent1_sessions
+    cordoned = sessions.run("cordon_agents", *names("agent1", cordon_reason="disk"))
+    assert "agent1 takes no new sessions: cordoned by root (disk); no session is left on it." in cordoned.output
+    again = sessions.run("cordon_agents", *names("agent1", cordon_reason="disk"))
+    assert (cordoned.changed, again.changed) == (1, 0)
+    waiting = sessions.create(**ON_AGENT1, **SMALL)
+    assert waiting.record["status"] == "PENDING", waiting.output
+    assert waiting.record["pending"]["reason"].endswith("; agent1 is cordoned by root (disk)")
+    resumed = sessions.run("resume_agents", *names("agent1"))
+    assert resumed.code == 0, resumed.output
+    assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
+
+
+def test_facts_that_are_older_than_a_cordon_start_nothing(agent1_sessions: Sessions) -> None:
+    sessions = agent1_sessions
+    cached = {"facts_max_age": 600, **ON_AGENT1, **SMALL}
+    assert sessions.create(**cached).record["status"] == "RUNNING"
+    assert sessions.terminate().code == 0
+    assert sessions.create(**cached, name=f"{sessions.name}-2").record["status"] == "RUNNING"
+    assert sessions.run("cordon_agents", *names("agent1")).code == 0
+    refused = sessions.create(**cached)
+    assert refused.record["status"] == "PENDING", refused.output
+
+
+def test_a_drain_ends_the_sessions_of_the_agent_everywhere(sessions: Sessions) -> None:
+    started = sessions.start(**{**TWO, "agent_selection": "dispersed"})
+    agent = started.kernels[1]["agent"]
+    later = sessions.run("drain_agents", *names(agent, drain_deadline=3600, cordon_reason="disk"))
+    assert f"still there: {sessions.name}" in later.output
+    listed = sessions.list_by_name()[sessions.name]
+    assert listed["status"] == "RUNNING"
+    assert 3000 < listed["ends_at"] - listed["started_at"] < 4200
+    drained = sessions.run("drain_agents", *names(agent, cordon_reason="disk"))
+    assert drained.code == 0, drained.output
+    record = queue_entries()[started.kernels[0]["id"]]["record"]
+    assert (record["status"], record["grace_exceeded"]) == ("TERMINATED", False)
+    assert record["reason"].startswith(f"{agent} is cordoned by root (disk), its sessions end by ")
+    assert sessions.list_by_name() == {}
+
+
+def test_agents_are_rebooted_one_after_the_other_and_their_sessions_come_back(sessions: Sessions) -> None:
+    started = sessions.start(**{**TWO, "agent_selection": "dispersed"}, failure_policy="restart")
+    agents = list(dict.fromkeys(kernel["agent"] for kernel in started.kernels))
+    before = [run_on(agent, BOOTED) for agent in agents]
+    rebooted = sessions.run("reboot_agents", *names(*agents))
+    assert rebooted.code == 0, rebooted.output
+    assert all(run_on(agent, BOOTED) != time for agent, time in zip(agents, before, strict=True))
+    assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
+    assert sessions.run("verify_session", name=sessions.name).code == 0
+    assert run_on(agents[0], f"ls {CORDON} 2>&1 || true").endswith("No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("agents", "sentence"),
+    [
+        (["agnt1"], "agent_names: 'agnt1' is not an agent of the inventory; did you mean agent1?"),
+        (["agent1", "agent2", "agent3"], "set agent_all_confirmed=true to confirm"),
+        ([], "agent_names is required: one or more of agent1, agent2, agent3."),
+    ],
+)
+def test_agents_that_are_not_there_and_all_at_once_are_refused(
+    sessions: Sessions, agents: list[str], sentence: str
+) -> None:
+    refused = sessions.run("drain_agents", *names(*agents))
+    assert refused.code != 0
+    assert sentence in refused.text
+
+
+def test_the_list_of_agents_says_what_is_free_and_what_would_start(sessions: Sessions, tmp_path: Path) -> None:
+    path = tmp_path / "agents.json"
+    assert sessions.run("cordon_agents", *names("agent2", cordon_reason="disk")).code == 0
+    listed = sessions.run("list_agents", "-e", f"agent_list_path={path}")
+    assert listed.code == 0, listed.output
+    report = json.loads(path.read_text())
+    assert [(row["name"], row["status"]) for row in report["agents"]] == [
+        ("agent1", "ready"),
+        ("agent2", "cordoned"),
+        ("agent3", "ready"),
+    ]
+    (plain, _with_device) = report["groups"][0]["largest_sessions"]
+    assert plain["containers"] > plain["on_one_agent"] > 1
+    size = {"cluster_mode": "multi-node", "cluster_size": plain["containers"] + 1}
+    assert sessions.create(resources={"cpu": 1, "mem": "1g"}, **size).record["status"] == "PENDING"

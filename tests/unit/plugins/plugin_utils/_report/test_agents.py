@@ -1,0 +1,105 @@
+"""The list of agents: status, what is free, and the largest sessions that would start now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Group
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.agents import agents_report, render_agents
+from tests.unit.builders import GIB, NOW, agent_facts
+
+CORDON = {"reason": "disk", "by": "carol", "since": NOW}
+
+
+def report(*agents: Any, unavailable: Any = (), away: Any = ()) -> dict[str, Any]:
+    return agents_report({agent.name: agent for agent in agents}, dict(unavailable), away)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "problem"),
+    [
+        ({}, "ready", ""),
+        ({"schedulable": False, "cordon": CORDON}, "cordoned", "cordoned by carol (disk)"),
+        (
+            {"schedulable": False, "cordon": {**CORDON, "sessions_end_at": NOW}},
+            "drained",
+            "cordoned by carol (disk), its sessions end by 2027-01-15 08:00 UTC",
+        ),
+        ({"schedulable": False, "obstacles": ["it is sick."]}, "unusable", "it is sick."),
+        ({"schedulable": False}, "unusable", "agent_schedulable is false"),
+    ],
+)
+def test_an_agent_says_whether_it_takes_new_sessions_and_why_not(
+    changes: dict[str, Any], status: str, problem: str
+) -> None:
+    (row,) = report(agent_facts("agent1", **changes))["agents"]
+    assert (row["status"], row["problem"]) == (status, problem)
+
+
+def test_agents_without_facts_are_unreachable_or_unusable() -> None:
+    listed = report(unavailable={"agent1": "no route to host", "agent2": "Docker is down"}, away=["agent1"])
+    assert [(row["name"], row["status"], row["problem"]) for row in listed["agents"]] == [
+        ("agent1", "unreachable", "no route to host"),
+        ("agent2", "unusable", "Docker is down"),
+    ]
+    assert listed["groups"] == []
+
+
+def test_amounts_are_those_of_the_facts() -> None:
+    agent = agent_facts("agent1", 8, 16 * GIB, allocated={"cpu": 3}, containers=2, labels=["ssd", "a100"])
+    (row,) = report(agent)["agents"]
+    assert row == {
+        "name": "agent1",
+        "resource_group": "default",
+        "status": "ready",
+        "problem": "",
+        "total": {"cpu": 8, "mem": 16 * GIB},
+        "free": {"cpu": 5, "mem": 16 * GIB},
+        "containers": 2,
+        "labels": ["a100", "ssd"],
+    }
+
+
+def test_groups_count_only_agents_that_take_new_sessions() -> None:
+    groups = report(
+        agent_facts("agent1", 8, 4 * GIB),
+        agent_facts("agent2", 2, 4 * GIB),
+        agent_facts("agent3", 64, schedulable=False),
+        agent_facts("agent4", 4, 8 * GIB, resource_group="gpu", capacity={"cpu": 4, "mem": 8 * GIB, "cuda.device": 2}),
+    )["groups"]
+    default, gpu = groups
+    assert (default["total"]["cpu"], default["free"]["cpu"]) == (74, 10)
+    assert [(entry["containers"], entry["on_one_agent"]) for entry in default["largest_sessions"]] == [(6, 4)]
+    assert [(entry["resources"], entry["containers"]) for entry in gpu["largest_sessions"]] == [
+        ({"cpu": 1, "mem": GIB}, 4),
+        ({"cpu": 1, "mem": GIB, "cuda.device": 1}, 2),
+    ]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_largest_session_is_that_of_the_planner(more: int) -> None:
+    agents = [agent_facts("agent1", 8, 5 * GIB), agent_facts("agent2", 3), agent_facts("agent3", 9, max_containers=4)]
+    (largest,) = report(*agents)["groups"][0]["largest_sessions"]
+    for count, single in ((largest["containers"], False), (largest["on_one_agent"], True)):
+        groups = [Group("main", largest["resources"], count + more)]
+        placed = place(agents, groups, single_node=single, selection="concentrated")
+        assert isinstance(placed, Placement) == (more == 0)
+
+
+def test_a_group_without_agents_in_service_starts_nothing() -> None:
+    (group,) = report(agent_facts("agent1", schedulable=False))["groups"]
+    assert [(entry["containers"], entry["on_one_agent"]) for entry in group["largest_sessions"]] == [(0, 0)]
+
+
+def test_the_table_has_a_line_for_each_agent_and_kind_of_container() -> None:
+    agents = [agent_facts("agent1", 8, 16 * GIB, allocated={"cpu": 3}), agent_facts("agent2", schedulable=False)]
+    assert render_agents(report(*agents, unavailable={"agent3": "no route to host"}, away=["agent3"])) == [
+        "NAME    GROUP    STATUS       CONTAINERS  FREE",
+        "agent1  default  ready        0           cpu 5/8, mem 16g/16g",
+        "agent2  default  unusable     0           cpu 8/8, mem 16g/16g  agent_schedulable is false",
+        "agent3  -        unreachable  -           -                     no route to host",
+        "Group default: 5 containers with cpu 1, mem 1g would start now, 5 of them on one agent.",
+    ]
