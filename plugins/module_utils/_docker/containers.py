@@ -68,7 +68,7 @@ class Container:
     limits of its processes, -1 for none, and ``cdi_gpus`` all GPUs on the agent that have a CDI name. ``published`` are
     (port of the container, address of the agent, port of the agent). ``sources`` are the real paths of folders in
     ``binds``. ``pids`` is the limit of processes and threads, ``log`` is its logging configuration; with ``None`` the
-    engine's own settings apply.
+    engine's own settings apply. With ``no_new_privileges`` setuid programs give no privileges.
     """
 
     name: str
@@ -99,6 +99,7 @@ class Container:
     sources: dict[str, str] = dataclasses.field(default_factory=dict)
     pids: int | None = None
     log: LogConfig | None = None
+    no_new_privileges: bool = False
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -118,6 +119,8 @@ class Container:
         if not self.published:
             # Keeps the digest of containers that were created by older versions.
             del properties["published"]
+        if not self.no_new_privileges:
+            del properties["no_new_privileges"]
         return labels.content_digest(properties)
 
 
@@ -318,6 +321,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
             device_requests=_gpu_request(container),
             cap_add=CAPABILITIES,
             cap_drop=None if container.infiniband is None else FORBIDDEN_WITH_INFINIBAND,
+            security_opt=["no-new-privileges"] if container.no_new_privileges else None,
             ulimits=_ulimits(container),
             mem_limit=container.memory,
             # The limit of memory and swap together: equal to the memory limit, so no swap.

@@ -55,6 +55,7 @@ class SessionPlan:
     ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
     source addresses of gateways. At an end, main1 runs ``stop_command``, and all processes have ``stop_grace`` seconds.
+    With ``no_new_privileges`` setuid programs give no privileges in its containers.
     The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
     """
 
@@ -84,6 +85,7 @@ class SessionPlan:
     max_lifetime: int = 0
     idle_timeout: int = 0
     user_uid: int | None = None
+    no_new_privileges: bool = False
 
     @property
     def agents(self) -> list[str]:

@@ -215,6 +215,7 @@ def _container(
         interface=plan.interface_on(kernel.agent),
         networks=plan.networks,
         overlay=plan.network is not None and plan.network.swarm_manager is not None,
+        no_new_privileges=plan.no_new_privileges,
         published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
         labels=_labels(plan, kernel, pinned, image.digest),
     )

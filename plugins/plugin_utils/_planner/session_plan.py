@@ -85,6 +85,7 @@ def make_plan(
         stop_command=spec.stop_command,
         max_lifetime=spec.max_lifetime or pools.max_lifetime,
         idle_timeout=spec.idle_timeout or pools.idle_timeout,
+        no_new_privileges=spec.no_new_privileges,
     )
 
 

@@ -32,6 +32,7 @@ NAMED_BLOCKERS = 100
 IRRELEVANT = frozenset({
     "name", "env", "authorized_keys", "command", "command_scope", "bootstrap_script", "apps", "uid", "gid",
     "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
+    "no_new_privileges",
 })  # fmt: skip
 
 

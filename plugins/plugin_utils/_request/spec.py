@@ -101,6 +101,7 @@ class SessionSpec:
     max_lifetime: int = 0
     idle_timeout: int = 0
     agent_labels: tuple[str, ...] = ()
+    no_new_privileges: bool = False
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
