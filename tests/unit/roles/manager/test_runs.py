@@ -159,6 +159,13 @@ def test_only_a_step_that_judges_refuses() -> None:
         assert seen.refused is refused
 
 
+def test_a_plan_that_fails_because_agents_do_not_answer_is_no_refusal() -> None:
+    seen = RunEvents()
+    seen.take({"event": "runner_on_unreachable", "event_data": {"host": "agent1", "res": {"msg": "timed out"}}})
+    seen.take(failure("localhost", "Plan the session", msg="no agent can be used: agent1: Task failed: timed out"))
+    assert (seen.refused, seen.reason) == (False, "no agent can be used: agent1: timed out")
+
+
 def test_the_request_is_only_in_its_file(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, Any] = {}
 

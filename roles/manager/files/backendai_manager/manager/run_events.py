@@ -13,8 +13,8 @@ from typing import Any
 
 HIDDEN = "censored"
 
-VALIDATING = ("Validate the request", "Plan the session")
-"""The steps that refuse a request before anything is changed."""
+VALIDATION, PLANNING = "Validate the request", "Plan the session"
+"""The steps that refuse a request before anything is changed; the second may fail for want of agents as well."""
 
 _ERROR = re.compile(r"\[?ERROR(!|\])?:? ")
 _WARNING = "[WARNING]"
@@ -52,7 +52,7 @@ class RunEvents:
             self.task(task, host, "failed")
             if not data.get("ignore_errors"):
                 self._fail(host, result)
-                self.refused |= task in VALIDATING
+                self.refused |= task == VALIDATION or (task == PLANNING and not self.unreachable)
         elif kind == "verbose" and event.get("stdout"):
             self._show(str(event["stdout"]))
         return False
@@ -79,7 +79,7 @@ class RunEvents:
 
 
 def _message(result: Mapping[str, Any]) -> str:
-    message = str(result.get("msg") or "").strip().removeprefix(_PREFIX)
+    message = str(result.get("msg") or "").strip().replace(_PREFIX, "")
     if HIDDEN in result or not message:
         return "a step has failed whose message is hidden, because it may quote secrets"
     return message
