@@ -21,12 +21,12 @@ from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
+USER_OPTIONS = COLLECTION / "roles" / "session" / "vars" / "main.yml"
 PREFIX = "session_"
 
 MAX_NAME = 80
 """How many characters of an unknown option are looked at, and shown."""
 
-_LISTED = re.compile(rf"O\(({PREFIX}\w+)\)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # The comment of a public key may contain a comma.
@@ -34,33 +34,27 @@ SEPARATORS = {"session_authorized_keys": "\n"}
 
 
 @functools.cache
-def _entry_point() -> Mapping[str, Any]:
-    """Return the role's specification."""
-    entry_point: Mapping[str, Any] = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]
-    return entry_point
-
-
-@functools.cache
 def specification() -> Mapping[str, Mapping[str, Any]]:
     """Return the role's specification of each option, by the name of its variable."""
-    return {name: _with_string_paths(option) for name, option in _entry_point()["options"].items()}
+    options = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]["options"]
+    return {name: _with_string_paths(option) for name, option in options.items()}
 
 
 @functools.cache
+def _users() -> Mapping[str, Sequence[str]]:
+    """Return the lists of options that users may give."""
+    lists: Mapping[str, Sequence[str]] = yaml_load(USER_OPTIONS.read_text())
+    return lists
+
+
 def user_options() -> tuple[str, ...]:
     """Return the options of a session that users may give, by their variables' names."""
-    return _listed("user_options")
+    return tuple(_users()["__session_user_options"])
 
 
-@functools.cache
 def user_run_options() -> tuple[str, ...]:
     """Return the options of a run that users may give, by their variables' names."""
-    return _listed("user_run_options")
-
-
-def _listed(attribute: str) -> tuple[str, ...]:
-    """Return the options that an attribute of the specification lists."""
-    return tuple(_LISTED.findall(_entry_point()["attributes"][attribute]["details"]))
+    return tuple(_users()["__session_user_run_options"])
 
 
 def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:

@@ -159,6 +159,7 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
         "device_requests": None,
         "cap_add": ["IPC_LOCK", "SYS_NICE"],
         "cap_drop": None,
+        "security_opt": None,
         "ulimits": [
             {"Name": "nofile", "Soft": 1048576, "Hard": 1048576},
             {"Name": "memlock", "Soft": -1, "Hard": -1},
@@ -186,7 +187,17 @@ WRITABLE, READ_ONLY = ("/1/main1/hosts:/etc/hosts", "/mnt/a:/a:ro"), ("/1/main1/
 
 def test_container_keeps_the_digest_of_older_versions() -> None:
     older = dataclasses.asdict(dataclasses.replace(MAIN, binds=WRITABLE))
-    unknown = ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband")
+    unknown = (
+        "published",
+        "no_new_privileges",
+        "argv",
+        "image_environment",
+        "kit",
+        "labels",
+        "ulimits",
+        "cdi_gpus",
+        "infiniband",
+    )
     for name in (*unknown, "sources", "pids", "log"):
         del older[name]
     assert dataclasses.replace(MAIN, binds=READ_ONLY).digest() == labels.content_digest(older)
@@ -207,6 +218,15 @@ def test_container_has_its_limits(engine: Any) -> None:
     assert config["PidsLimit"] == 4608
     assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
     assert host["binds"][1:] == ["/1/main1/hosts:/etc/hosts:ro", "/mnt/a:/a:ro"]
+
+
+def test_setuid_programs_gain_nothing_only_where_that_is_wanted(engine: Any) -> None:
+    apply(engine, dataclasses.replace(MAIN, no_new_privileges=True))
+    apply(engine, MAIN)
+    options = [request["host_config"]["security_opt"] for request in engine.asked]
+    assert options == [["no-new-privileges"], None]
+    assert HostConfig("1.41", security_opt=options[0])["SecurityOpt"] == ["no-new-privileges"]
+    assert dataclasses.replace(MAIN, no_new_privileges=True).digest() != MAIN.digest()
 
 
 def test_container_with_infiniband_has_its_nodes_and_no_raw_sockets(engine: Any) -> None:
