@@ -7,6 +7,8 @@ WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
 HOST_PARTS := $(shell find plugins roles/agent roles/firewall roles/gateway playbooks/provision_*s.yml -type f -not -name '*.pyc')
+# A manager has a copy of everything that runs.
+MANAGER_PARTS := $(shell find plugins roles playbooks tests/lab/policy.yml -type f -not -name '*.pyc')
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
@@ -24,11 +26,15 @@ setup: .venv/ready ## Make .venv with all tools, and link the checkout into it a
 
 lab: setup ## Build the lab of agents, provision them, load the session images
 	$(LAB) up
-	@$(MAKE) --no-print-directory .lab/provisioned
+	@$(MAKE) --no-print-directory .lab/managed .lab/provisioned
 	$(LAB) images
 
-# `tests.lab up` removes the stamp when it creates a host.
-.lab/provisioned: $(HOST_PARTS)
+# `tests.lab up` removes both stamps when it creates a host. Managers first: their keys are accepted by the others.
+.lab/managed: $(MANAGER_PARTS)
+	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_managers
+	@touch $@
+
+.lab/provisioned: $(HOST_PARTS) | .lab/managed
 	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_agents
 	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_gateways
 	@touch $@

@@ -20,7 +20,7 @@ from tests.gates.playbook_pages import Playbook
 SITE = Path(".cache/docs-site")
 SOURCES = Path("docs/site")
 TOPICS = (
-    "sessions", "containers", "placement", "queue", "access", "networking", "inventory", "verification",
+    "sessions", "containers", "placement", "queue", "access", "networking", "inventory", "managers", "verification",
     "troubleshooting", "upgrade", "coming-from", "performance", "security", "architecture",
 )  # fmt: skip
 """The order of the pages in docs/; those that are not named here follow."""

@@ -28,10 +28,12 @@ from tests.lab.hosts import (
     ssh_answers,
 )
 from tests.lab.identity import HOSTS, Lab, State, load_state, save_state
-from tests.lab.inventory import write_inventory
+from tests.lab.inventory import write_inventories
 from tests.lab.leftovers import remove_folder
 from tests.lab.network import choose_subnet, connect_control_node
 from tests.lab.session_images import load_session_images
+from tests.lab.users import ensure_users
+from tests.lab.wheels import ensure_wheels
 
 
 def up(lab: Lab) -> int:
@@ -47,10 +49,13 @@ def up(lab: Lab) -> int:
     with step("hosts"):
         new = ensure_hosts(engine, state)
         if new:  # a new host is not provisioned
-            (lab.folder / "provisioned").unlink(missing_ok=True)
+            for stamp in ("managed", "provisioned"):
+                (lab.folder / stamp).unlink(missing_ok=True)
             remove_outdated_images(engine)
         await_hosts(engine, state, new)
-    write_inventory(lab, state)
+    ensure_users(engine, state)
+    write_inventories(lab, state)
+    ensure_wheels(lab)
     places = ", ".join(f"{host.name} {state.address(host)}" for host in HOSTS)
     report(f"up ({state.engine} engine, {state.docker_host}): {places}")
     return 0
@@ -133,7 +138,7 @@ def _exclusive(lab: Lab) -> Iterator[None]:
 def main() -> int:
     """Run one command; print errors as one sentence."""
     commands = {"up": up, "images": images, "status": status, "down": down}
-    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of five hosts.")
+    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in commands.items():
         subparsers.add_parser(name, help=command.__doc__)

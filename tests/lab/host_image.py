@@ -33,6 +33,7 @@ HOST_PACKAGES = (
 #: Packages that roles and tests may install on the hosts. Recommended packages missing here are unknown to the hosts'
 #: apt, which then omits them.
 ARCHIVE_PACKAGES = (
+    "bash-completion",
     "busybox-static",
     "curl",
     "docker.io",
@@ -45,6 +46,7 @@ ARCHIVE_PACKAGES = (
     "openssh-client",
     "python3-cryptography",
     "python3-docker",
+    "python3-venv",
     "shellinabox",
     "tcpdump",
     "ufw",

@@ -1,4 +1,4 @@
-"""The five hosts: containers with systemd and sshd, which keep their address and can reboot."""
+"""The six hosts: containers with systemd and sshd, which keep their address and can reboot."""
 
 from __future__ import annotations
 

@@ -40,8 +40,10 @@ HOSTS = (
     Host("agent3", "agents", os.environ.get("LAB_AGENT3_SUITE", "trixie"), 13),
     Host("gateway1", "gateways", "bookworm", 21),
     Host("user1", "users", "bookworm", 31),
+    Host("manager1", "managers", "bookworm", 41),
 )
 AGENTS = tuple(host for host in HOSTS if host.group == "agents")
+MANAGER = next(host for host in HOSTS if host.group == "managers")
 SUITES = tuple(dict.fromkeys(host.suite for host in HOSTS))
 
 
@@ -70,6 +72,16 @@ class Lab:
     def images(self) -> Path:
         """The folder of the session images' archive."""
         return self.folder / "images"
+
+    @property
+    def wheels(self) -> Path:
+        """The folder of Python packages for manager1, which has no way out."""
+        return self.folder / "wheels"
+
+    @property
+    def manager_inventory(self) -> Path:
+        """The inventory that is installed on manager1."""
+        return self.folder / "manager-inventory.yml"
 
     @property
     def key(self) -> Path:

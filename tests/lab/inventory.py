@@ -1,6 +1,8 @@
-"""The lab's Ansible inventory, ``.lab/inventory.yml``."""
+"""The lab's Ansible inventories: ``.lab/inventory.yml`` of the machine, ``.lab/manager-inventory.yml`` of manager1."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from tests.lab.hosts import devices_of_hosts
 from tests.lab.identity import HOSTS, Host, Lab, State
@@ -29,19 +31,48 @@ _AGENT_VARS = """\
         agent_apt_cache_valid_time: 315360000
         agent_slots: [{{name: lab.device, devices: [{devices}]}}]
 """
+_MANAGER_VARS = """\
+      vars:
+        manager_inventory: {inventory}
+        manager_policy: {policy}
+        manager_wheels: {wheels}
+        manager_timer: false
+        manager_apt_cache_valid_time: 315360000
+"""
+#: Managers log in as an account with sudo, and only to agents and gateways.
+_HEAD_OF_MANAGER = """\
+---
+# Written by `python3 -m tests.lab up`, for manager1.
+all:
+  children:
+"""
+_LOGIN_OF_MANAGER = """\
+        ansible_user: backendai
+        ansible_become: true
+        ansible_python_interpreter: /usr/bin/python3
+"""
+POLICY = Path(__file__).with_name("policy.yml")
 
 
-def write_inventory(lab: Lab, state: State) -> None:
-    """Write the inventory: agents, gateways, and users, which are untrusted."""
-    devices = ", ".join(f"[{path}]" for path in sorted(devices_of_hosts()))
+def write_inventories(lab: Lab, state: State) -> None:
+    """Write the machine's inventory of all hosts, and the manager's of the hosts that it logs in to."""
     queue = lab.folder / "queue"
     queue.mkdir(exist_ok=True)
+    devices = ", ".join(f"[{path}]" for path in sorted(devices_of_hosts()))
+    agents = _AGENT_VARS.format(devices=devices)
+    managers = _MANAGER_VARS.format(inventory=lab.manager_inventory, policy=POLICY, wheels=lab.wheels)
     text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts, queue=queue)
     for group in dict.fromkeys(host.group for host in HOSTS):
-        text += f"    {group}:\n      hosts:\n"
-        text += "".join(_entry(host, state) for host in HOSTS if host.group == group)
-        text += _AGENT_VARS.format(devices=devices) if group == "agents" else ""
+        text += _group(group, state) + {"agents": agents, "managers": managers}.get(group, "")
     (lab.folder / "inventory.yml").write_text(text)
+    login = f"      vars:\n{_LOGIN_OF_MANAGER}"
+    of_agents = f"{_group('agents', state)}{agents}{_LOGIN_OF_MANAGER}"
+    lab.manager_inventory.write_text(f"{_HEAD_OF_MANAGER}{of_agents}{_group('gateways', state)}{login}")
+
+
+def _group(group: str, state: State) -> str:
+    """Return the inventory lines of a group's hosts."""
+    return f"    {group}:\n      hosts:\n" + "".join(_entry(host, state) for host in HOSTS if host.group == group)
 
 
 def _entry(host: Host, state: State) -> str:

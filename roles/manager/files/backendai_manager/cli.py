@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The command ``backendai``, as it runs for the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import CommandError
+from .paths import Paths
+from .user.arguments import SHORT_HELP, parse_arguments
+from .user.service import Service
+
+
+def main() -> int:
+    """Run the command of the words on the command line, and return its exit code."""
+    return run(sys.argv[1:], Paths(), Path.home())
+
+
+def run(words: Sequence[str], paths: Paths, home: Path, service: Service | None = None) -> int:
+    """Run a command. Whatever goes wrong is one sentence on standard error, and an exit code."""
+    try:
+        if not words:
+            sys.stdout.write(SHORT_HELP)
+            return 0
+        options, command = parse_arguments(words)
+        # rich takes a tenth of a second, which --help does not need.
+        from .user.verbs import VERBS, Invocation
+
+        invocation = Invocation(options, command, paths, home / ".ssh", service or Service(paths))
+        return VERBS[options.verb](invocation)
+    except CommandError as error:
+        _complain(str(error))
+        return 2 if error.status == "refused" else 1
+    except KeyboardInterrupt:
+        _complain("cancelled.")
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone, such as `head`; Python must not complain at its end, either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as error:
+        _complain(f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}.")
+        return 1
+
+
+def _complain(text: str) -> None:
+    shown = "\n".join("".join(char for char in line if char.isprintable()) for line in text.splitlines())
+    sys.stderr.write(f"backendai: {shown}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What ansible-runner's events mean for a user: which step runs on which host, and why a run has failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+HIDDEN = "censored"
+
+VALIDATION, PLANNING = "Validate the request", "Plan the session"
+"""The steps that refuse a request before anything is changed; the second may fail for want of agents as well."""
+
+_ERROR = re.compile(r"\[?ERROR(!|\])?:? ")
+_WARNING = "[WARNING]"
+_PREFIX = "Task failed: "
+# Users write the words of a session without their prefix.
+_OPTION = re.compile(r"\bsession_(?=[a-z])")
+
+
+@dataclasses.dataclass
+class RunEvents:
+    """Collects the errors of a run; ``task`` is told of steps and hosts, ``line`` of what the playbook shows.
+
+    ``refused``: a step has failed that only validates the request. ``unreachable`` are silent hosts, and the reasons.
+    """
+
+    task: Callable[[str, str, str], None] = lambda _task, _host, _state: None
+    line: Callable[[str], None] = lambda _line: None
+    errors: list[str] = dataclasses.field(default_factory=list)
+    unreachable: dict[str, str] = dataclasses.field(default_factory=dict)
+    fatal: str = ""
+    refused: bool = False
+
+    def take(self, event: Mapping[str, Any]) -> bool:
+        """Take an event; false, so that ansible-runner keeps no file of it."""
+        kind, data = event.get("event"), event.get("event_data") or {}
+        task, host, result = str(data.get("task") or ""), str(data.get("host") or ""), data.get("res") or {}
+        if kind in ("playbook_on_task_start", "runner_on_start"):
+            self.task(task, host, "begun")
+        elif kind == "runner_on_ok":
+            self.task(task, host, "done")
+        elif kind == "runner_on_unreachable":
+            self.task(task, host, "failed")
+            self.unreachable[host] = _message(result)
+        elif kind == "runner_on_failed":
+            self.task(task, host, "failed")
+            if not data.get("ignore_errors"):
+                self._fail(host, result)
+                self.refused |= task == VALIDATION or (task == PLANNING and not self.unreachable)
+        elif kind == "verbose" and event.get("stdout"):
+            self._show(str(event["stdout"]))
+        return False
+
+    def _show(self, text: str) -> None:
+        error = _ERROR.match(text)
+        if error:
+            self.fatal = self.fatal or text[error.end() :].strip()
+        elif not text.startswith(_WARNING):
+            self.line(text)
+
+    def _fail(self, host: str, result: Mapping[str, Any]) -> None:
+        text = _message(result)
+        text = text if host in ("", "localhost") else f"{host}: {text}"
+        if text not in self.errors:
+            self.errors.append(text)
+
+    @property
+    def reason(self) -> str:
+        """Why the run has failed, in sentences."""
+        silent = [f"{host} does not answer: {text}" for host, text in self.unreachable.items()]
+        text = "\n".join(self.errors or silent) or self.fatal
+        return _OPTION.sub("", text or "Ansible has ended without a reason.")
+
+
+def _message(result: Mapping[str, Any]) -> str:
+    message = str(result.get("msg") or "").strip().replace(_PREFIX, "")
+    if HIDDEN in result or not message:
+        return "a step has failed whose message is hidden, because it may quote secrets"
+    return message

@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the manager's part does for each verb."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import CancelledError, CommandError
+from ..protocol import Request, Result
+from .context import RequestContext
+from .create import ACCESS, RECORD, create
+from .ownership import KnownSession, visible_records
+from .run_events import RunEvents
+
+LOGS, TOKEN, AGENTS = "session_logs_path", "session_token_path", "agent_list_path"
+NO_GATEWAY = "gateway_group: "
+"""How the playbook's sentence begins if there is no gateway in the inventory."""
+
+ADDRESS_SECONDS = 60
+"""How long a token lives that is only asked for to learn of addresses."""
+
+
+def list_sessions(context: RequestContext, request: Request) -> Result:
+    """Return the records of the caller's sessions, or of all."""
+    age = None
+    if request.fields["cached"]:
+        try:
+            path = context.paths.seen_sessions
+            records, age = json.loads(path.read_bytes()), max(0.0, time.time() - path.stat().st_mtime)
+        except (OSError, ValueError):
+            raise CommandError("there is no list yet: the timer of the manager writes it.") from None
+    else:
+        with context.slot():
+            records = context.records(history=request.fields["history"])
+    seen = visible_records(records, context.caller, everybody=request.fields["all"])
+    return Result("done", "", {"sessions": [_with_owner(context, record) for record in seen], "age": age})
+
+
+def _with_owner(context: RequestContext, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record for operators, who see whether the owner is gone; for users, as it is."""
+    known = KnownSession.from_record(record)
+    if known is None or not context.caller.operator:
+        return record
+    return {**record, "owner_gone": not known.has_owner(context.accounts)}
+
+
+def show(context: RequestContext, request: Request) -> Result:
+    """Return the record of a session that lives or has ended."""
+    with context.slot():
+        session = context.find(request.fields["session"], ended=True)
+        records = context.records(history=not session.live)
+    record = next((record for record in records if record.get("id") == session.id), None)
+    if record is None:
+        entry = context.queue.entry(session.id)
+        record = entry["record"] if entry else None
+    if record is None:
+        raise CommandError(f"{session.name} has just ended.")
+    return Result("done", "", {"record": _with_owner(context, record)})
+
+
+def logs(context: RequestContext, request: Request) -> Result:
+    """Return the logs of a session, or its lines as events until it ends."""
+    fields = request.fields
+    with context.slot("followers" if fields["follow"] else "slots"):
+        session = context.find(fields["session"], ended=True)
+        given = {"session_id": session.id, "session_logs_lines": fields["lines"], "session_kernel": fields["host"]}
+        if fields["follow"]:
+            events = RunEvents(line=lambda line: context.channel.event("line", text=line))
+            context.runs.run("session_logs", given, {"session_logs_follow": True}, events=events).require()
+            return Result("done")
+        outcome = context.runs.run("session_logs", given, reports=[LOGS])
+    if outcome.reports[LOGS] is None:
+        outcome.require()
+    report = outcome.reports[LOGS]
+    # What could be read is shown, although an agent does not answer.
+    return Result("done" if outcome.done else "failed", outcome.reason, {"logs": report})
+
+
+def access(context: RequestContext, request: Request) -> Result:
+    """Return how one session, or each of the caller's live ones, is reached over SSH."""
+    word = request.fields["session"]
+    with context.slot():
+        if word:
+            session = context.find(word)
+            context.require_owner(session)
+            found = [context.record_of(session, "host_keys")]
+        else:
+            found = [
+                record
+                for record in context.records()
+                if (known := KnownSession.from_record(record)) and known.live and known.belongs_to(context.caller)
+            ]
+        running = [record for record in found if record.get("status") in ("RUNNING", "DEGRADED")]
+        if word and not running:
+            raise CommandError(f"{found[0].get('name')} is {found[0].get('status')}; it can be entered once it runs.")
+        return Result("done", "", {"sessions": [_address(context, record) for record in running]})
+
+
+def _address(context: RequestContext, record: Mapping[str, Any]) -> dict[str, Any]:
+    links = _token(context, str(record["id"]), ADDRESS_SECONDS)["links"]
+    return {
+        "id": record["id"],
+        "name": record["name"],
+        "ssh": links.get("ssh"),
+        "host_keys": record.get("host_keys") or {},
+    }
+
+
+def _token(context: RequestContext, session_id: str, seconds: int) -> dict[str, Any]:
+    given = {"session_id": session_id, "session_token_ttl": seconds}
+    outcome = context.runs.run("session_token", given, reports=[TOKEN])
+    if outcome.reason.startswith(NO_GATEWAY):
+        raise CommandError(
+            "this manager has no gateway, so sessions cannot be entered over SSH or with a browser: ask an operator."
+        )
+    outcome.require()
+    answer = outcome.reports[TOKEN]
+    if not isinstance(answer, dict) or not isinstance(answer.get("links"), dict):
+        raise CommandError("the gateway has sent no links.")
+    return answer
+
+
+def token(context: RequestContext, request: Request) -> Result:
+    """Return a token for the apps of a session, and their links."""
+    with context.slot():
+        session = context.find(request.fields["session"])
+        context.require_owner(session)
+        return Result("done", "", _token(context, session.id, request.fields["seconds"]))
+
+
+def end(context: RequestContext, request: Request) -> Result:
+    """End a session."""
+    with context.slot():
+        session = context.find(request.fields["session"])
+        given = {"session_id": session.id, "session_force": request.fields["force"]}
+        try:
+            outcome = context.runs.run("terminate_session", given, reports=[RECORD], events=context.events())
+        except CancelledError:
+            raise CancelledError(
+                f"cancelled; what has begun of the end of {session.name} goes on with the next run of the timer."
+            ) from None
+    outcome.require()
+    record = outcome.reports[RECORD] or {}
+    return Result("done", f"{session.name} is {record.get('status', 'TERMINATED')}.", {"record": record})
+
+
+def repair(context: RequestContext, request: Request) -> Result:
+    """Repair a session, which stays its owner's."""
+    with context.slot():
+        session = context.find(request.fields["session"])
+        context.require_owner(session)
+        trusted = {"session_user": session.user, "session_user_uid": session.uid}
+        try:
+            outcome = context.runs.run(
+                "repair_session", {"session_id": session.id}, trusted, [RECORD, ACCESS], context.events()
+            )
+        except CancelledError:
+            raise CancelledError(f"cancelled; repair {session.name} again to complete it.") from None
+    outcome.require()
+    record = outcome.reports[RECORD] or {}
+    return Result("done", f"{session.name} is {record.get('status')}.", {"record": record})
+
+
+def agents(context: RequestContext, _request: Request) -> Result:
+    """Return what is free on the agents."""
+    with context.slot():
+        outcome = context.runs.run("list_agents", reports=[AGENTS])
+    outcome.require()
+    return Result("done", "", {"agents": outcome.reports[AGENTS]})
+
+
+VERBS: Mapping[str, Callable[[RequestContext, Request], Result]] = {
+    "create": create,
+    "list": list_sessions,
+    "show": show,
+    "logs": logs,
+    "access": access,
+    "token": token,
+    "end": end,
+    "repair": repair,
+    "agents": agents,
+}

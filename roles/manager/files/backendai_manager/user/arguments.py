@@ -1,0 +1,178 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The command line: verbs and flags, and what may have been meant by a wrong one."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..errors import RefusedError
+from ..protocol import MAX_SECONDS
+from .spec_file import parse_assignments
+
+SHORT_HELP = """\
+Sessions: sets of containers on one private network, over one or more hosts.
+
+  backendai create --name t1 --image IMAGE --size 2 --cpu 4 --mem 8g
+  backendai list                       your sessions; --all: everybody's
+  backendai ssh t1                     a shell in main1; ssh t1 sub1 -- COMMAND
+  backendai logs -f t1                 what it prints
+  backendai why t1                     why it waits, or has ended
+  backendai end t1
+
+backendai --help lists all verbs, backendai VERB --help the words of one.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports errors as one sentence; ``-v`` may be before or behind the verb."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, "allow_abbrev": False})
+        self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="show each step")
+
+    def error(self, message: str) -> NoReturn:
+        raise RefusedError(f"{message.removesuffix('.')}; see {self.prog} --help.")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all verbs."""
+    parser = _Parser(prog="backendai", description="Start, use and end your own cluster sessions.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    _add_create(verbs.add_parser("create", help="create a session, or repair it if it exists"))
+
+    listing = verbs.add_parser("list", help="list your sessions")
+    listing.add_argument("--all", action="store_true", help="those of other users, too")
+    listing.add_argument("--history", action="store_true", help="those that have ended, too")
+    listing.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    listing.add_argument("--cached", action="store_true", help="as the timer's last run has seen them: at once")
+    listing.add_argument("--names", action="store_true", help="only their names, one a line")
+    _add_json(listing)
+
+    for verb, text in (("show", "show all about a session"), ("why", "say why it waits, is degraded or has ended")):
+        one = verbs.add_parser(verb, help=text)
+        one.add_argument("session", metavar="NAME")
+        _add_json(one)
+
+    logs = verbs.add_parser("logs", help="show what the containers have printed")
+    logs.add_argument("session", metavar="NAME")
+    logs.add_argument("host", metavar="HOST", nargs="?", default="", help="one container, such as sub1")
+    logs.add_argument("-f", "--follow", action="store_true", help="and what they print, until the session ends")
+    logs.add_argument("-n", "--lines", type=int, default=100, help="the number of last lines of each (100)")
+    _add_json(logs)
+
+    ssh = verbs.add_parser("ssh", help="log in to a container, or run a command there")
+    ssh.add_argument("session", metavar="NAME")
+    ssh.add_argument("host", metavar="HOST", nargs="?", default="", help="main1 if omitted")
+    ssh.usage = "backendai ssh NAME [HOST] [-- COMMAND …]"
+
+    config = verbs.add_parser("ssh-config", help="write ~/.ssh/backendai_config, for ssh, scp, rsync and editors")
+    config.add_argument("--for-laptop", action="store_true", help="print one for another computer instead")
+    config.add_argument("--key", action="append", default=[], metavar="FILE", help="the private key there")
+
+    opening = verbs.add_parser("open", help="print a link to an app, with a fresh token")
+    opening.add_argument("session", metavar="NAME")
+    opening.add_argument("app", metavar="APP", nargs="?", default="")
+    opening.add_argument("--seconds", type=int, default=3600, help="how long the link is valid (3600)")
+    _add_json(opening)
+
+    end = verbs.add_parser("end", help="end a session, or cancel one that waits")
+    end.add_argument("session", metavar="NAME")
+    end.add_argument("--force", action="store_true", help="at once, also if some of its agents do not answer")
+    repair = verbs.add_parser("repair", help="repair a session")
+    repair.add_argument("session", metavar="NAME")
+    _add_json(verbs.add_parser("agents", help="what is free, and the largest session that would start now"))
+    verbs.add_parser("schema", help="print the JSON Schema of a spec file")
+    verbs.add_parser("template", help="print a spec file to begin with")
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", metavar="FILE", nargs="?", help="a spec in YAML; - for standard input")
+    parser.add_argument("--name")
+    parser.add_argument("--image")
+    parser.add_argument("--size", type=int, help="the number of containers")
+    parser.add_argument("--multi-node", action="store_true", help="let them run on several agents")
+    for name, text in (("cpu", "cores"), ("mem", "memory, such as 8g"), ("gpu", "NVIDIA GPUs")):
+        parser.add_argument(f"--{name}", help=f"{text} of each container")
+    parser.add_argument(
+        "--slot", action="append", default=[], metavar="SLOT=N", help="another resource of each container"
+    )
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--mount", action="append", metavar="FOLDER", help="a folder that the policy offers")
+    parser.add_argument("--app", action="append", metavar="APP", help="such as jupyter or terminal")
+    parser.add_argument("--command", help="a batch session: it ends with this shell command")
+    parser.add_argument("--group", help="the resource group")
+    parser.add_argument("--set", action="append", default=[], metavar="WORD=VALUE", help="any other word of a spec")
+    parser.add_argument("--key", action="append", default=[], metavar="FILE", help="a public key that may log in, too")
+    parser.add_argument(
+        "--wait", type=int, nargs="?", const=MAX_SECONDS, default=0, metavar="SECONDS", help="until it runs"
+    )
+    parser.add_argument("--follow", action="store_true", help="wait, and show its output until it ends")
+    parser.add_argument("--dry-run", action="store_true", help="check and plan only")
+    _add_json(parser)
+
+
+def parse_arguments(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options, and the words behind ``--``. Raises :class:`RefusedError` with a sentence."""
+    own, command = list(words), []
+    if "--" in own:
+        index = own.index("--")
+        own, command = own[:index], own[index + 1 :]
+    parser = build_parser()
+    verbs = _verbs(parser)
+    first = next((word for word in own if not word.startswith("-")), None)
+    if first is not None and first not in verbs:
+        raise RefusedError(f"{first[:40]!r} is not a verb; {_meant(first, [*verbs])}")
+    options, unknown = parser.parse_known_args(own, argparse.Namespace(verbose=False))
+    if unknown:
+        known = [flag for action in verbs[options.verb]._actions for flag in action.option_strings]
+        raise RefusedError(
+            f"{unknown[0][:80]!r} is not a word of {options.verb}; {_meant(unknown[0].partition('=')[0], known)}"
+        )
+    if command and options.verb != "ssh":
+        raise RefusedError(f"{options.verb} takes no command behind --.")
+    return options, command
+
+
+def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (action,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(action.choices)
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+
+
+def session_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the flags of ``create`` say of the session, by the words of a spec."""
+    resources = {
+        slot: value
+        for slot, value in (("cpu", options.cpu), ("mem", options.mem), ("cuda.device", options.gpu))
+        if value is not None
+    }
+    resources |= parse_assignments("--slot", options.slot)
+    given = {
+        **parse_assignments("--set", options.set),
+        "name": options.name,
+        "image": options.image,
+        "cluster_size": options.size,
+        "cluster_mode": "multi-node" if options.multi_node else None,
+        "resources": resources or None,
+        "env": parse_assignments("--env", options.env) or None,
+        "mounts": options.mount,
+        "apps": options.app,
+        "command": options.command,
+        "resource_group": options.group,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Asks the manager's part, through sudo."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+from ..errors import CommandError, RefusedError
+from ..paths import Paths
+from ..protocol import MAX_REQUEST, Result, parse_answer, request_line
+
+ACCOUNT = "backendai"
+
+# What sudo says, and what it means.
+_SENTENCES: Sequence[tuple[str, str]] = (
+    (
+        r"password is required|not allowed|may not run|not in the sudoers",
+        "sudo does not let you: ask an operator to add you to the group of users.",
+    ),
+    (r"account.*expired|expired.*account", "your account has expired: ask an operator."),
+    (r"account validation|account.*locked|PAM account", "your account is locked or not valid: ask an operator."),
+    (r"unknown user|unknown uid", "this host has no account of the manager: run backendai.cluster.provision_managers."),
+    (
+        r"command not found|No such file",
+        "the manager's part is not installed: run backendai.cluster.provision_managers.",
+    ),
+)
+
+
+class Service:
+    """The manager's part. ``command`` starts it; without one, sudo does, as the owner of the manager's folder."""
+
+    def __init__(self, paths: Paths, command: Sequence[str] = ()) -> None:
+        self._command = [*command] or ["sudo", "-n", "-u", _account(paths), str(paths.serve)]
+
+    def ask(
+        self,
+        verb: str,
+        fields: Mapping[str, Any],
+        take: Callable[[Mapping[str, Any]], None] = lambda _event: None,
+        stopping: Callable[[], None] = lambda: None,
+    ) -> Result:
+        """Send a request, hand its events on, and return the result.
+
+        The first Ctrl-C cancels the command, of which ``stopping`` is told, and its result is waited for; the second
+        one does not wait. Raises :class:`CommandError` if there is no result.
+        """
+        try:
+            line = request_line(verb, fields)
+        except (ValueError, RecursionError):
+            raise RefusedError("the request has a character that is no text, or a value that is no number.") from None
+        if len(line) > MAX_REQUEST:
+            raise RefusedError(f"the request has {len(line)} bytes; {MAX_REQUEST} are the most.")
+        with tempfile.TemporaryFile() as errors:
+            try:
+                # In a session of its own: Ctrl-C of the terminal is for this process only.
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                    # Of the messages of sudo, only those in English are understood.
+                    env={**os.environ, "LC_ALL": "C"},
+                )
+            except OSError:
+                raise CommandError("sudo is not installed on this host: ask an operator.") from None
+            if process.stdin is None or process.stdout is None:
+                raise CommandError("the manager's part has no pipes.")
+            try:
+                result = _converse(process.stdin, process.stdout, line, take, stopping)
+            except KeyboardInterrupt:
+                raise CommandError("cancelled; the manager goes on to remove what has begun.") from None
+            if result is None:
+                code = process.wait()
+                errors.seek(0)
+                raise _failure(errors.read(1 << 16).decode(errors="replace"), code)
+            return result
+
+
+def _account(paths: Paths) -> str:
+    try:
+        return pwd.getpwuid(os.stat(paths.runtime).st_uid).pw_name
+    except (OSError, KeyError):
+        return ACCOUNT
+
+
+def _converse(
+    stdin: IO[bytes],
+    stdout: IO[bytes],
+    line: bytes,
+    take: Callable[[Mapping[str, Any]], None],
+    stopping: Callable[[], None],
+) -> Result | None:
+    stopped = False
+    while True:
+        try:
+            if line:
+                # A part that has refused already reads nothing.
+                with contextlib.suppress(BrokenPipeError):
+                    stdin.write(line)
+                    stdin.flush()
+                line = b""
+            return _read(stdout, take)
+        except KeyboardInterrupt:
+            if stopped:
+                raise
+            stopped, line = True, b""
+            with contextlib.suppress(OSError):
+                stdin.close()
+            stopping()
+
+
+def _read(stdout: IO[bytes], take: Callable[[Mapping[str, Any]], None]) -> Result | None:
+    for answer in stdout:
+        try:
+            data = parse_answer(answer)
+        except (ValueError, TypeError):
+            raise CommandError(
+                "the manager's part has sent something that is no answer; an operator finds more in the system's log."
+            ) from None
+        if isinstance(data, Result):
+            return data
+        take(data)
+    return None
+
+
+def _failure(text: str, code: int) -> CommandError:
+    """Return the reason why there is no result, from what sudo says."""
+    for pattern, sentence in _SENTENCES:
+        if re.search(pattern, text, re.IGNORECASE):
+            return RefusedError(sentence)
+    last = text.strip().splitlines()[-1:]
+    detail = f": {''.join(char for char in last[0] if char.isprintable())[:200]}" if last else ""
+    return CommandError(f"the manager's part has ended with {code} and without a result{detail}.")

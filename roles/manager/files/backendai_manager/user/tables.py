@@ -1,0 +1,165 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables and reports for people, at any width, or for a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .text import age, amount, printable, remaining, slots
+
+NARROW, WIDE = 60, 100
+_PIPE_WIDTH = 10_000
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return where text is shown; what goes to a pipe is not cut."""
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def render_table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Show rows with headings; on a narrow terminal, cells are folded."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(table)
+
+
+def session_table(console: Console, records: Sequence[Mapping[str, Any]], *, everybody: bool) -> None:
+    """Show sessions; a narrow terminal has room for the first columns only."""
+    headings = ["NAME", *(["USER"] if everybody else []), "STATUS", "SIZE"]
+    if console.width >= NARROW:
+        headings += ["CPU/GPU", "AGE", "ENDS"]
+    if console.width >= WIDE:
+        headings += ["AGENTS"]
+    cells = [_cells(record) for record in records]
+    render_table(console, headings, [[row[heading] for heading in headings] for row in cells])
+
+
+def _cells(record: Mapping[str, Any]) -> dict[str, str]:
+    total = (record.get("resources") or {}).get("total") or {}
+    accelerators = sum(value for name, value in total.items() if name not in ("cpu", "mem", "shmem"))
+    agents = dict.fromkeys(str(kernel.get("agent")) for kernel in record.get("kernels") or ())
+    place = record.get("queue_position")
+    status = f"{record.get('status')}{f' ({place})' if place else ''}"
+    return {
+        "NAME": str(record.get("name")),
+        "USER": f"{record.get('user')}{' (gone)' if record.get('owner_gone') else ''}",
+        "STATUS": status,
+        "SIZE": str(record.get("cluster_size") or "-"),
+        "CPU/GPU": f"{total.get('cpu', 0)}/{accelerators}",
+        "AGE": age(record.get("created_at")),
+        "ENDS": remaining(record.get("ends_at")),
+        "AGENTS": ",".join(agents) or "-",
+    }
+
+
+def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of ``show``."""
+    yield f"{record.get('name')}: {record.get('status')}"
+    yield from (f"  {line}" for line in explain(record))
+    resources = record.get("resources") or {}
+    facts = {
+        "id": record.get("id"),
+        "user": f"{record.get('user')}{' (gone)' if record.get('owner_gone') else ''}",
+        "image": record.get("image"),
+        "each container": slots(resources.get("container") or {}),
+        "in all": slots(resources.get("total") or {}),
+        "resource group": record.get("resource_group"),
+        "age": age(record.get("created_at")) if record.get("created_at") else None,
+        "ends in": remaining(record.get("ends_at")) if record.get("ends_at") else None,
+        "apps": ", ".join(str(app.get("name")) for app in record.get("apps") or ()),
+    }
+    yield from (f"  {name:<16}{value}" for name, value in facts.items() if value)
+    for kernel in record.get("kernels") or ():
+        where = "  ".join(str(kernel.get(field) or "-") for field in ("agent", "address", "status"))
+        yield f"  {kernel.get('hostname'):<16}{where}"
+
+
+def explain(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a session is as it is, and what to do."""
+    name, status = record.get("name"), record.get("status")
+    pending = record.get("pending") or {}
+    if status == "PENDING":
+        place = record.get("queue_position")
+        where = f", at place {place} of its resource group" if place else ""
+        yield f"It waits{where}: {pending.get('reason') or 'for the next run of the timer'}"
+        yield from _shortfall(pending.get("shortfall"))
+    elif status == "RUNNING":
+        yield "It runs."
+    elif status == "DEGRADED":
+        yield f"A part of it does not work: {record.get('error') or 'a container has failed'}"
+        yield f"backendai repair {name} repairs it."
+    elif status == "CREATING":
+        yield "It is being created, or a run that did was interrupted; the timer's next run decides."
+    else:
+        yield f"It has ended: {record.get('reason') or record.get('error') or 'no reason is known'}"
+        if record.get("exit_code") is not None:
+            yield f"Its command ended with {record['exit_code']}; backendai logs {name} shows what it printed."
+
+
+def _shortfall(shortfall: Any) -> Iterator[str]:
+    if isinstance(shortfall, Mapping):
+        missing = [f"{slot} {amount(str(slot), value)}" for slot, value in shortfall.items() if isinstance(value, int)]
+        if missing:
+            yield f"It lacks {', '.join(missing)}."
+
+
+def show_logs(console: Console, report: Mapping[str, Any]) -> None:
+    """Show the logs of containers and apps."""
+    several = len(report.get("kernels") or ()) > 1
+    for kernel in report.get("kernels") or ():
+        code = kernel.get("exit_code")
+        if several or kernel.get("apps"):
+            ended = "" if code is None else f" with code {code}"
+            console.out(f"== {kernel.get('hostname')} on {kernel.get('agent')}: {kernel.get('status')}{ended} ==")
+        for line in kernel.get("log") or ():
+            console.out(printable(str(line).rstrip("\r")))
+        for app, log in (kernel.get("apps") or {}).items():
+            console.out(f"== {kernel.get('hostname')}, app {printable(str(app))} ==")
+            for line in log:
+                console.out(printable(str(line).rstrip("\r")))
+        if kernel.get("error"):
+            console.out(f"== {kernel.get('hostname')}: {printable(str(kernel['error']))} ==")
+
+
+def show_agents(console: Console, data: Mapping[str, Any]) -> None:
+    """Show what is free and what there is of each slot, by agent, and what would start now in each resource group."""
+    agents = data.get("agents") or ()
+    names = dict.fromkeys(str(slot) for agent in agents for slot in agent.get("total") or {})
+    rows = [
+        [
+            str(agent.get("name")),
+            str(agent.get("resource_group") or "-"),
+            str(agent.get("status")),
+            *(_free_of_total(agent, slot) for slot in names),
+        ]
+        for agent in agents
+    ]
+    render_table(console, ["AGENT", "GROUP", "STATUS", *(f"{slot.upper()} FREE/ALL" for slot in names)], rows)
+    for agent in agents:
+        if agent.get("problem"):
+            console.out(printable(f"{agent.get('name')}: {agent['problem']}"))
+    for group in data.get("groups") or ():
+        for largest in group.get("largest_sessions") or ():
+            size, one = largest.get("containers") or 0, largest.get("on_one_agent") or 0
+            each = slots(largest.get("resources") or {})
+            text = f"{size} × ({each}), or {one} on one agent" if size else f"none of {each}"
+            console.out(printable(f"{group.get('resource_group')}: the largest session that would start now is {text}"))
+
+
+def _free_of_total(agent: Mapping[str, Any], slot: str) -> str:
+    free, total = ((agent.get(side) or {}).get(slot) for side in ("free", "total"))
+    return "-" if total is None else f"{amount(slot, free or 0)}/{amount(slot, total)}"

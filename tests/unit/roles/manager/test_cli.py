@@ -1,0 +1,394 @@
+"""The command as a user runs it, against a stand-in for sudo: results, exit codes, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backendai_manager import cli
+from backendai_manager.user import tables, verbs
+from backendai_manager.user.service import Service
+from tests.unit.builders import REPOSITORY
+from tests.unit.roles.manager.manager_host import ALICE, IDS, ManagerHost, record
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA"
+
+Command = Callable[..., int]
+
+
+@pytest.fixture
+def sudo(tmp_path: Path) -> Path:
+    """A program in place of sudo and the manager's part, which answers with ``answers`` and keeps the request."""
+    program = tmp_path / "sudo"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom pathlib import Path\nfolder = Path({str(tmp_path)!r})\n"
+        "with (folder / 'requests').open('a') as kept:\n    kept.write(sys.stdin.readline())\n"
+        "answers = sorted(folder.glob('answer*'))\n"
+        "print(answers[0].read_text(), end='', flush=True)\n"
+        "len(answers) > 1 and answers[0].unlink()\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def run(host: ManagerHost, sudo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run the command with the answers of the manager's part, one for each request."""
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+    def call(*words: str, answers: list[Any] | None = None) -> int:
+        for number, answer in enumerate(answers or [done()]):
+            lines = answer if isinstance(answer, list) else [answer]
+            (tmp_path / f"answer{number}").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return cli.run(words, host.paths, tmp_path / "home", Service(host.paths, [str(sudo)]))
+
+    return call
+
+
+def done(message: str = "", status: str = "done", **data: Any) -> dict[str, Any]:
+    return {"result": status, "message": message, "data": data}
+
+
+def requests(tmp_path: Path) -> list[Any]:
+    return [json.loads(line) for line in (tmp_path / "requests").read_text().splitlines()]
+
+
+def test_without_words_a_short_help_is_shown(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 15
+    assert any("backendai create --name" in line for line in lines)
+
+
+def test_creating_sends_the_spec_the_flags_and_the_keys(
+    run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spec.yml"
+    path.write_text("name: train\nimage: lab/x\nenv: {A: b}\n")
+    created = [{"event": "advice", "text": "2 × 1 = 2"}, done("train is RUNNING.", record=record(1, ALICE))]
+    assert run("create", str(path), "--size", "2", answers=[created]) == 0
+    (request,) = requests(tmp_path)
+    options = request["options"]
+    assert (options["name"], options["cluster_size"], options["env"]) == ("train", 2, {"A": "b"})
+    assert options["authorized_keys"][0].startswith("ssh-ed25519 ")
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == "train is RUNNING."
+    assert shown.err == "2 × 1 = 2\n"
+
+
+@pytest.mark.parametrize(("status", "code"), [("done", 0), ("failed", 1), ("refused", 2), ("pending", 3)])
+def test_the_exit_code_says_how_it_ended(run: Command, status: str, code: int) -> None:
+    assert run("create", "--name", "train", answers=[done("a sentence", status)]) == code
+
+
+def test_a_refusal_is_said_on_standard_error(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("end", "train", answers=[done("no \x1b[2Jsession", "refused")]) == 2
+    assert capsys.readouterr() == ("", "backendai: no [2Jsession\n")
+
+
+def test_following_a_new_session_ends_with_the_code_of_its_command(
+    run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    created = done("train is RUNNING.", record=record(1, ALICE))
+    lines = [{"event": "line", "text": "main1: step 1"}, done()]
+    ended = done(record=record(1, ALICE, status="TERMINATED", exit_code=3))
+    assert run("create", "--name", "train", "--follow", answers=[created, lines, ended]) == 1
+    assert [request["verb"] for request in requests(tmp_path)] == ["create", "logs", "show"]
+    assert requests(tmp_path)[1]["session"] == IDS[1]
+    shown = capsys.readouterr()
+    assert "main1: step 1" in shown.out
+    assert shown.err == "backendai: its command has ended with 3.\n"
+
+
+def test_the_list_is_a_table_or_json(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    resources = {"container": {"cpu": 2}, "total": {"cpu": 4, "mem": 1, "cuda.device": 2}}
+    listed = done(sessions=[record(1, ALICE, resources=resources, owner_gone=True)], age=None)
+    assert run("list", "--all", answers=[listed]) == 0
+    heading, row = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["NAME", "USER", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "AGENTS"]
+    assert row.split()[:6] == ["train", "alice", "(gone)", "RUNNING", "1", "4/2"]
+    assert run("list", "--json", answers=[listed]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["id"] == IDS[1]
+
+
+def test_names_are_for_completion(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = done(sessions=[record(1, ALICE), record(2, ALICE, "other")], age=1.0)
+    assert run("list", "--cached", "--names", answers=[listed]) == 0
+    assert capsys.readouterr() == ("train\nother\n", "")
+
+
+COMPLETIONS = REPOSITORY / "roles/manager/files/completion"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("en", ["end"]), ("ssh t", ["train"]), ("list --al", ["--all"]), ("-v wh", ["why"]), ("ssh train s", [])],
+)
+def test_bash_completes_verbs_flags_and_names(tmp_path: Path, typed: str, offered: list[str]) -> None:
+    words = ["backendai", *typed.split()]
+    command = tmp_path / "backendai"
+    command.write_text("#!/bin/sh\n[ \"$2\" = --help ] && echo '[--all] [--json]' || printf 'train\\nother\\n'\n")
+    command.chmod(0o755)
+    script = f". {COMPLETIONS}/backendai.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _backendai"
+    completed = subprocess.run(
+        ["bash", "-c", f"{script}; printf '%s\\n' \"${{COMPREPLY[@]}}\""],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    assert completed.stdout.split() == offered
+
+
+def test_completions_know_every_verb() -> None:
+    for name in ("backendai.bash", "_backendai"):
+        text = (COMPLETIONS / name).read_text()
+        assert not [verb for verb in verbs.VERBS if verb not in text]
+
+
+def test_a_cached_list_says_how_old_it_is(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "--cached", answers=[done(sessions=[], age=61.0)]) == 0
+    assert capsys.readouterr().err == "As seen 1m ago.\n"
+    assert run("list", "--cached", "--history") == 2
+
+
+def test_forty_columns_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    console = tables.make_console()
+    console.width = 40
+    tables.session_table(console, [record(1, ALICE, "a-name-that-is-longer-than-it-should-be-here")], everybody=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[0].split() == ["NAME", "USER", "STATUS", "SIZE"]
+
+
+EXPLANATIONS = [
+    ({"status": "PENDING", "pending": {"reason": "no room", "shortfall": {"cpu": 2}}, "queue_position": 3}, "no room"),
+    ({"status": "RUNNING"}, "It runs."),
+    ({"status": "DEGRADED", "error": "agent1 does not answer"}, "agent1 does not answer"),
+    ({"status": "CREATING"}, "It is being created"),
+    ({"status": "TERMINATED", "reason": "its time was up", "exit_code": 137}, "its time was up"),
+    ({"status": "ERROR", "error": "no such image"}, "no such image"),
+]
+
+
+@pytest.mark.parametrize(("fields", "sentence"), EXPLANATIONS)
+def test_why_explains_each_status(
+    run: Command, capsys: pytest.CaptureFixture[str], fields: dict[str, Any], sentence: str
+) -> None:
+    for verb in ("why", "show"):
+        assert run(verb, "train", answers=[done(record=record(1, ALICE, **fields))]) == 0
+        assert sentence in capsys.readouterr().out
+    assert run("why", "train", "--json", answers=[done(record=record(1, ALICE, **fields))]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == fields["status"]
+
+
+def test_logs_are_shown_although_one_agent_does_not_answer(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = [
+        {
+            "hostname": "main1",
+            "agent": "agent1",
+            "status": "running",
+            "exit_code": None,
+            "log": ["a\x1b[2J"],
+            "apps": {"x": ["y"]},
+        },
+        {"hostname": "sub1", "agent": "agent2", "status": "unknown", "log": [], "error": "agent2 is unavailable"},
+    ]
+    answer = done("not all logs could be read", "failed", logs={"kernels": kernels})
+    assert run("logs", "train", answers=[answer]) == 1
+    shown = capsys.readouterr()
+    assert "a\\x1b[2J" in shown.out
+    assert "== main1, app x ==" in shown.out
+    assert shown.err == "backendai: not all logs could be read\n"
+
+
+ACCESS = {"id": IDS[1], "name": "train", "ssh": {"host": "gw", "port": 31000}, "host_keys": {"main1": KEY}}
+
+
+def test_ssh_becomes_ssh(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+
+    def become(_name: str, words: list[str]) -> None:
+        became.append(words)
+        raise SystemExit(7)
+
+    monkeypatch.setattr(verbs.os, "execvp", become)
+    with pytest.raises(SystemExit):
+        run("ssh", "train", "--", "hostname", answers=[done(sessions=[ACCESS])])
+    assert became[0][-3:] == ["--", "gw", "hostname"]
+    known = tmp_path / "home/.ssh/backendai_known_hosts"
+    assert known.read_text() == f"backendai-{IDS[1]} {KEY}\n"
+    assert known.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_configuration_has_what_can_be_entered_and_says_what_cannot(
+    run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = done(sessions=[ACCESS, {**ACCESS, "name": "other", "ssh": None}])
+    assert run("ssh-config", answers=[answer]) == 1
+    assert "Host train\n" in (tmp_path / "home/.ssh/backendai_config").read_text()
+    assert "other is not reachable through a gateway" in capsys.readouterr().err
+    assert run("ssh-config", "--for-laptop", "--key", "~/.ssh/id", answers=[done(sessions=[ACCESS])]) == 0
+    assert "IdentityFile ~/.ssh/id\n" in capsys.readouterr().out
+    assert run("ssh-config", "--for-laptop") == 2
+    assert run("ssh-config", "--key", "x") == 2
+
+
+APPS = [{"name": "jupyter", "url": "https://g/s/train/jupyter/lab#x"}, {"name": "tcp", "url": None}]
+
+
+@pytest.mark.parametrize(
+    ("words", "apps", "code", "text"),
+    [
+        (["jupyter"], APPS, 0, "https://g/s/train/jupyter/lab?token=eyJ#x\n"),
+        ([], APPS[:1], 0, "https://g/s/train/jupyter/lab?token=eyJ#x\n"),
+        ([], APPS, 2, "backendai: name an app; its apps are jupyter, tcp.\n"),
+        (["x"], APPS, 2, "backendai: train has no app x; its apps are jupyter, tcp.\n"),
+        ([], [], 2, "backendai: name an app; it was created without apps.\n"),
+        (["tcp"], APPS, 1, "backendai: tcp has no link: it does not use HTTP"),
+        (["jupyter", "--seconds", "5"], APPS, 2, "backendai: --seconds takes 60 to"),
+    ],
+)
+def test_a_link_has_a_fresh_token(
+    run: Command, capsys: pytest.CaptureFixture[str], words: list[str], apps: list[Any], code: int, text: str
+) -> None:
+    answer = done(token="eyJ", links={"apps": apps}, expires_at=5)
+    assert run("open", "train", *words, answers=[answer]) == code
+    shown = capsys.readouterr()
+    assert (shown.err if code else shown.out).startswith(text)
+
+
+GROUP = {
+    "resource_group": "default",
+    "largest_sessions": [
+        {"resources": {"cpu": 1, "mem": 1 << 30}, "containers": 6, "on_one_agent": 4},
+        {"resources": {"cuda.device": 1}, "containers": 0, "on_one_agent": 0},
+    ],
+}
+
+
+def test_what_is_free_is_a_table(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = {"name": "agent1", "resource_group": "default", "status": "ready", "total": {"cpu": 8}, "free": {"cpu": 6}}
+    data = {"agents": [agent, {"name": "agent2", "problem": "it does not answer"}], "groups": [GROUP]}
+    assert run("agents", answers=[done(agents=data)]) == 0
+    out = capsys.readouterr().out
+    assert "6/8" in out
+    assert "default: the largest session that would start now is 6 × (cpu 1, mem 1g), or 4 on one agent" in out
+    assert "default: the largest session that would start now is none of cuda.device 1" in out
+    assert "agent2: it does not answer" in out
+
+
+def test_a_schema_lets_editors_complete_a_spec(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("schema") == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["properties"]["cluster_mode"]["enum"] == ["single-node", "multi-node"]
+    assert schema["properties"]["mounts"]["items"] == {"type": "string"}
+    assert {"uid", "user", "queue_path"}.isdisjoint(schema["properties"])
+    assert "C(" not in json.dumps(schema)
+
+
+def test_the_template_is_a_spec(run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("template") == 0
+    path = tmp_path / "spec.yml"
+    path.write_text(capsys.readouterr().out)
+    assert run("create", str(path)) == 0
+    assert requests(tmp_path)[0]["options"]["name"] == "train-llm"
+
+
+@pytest.mark.parametrize(
+    ("says", "code", "sentence"),
+    [
+        ("sudo: a password is required", 2, "sudo does not let you: ask an operator to add you to the group of users."),
+        ("alice is not allowed to execute", 2, "sudo does not let you"),
+        (
+            "sudo: Account expired or PAM config lacks an account section",
+            2,
+            "your account has expired: ask an operator.",
+        ),
+        ("sudo: PAM account management error: locked", 2, "your account is locked or not valid: ask an operator."),
+        ("sudo: unknown user backendai", 2, "this host has no account of the manager"),
+        ("sudo: serve: command not found", 2, "the manager's part is not installed"),
+        ("Segmentation fault", 1, "the manager's part has ended with 9 and without a result: Segmentation fault."),
+        ("", 1, "the manager's part has ended with 9 and without a result."),
+    ],
+)
+def test_what_sudo_says_is_a_sentence(
+    run: Command, sudo: Path, capsys: pytest.CaptureFixture[str], says: str, code: int, sentence: str
+) -> None:
+    sudo.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 9\n")
+    assert run("list") == code
+    assert capsys.readouterr().err.startswith(f"backendai: {sentence}")
+
+
+def test_an_answer_that_is_none_is_a_sentence(run: Command, sudo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sudo.write_text("#!/bin/sh\necho Traceback\n")
+    assert run("list") == 1
+    assert "has sent something that is no answer" in capsys.readouterr().err
+
+
+def test_a_request_that_is_too_large_is_not_sent(run: Command, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yml"
+    path.write_text(f"name: train\ncommand: '{'é' * 600_000}'\n")
+    assert run("create", str(path)) == 2
+    path.write_text('name: train\ncommand: "\\ud800"\n')
+    assert run("create", str(path)) == 2
+    assert not (tmp_path / "requests").exists()
+
+
+WAITING = """#!{python}
+import json, sys, time
+sys.stdin.readline()
+print(json.dumps({{"event": "waiting", "text": "begun"}}), flush=True)
+sys.stdin.read()
+time.sleep({seconds})
+print(json.dumps({{"result": "failed", "message": "cancelled; nothing is left.", "data": {{}}}}), flush=True)
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+from backendai_manager.cli import run
+from backendai_manager.paths import Paths
+from backendai_manager.user.service import Service
+sys.exit(run(["end", "train"], Paths(), Path.home(), Service(Paths(), [sys.argv[1]])))
+"""
+
+
+def start(sudo: Path, seconds: float) -> subprocess.Popen[str]:
+    """Start the command in its own process, with a manager's part that takes so long to be cancelled."""
+    sudo.write_text(WAITING.format(python=sys.executable, seconds=seconds))
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "roles/manager/files")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(sudo)], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr
+    assert process.stderr.readline() == "begun\n"
+    return process
+
+
+def test_ctrl_c_cancels_and_waits_for_the_result(sudo: Path) -> None:
+    process = start(sudo, 0)
+    process.send_signal(signal.SIGINT)
+    _out, errors = process.communicate(timeout=20)
+    assert errors.splitlines()[-1] == "backendai: cancelled; nothing is left."
+    assert process.returncode == 1
+
+
+def test_a_second_ctrl_c_does_not_wait(sudo: Path) -> None:
+    process = start(sudo, 30)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr
+    assert process.stderr.readline().startswith("Stopping")
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _out, errors = process.communicate(timeout=20)
+    assert errors == "backendai: cancelled; the manager goes on to remove what has begun.\n"
+    assert time.monotonic() - began < 10

@@ -1,0 +1,160 @@
+"""The policy: what it may say, and which one counts when it is bad."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backendai_manager import policy as module
+from backendai_manager.policy import NamedFolder, Policy, PolicyError, load_policy, parse_policy
+from tests.unit.builders import REPOSITORY
+from tests.unit.roles.manager.manager_host import OPTIONS
+
+EXAMPLE = b"""
+images: ["lab/*"]
+resource_groups: [default, gpu]
+drivers: [vxlan]
+mounts:
+  data: {source: /mnt/data, target: /home/work/data, read_only: true}
+  home: {source: "/srv/home/{user}", target: /home/work/home}
+uid: own
+gid: 1000
+max_lifetime: 86400
+max_priority: 5
+options: [wait]
+links_by_path: true
+"""
+
+
+KEPT = "The last valid policy counts until an operator corrects it."
+
+
+def test_a_policy_bounds_what_users_have() -> None:
+    policy = parse_policy(EXAMPLE, OPTIONS)
+    folders = {
+        "data": NamedFolder("/mnt/data", "/home/work/data", True),
+        "home": NamedFolder("/srv/home/{user}", "/home/work/home"),
+    }
+    assert policy == Policy(
+        ("lab/*",), ("default", "gpu"), ("vxlan",), folders, None, 1000, 86400, 5, ("wait",), links_by_path=True
+    )
+    assert policy.mounts["home"].mount("alice")["source"] == "/srv/home/alice"
+
+
+def test_only_images_have_to_be_named() -> None:
+    policy = parse_policy(b"images: []", OPTIONS)
+    assert (policy.drivers, policy.mounts, policy.options, policy.links_by_path) == (("vxlan",), {}, (), False)
+    assert not policy.allows_image("lab/python:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "it must be a mapping."),
+        ("images: [", "it is not YAML, line 1: "),
+        ("{}", "images is required"),
+        ("imags: []", "'imags' is not a word of a policy; did you mean images?"),
+        ("images: lab/*", "images must be a list of patterns"),
+        ("images: [1]", "images must be a list of patterns"),
+        ("images: []\nresource_groups: default", "resource_groups must be a list of names."),
+        ("images: []\ndrivers: [macvlan]", "drivers must be a list of vxlan, swarm, host."),
+        ("images: []\nuid: 0", "uid must be a whole number from 1 to 2147483647, or own for the user's own."),
+        ("images: []\ngid: root", "gid must be a whole number"),
+        ("images: []\nuid: true", "uid must be a whole number"),
+        (
+            "images: []\nmax_lifetime: 5",
+            "max_lifetime must be a whole number from 60 to 2147483648, or 0 for no bound.",
+        ),
+        ("images: []\nmax_priority: 101", "max_priority must be a whole number from 0 to 100."),
+        ("images: []\noptions: [user]", "options: 'user' cannot be a user's; allowed are id, kernel"),
+        ("images: []\nlinks_by_path: 1", "links_by_path must be true or false."),
+        ("images: []\nmounts: [data]", "mounts must be a mapping"),
+        ("images: []\nmounts: {../x: {source: /a, target: /b}}", "mounts has the name '../x'"),
+        ("images: []\nmounts: {x: {source: /a}}", "mounts has 'x', which must have source and target"),
+        ("images: []\nmounts: {x: {source: a, target: /b}}", "mounts has 'x' with the source 'a', which is not an"),
+        ("images: []\nmounts: {x: {source: /a/../b, target: /b}}", "is not an absolute path without .."),
+        ("images: []\nmounts: {x: {source: '/a/{uid}', target: /b}}", "a placeholder that is not {user} in its source"),
+        (
+            "images: []\nmounts: {x: {source: /a, target: '/b/{user}'}}",
+            "a placeholder that is not {user} in its source",
+        ),
+        ("images: []\nmounts: {x: {source: /a, target: /b, read_only: 1}}", "with read_only, which must be true or"),
+    ],
+)
+def test_a_bad_policy_is_refused_with_its_word(text: str, sentence: str) -> None:
+    with pytest.raises(PolicyError) as refusal:
+        parse_policy(text.encode(), OPTIONS)
+    assert sentence in str(refusal.value)
+
+
+def test_all_problems_are_said_at_once() -> None:
+    with pytest.raises(PolicyError) as refusal:
+        parse_policy(b"uid: 0\ngid: 0", OPTIONS)
+    assert len(str(refusal.value).splitlines()) == 3
+
+
+def test_the_last_good_policy_counts_when_it_is_bad(tmp_path: Path) -> None:
+    path, kept = tmp_path / "policy.yml", tmp_path / "last-good.yml"
+    path.write_bytes(EXAMPLE)
+    good, warning = load_policy(path, kept, OPTIONS)
+    assert warning == ""
+    path.write_text("images: 5\n")
+    assert load_policy(path, kept, OPTIONS) == (
+        good,
+        f"{path}: images must be a list of patterns, such as [registry.example.com/*, 'python:*'].\n{KEPT}",
+    )
+    path.unlink()
+    assert load_policy(path, kept, OPTIONS)[1].startswith(f"{path}: No such file")
+
+
+@pytest.mark.parametrize("damage", ["missing", "fifo", "binary", "huge"])
+def test_without_any_good_policy_nothing_starts(tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "policy.yml"
+    if damage == "fifo":
+        os.mkfifo(path)
+    elif damage == "binary":
+        path.write_bytes(bytes(range(256)))
+    elif damage == "huge":
+        monkeypatch.setattr(module, "MAX_POLICY", 10)
+        path.write_bytes(EXAMPLE)
+    with pytest.raises(PolicyError, match="Nothing can be started before an operator corrects it"):
+        load_policy(path, tmp_path / "last-good.yml", OPTIONS)
+
+
+def test_a_copy_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yml"
+    path.write_bytes(EXAMPLE)
+    assert load_policy(path, tmp_path / "absent" / "last-good.yml", OPTIONS)[1] == ""
+
+
+def check(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["policy", str(path)])
+    specification = REPOSITORY / "roles/session/meta/argument_specs.yml"
+    monkeypatch.setattr(module, "Paths", type("P", (), {"specification": specification}))
+    return module.main()
+
+
+def test_the_role_checks_a_policy_before_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "policy.yml"
+    path.write_bytes(EXAMPLE)
+    assert check(path, monkeypatch) == 0
+    path.write_text("uid: 0\n")
+    assert check(path, monkeypatch) == 2
+    assert check(tmp_path, monkeypatch) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3
+    assert all(line.startswith(str(tmp_path)) for line in errors)
+
+
+def test_the_check_is_a_program() -> None:
+    command = [sys.executable, "-m", "backendai_manager.policy"]
+    completed = subprocess.run(
+        command, capture_output=True, text=True, cwd=REPOSITORY / "roles/manager/files", check=False
+    )
+    assert (completed.returncode, completed.stderr) == (2, "usage: python -m backendai_manager.policy FILE\n")

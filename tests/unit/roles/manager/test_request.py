@@ -1,0 +1,168 @@
+"""What a user asks for, bounded by the policy; and what waits, judged again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backendai_manager.errors import RefusedError
+from backendai_manager.manager.advice import advise
+from backendai_manager.manager.identity import Caller
+from backendai_manager.manager.request import build_request, check_waiting
+from backendai_manager.policy import NamedFolder, Policy
+from tests.unit.roles.manager.manager_host import OPTIONS
+
+ALICE = Caller("alice", 1001, 100)
+FOLDERS = {
+    "home": NamedFolder("/srv/home/{user}", "/home/work/home"),
+    "data": NamedFolder("/mnt/data", "/home/work/data", read_only=True),
+}
+POLICY = Policy(("lab/*",), mounts=FOLDERS, max_lifetime=3600, max_priority=20)
+
+
+def build(policy: Policy = POLICY, **given: Any) -> dict[str, Any]:
+    return build_request({"name": "train", "image": "lab/python:1", **given}, policy, OPTIONS, ALICE)
+
+
+def refusal(policy: Policy = POLICY, **given: Any) -> str:
+    with pytest.raises(RefusedError) as refused:
+        build(policy, **given)
+    return str(refused.value)
+
+
+def test_a_request_is_completed_by_the_policy() -> None:
+    assert build(cluster_size=2, session_env={"A": "b"}) == {
+        "session_name": "train",
+        "session_image": "lab/python:1",
+        "session_cluster_size": 2,
+        "session_env": {"A": "b"},
+        "session_resource_group": "default",
+        "session_network_driver": "vxlan",
+        "session_priority": 10,
+        "session_uid": 1000,
+        "session_gid": 1000,
+    }
+
+
+def test_defaults_beyond_the_policy_are_replaced() -> None:
+    policy = Policy(("lab/*",), resource_groups=("gpu",), drivers=("swarm",), uid=None, gid=None, max_priority=3)
+    built = build(policy)
+    names = ("resource_group", "network_driver", "priority", "uid", "gid")
+    assert [built[f"session_{name}"] for name in names] == ["gpu", "swarm", 3, 1001, 100]
+
+
+def test_named_folders_become_mounts_of_the_user() -> None:
+    assert build(mounts=["home", "data"])["session_mounts"] == [
+        {"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False},
+        {"source": "/mnt/data", "target": "/home/work/data", "read_only": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"nmae": "x"}, "nmae is not a word of a session; did you mean name?"),
+        ({"session_nmae": "x"}, "session_nmae is not a word of a session; did you mean name?"),
+        ({"{{ 7 }}": "x"}, "{{ 7 }} is not a word of a session; allowed are name, image"),
+        ({"x" * 500: "x"}, f"'{'x' * 40}'… is not a word of a session"),
+        ({"session_name": "other"}, "session_name is given twice."),
+        ({"uid": 0}, "uid is set by the policy; leave it out."),
+        ({"session_gid": 0}, "session_gid is set by the policy; leave it out."),
+        ({"user": "bob"}, "user is an option of operators; leave it out."),
+        ({"queue_path": "/x"}, "queue_path is an option of operators; leave it out."),
+        ({"hosts_template": "/etc/shadow"}, "hosts_template is an option of operators; leave it out."),
+        ({"record_path": "/x"}, "record_path is an option of operators; leave it out."),
+        ({"wait": True}, "wait is an option of operators; leave it out."),
+        ({"image": "evil/x"}, "image: evil/x is not allowed by the policy; allowed are lab/*."),
+        ({"roles": {"main": {"image": "evil/x"}}}, "image: evil/x is not allowed by the policy"),
+        ({"roles": '{"main": {"image": "evil/x"}}'}, "roles must be a mapping of roles."),
+        ({"roles": {"main": '{"image": "evil/x"}'}}, "roles: 'main' must be a mapping, and its image a text."),
+        ({"roles": {"main": {"image": ["evil/x"]}}}, "roles: 'main' must be a mapping, and its image a text."),
+        ({"image": ["evil/x"]}, "image must be a text."),
+        ({"mounts": ["etc"]}, "mounts: etc is not allowed by the policy; allowed are home, data."),
+        ({"mounts": [{"source": "/etc", "target": "/x"}]}, "is not allowed by the policy; allowed are home, data."),
+        ({"mounts": '[{"source": "/etc", "target": "/x"}]'}, "mounts must be a list of names."),
+        ({"mounts": {"source": "/etc"}}, "mounts must be a list of names."),
+        ({"network_driver": "host"}, "network_driver: host is not allowed by the policy; allowed are vxlan."),
+        ({"network_driver": " host "}, "network_driver: host is not allowed by the policy; allowed are vxlan."),
+        ({"resource_group": "gpu"}, "resource_group: gpu is not allowed by the policy; allowed are default."),
+        ({"resource_group": ["gpu"]}, "resource_group must be a text."),
+        ({"priority": 21}, "priority: 21 is not allowed; it may be 0 to 20."),
+        ({"priority": " 99 "}, "priority: 99 is not allowed; it may be 0 to 20."),
+        ({"priority": [99]}, "priority: [99] is not allowed; it may be 0 to 20."),
+        ({"apps": [{"name": "x", "path": "strip"}]}, "apps: links by path are off"),
+        ({"apps": "jupyter"}, "apps must be a list of apps."),
+        ({"authorized_keys": "ssh-ed25519 x"}, "authorized_keys must be a list of public keys."),
+    ],
+)
+def test_what_is_beyond_the_policy_is_refused(given: dict[str, Any], sentence: str) -> None:
+    assert sentence in refusal(**given)
+
+
+def test_all_problems_are_said_at_once() -> None:
+    assert len(refusal(image="evil/x", priority=99, mounts=["etc"]).splitlines()) == 3
+
+
+def test_words_left_empty_have_their_defaults() -> None:
+    assert build(priority="", roles=None, mounts="") == build()
+
+
+def test_apps_have_no_links_by_path_unless_the_policy_allows_them() -> None:
+    apps = ["jupyter", {"name": "demo", "port": 8000}]
+    assert build(apps=apps)["session_apps"] == [
+        {"name": "jupyter", "path": "none"},
+        {"name": "demo", "port": 8000, "path": "none"},
+    ]
+    assert build(Policy(("lab/*",), links_by_path=True), apps=apps)["session_apps"] == apps
+
+
+def test_the_policy_may_let_users_give_options_of_a_run() -> None:
+    assert build(Policy(("lab/*",), options=("wait",)), wait=True)["session_wait"] is True
+
+
+def test_a_request_is_told_what_it_takes_and_that_it_keeps_nothing() -> None:
+    total, lost = advise(build(cluster_size=2, resources={"cpu": 1, "mem": "128m"}))
+    assert total == "Resources are of one container: 2 × (cpu 1, mem 128m) = cpu 2, mem 256m in all."
+    assert lost.startswith("No folder in mounts can be written: what the containers write is lost")
+    roles = {"main": {}, "worker": {"replicas": 3, "resources": {"cpu": 2}}}
+    assert advise(build(roles=roles, mounts=["home"])) == [
+        "Resources are of one container: 1 × (cpu 1, mem 1g) + 3 × (cpu 2, mem 1g) = cpu 7, mem 4g in all."
+    ]
+    assert advise(build(cluster_size="many")) == []
+
+
+SPEC = {
+    "image": "lab/python:1",
+    "roles": [],
+    "mounts": [{"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False}],
+    "resource_group": "default",
+    "network_driver": "vxlan",
+    "uid": 1000,
+    "gid": 1000,
+    "max_lifetime": 60,
+    "priority": 10,
+}
+
+
+def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
+    assert check_waiting(SPEC, POLICY, ALICE) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"image": "evil/x"}, "image"),
+        ({"roles": [{"image": "evil/x"}]}, "image"),
+        ({"mounts": [{"source": "/srv/home/bob", "target": "/home/work/home", "read_only": False}]}, "mounts"),
+        ({"resource_group": "gpu"}, "resource_group"),
+        ({"network_driver": "host"}, "network_driver"),
+        ({"uid": 0}, "uid"),
+        ({"gid": 5}, "gid"),
+        ({"max_lifetime": 7200}, "max_lifetime"),
+        ({"max_lifetime": 0}, "max_lifetime"),
+        ({"priority": 50}, "priority"),
+    ],
+)
+def test_a_request_that_waits_is_judged_by_the_policy_of_now(changed: dict[str, Any], word: str) -> None:
+    assert check_waiting({**SPEC, **changed}, POLICY, ALICE).startswith(f"{word}: ")

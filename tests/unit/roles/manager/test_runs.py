@@ -1,0 +1,186 @@
+"""Playbooks run with nothing of the user's surroundings, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backendai_manager.errors import CancelledError, CommandError, RefusedError
+from backendai_manager.manager.run_events import RunEvents
+from backendai_manager.manager.runs import MAX_REPORT, Outcome, Runs, _read, clean_environment
+from tests.unit.roles.manager.manager_host import ManagerHost
+
+LIST = "session_list_path"
+LOOKUP = "{{ lookup('pipe', 'touch PATH') }}"
+
+
+@pytest.fixture
+def runs(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs of a manager whose inventory has no agents."""
+    inventory = Path(host.settings["inventory"])
+    inventory.write_text("all: {children: {agents: {hosts: {}}}}\n")
+    monkeypatch.setenv("PATH", f"{host.paths.collections.parents[0] / 'bin'}:{os.environ['PATH']}")
+    return Runs(host.paths, str(inventory), str(host.queue), lambda: False)
+
+
+def leftovers(host: ManagerHost) -> list[str]:
+    return sorted(path.name for path in host.paths.runtime.iterdir())
+
+
+def test_a_run_reports_and_leaves_nothing(host: ManagerHost, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The folder that a user has called the command from.
+    folder = host.paths.home / "evil"
+    folder.mkdir()
+    (folder / "ansible.cfg").write_text("[defaults]\nstrategy = evil\n")
+    monkeypatch.chdir(folder)
+    tasks: list[str] = []
+    events = RunEvents(task=lambda task, _host, state: tasks.append(f"{task}: {state}"))
+    outcome = runs.run("list_sessions", reports=[LIST], events=events)
+    assert outcome == Outcome(True, "", {LIST: []})
+    assert "List the sessions: done" in tasks
+    assert leftovers(host) == ["folders.lock", "ssh"]
+
+
+def test_a_template_in_any_option_is_no_template(host: ManagerHost, runs: Runs) -> None:
+    ran = host.paths.home / "ran"
+    text = LOOKUP.replace("PATH", str(ran))
+    request: dict[str, Any] = {
+        f"session_{name}": text for name in ("name", "image", "command", "resource_group", "bootstrap_script")
+    }
+    request["session_env"] = {text: text}
+    outcome = runs.run("create_session", request, reports=["session_record_path"])
+    assert (outcome.done, outcome.refused) == (False, True)
+    assert "name: " in outcome.reason
+    assert "session_" not in outcome.reason
+    assert not ran.exists()
+    assert leftovers(host) == ["folders.lock", "ssh"]
+    with pytest.raises(RefusedError):
+        outcome.require()
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_cancelled_run_is_killed_and_leaves_nothing(host: ManagerHost) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        agent = f"{{ansible_host: 127.0.0.1, ansible_port: {silent.getsockname()[1]}}}"
+        Path(host.settings["inventory"]).write_text(f"all: {{children: {{agents: {{hosts: {{agent1: {agent}}}}}}}}}\n")
+        reached: list[str] = []
+        events = RunEvents(task=lambda _task, name, _state: reached.append(name))
+        waiting = Runs(host.paths, host.settings["inventory"], str(host.queue), lambda: "agent1" in reached)
+        with pytest.raises(CancelledError):
+            waiting.run("list_sessions", reports=[LIST], events=events)
+    assert leftovers(host) == ["folders.lock", "ssh"]
+
+
+def test_a_playbook_that_does_not_start_has_a_reason(runs: Runs) -> None:
+    outcome = runs.run("no_such_playbook")
+    assert outcome.reason == "the playbook: backendai.cluster.no_such_playbook could not be found"
+    with pytest.raises(CommandError):
+        outcome.require()
+
+
+def test_a_report_that_is_damaged_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "session_list_path.json"
+    assert _read(path) is None
+    path.write_text("{")
+    with pytest.raises(CommandError, match=r"has written a damaged session_list_path\.json"):
+        _read(path)
+    with path.open("wb") as stream:
+        stream.truncate(MAX_REPORT + 1)
+    with pytest.raises(CommandError, match="is larger than"):
+        _read(path)
+
+
+def test_nothing_of_the_users_environment_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before, folder = dict(os.environ), Path.cwd()
+    umask = os.umask(0o022)
+    try:
+        monkeypatch.setenv("ANSIBLE_CALLBACK_PLUGINS", "/evil")
+        monkeypatch.setenv("PYTHONPATH", "/evil")
+        clean_environment(tmp_path)
+        assert sorted(os.environ) == ["HOME", "LANG", "LC_ALL", "PATH"]
+        assert Path.cwd() == Path("/")
+        assert os.umask(0o022) == 0o077
+    finally:
+        os.chdir(folder)
+        os.umask(umask)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def test_a_configuration_of_the_operator_replaces_the_defaults(host: ManagerHost, runs: Runs) -> None:
+    with runs.environment() as environment:
+        assert environment["ANSIBLE_FORKS"] == "50"
+    host.paths.ansible_settings.touch()
+    with runs.environment() as environment:
+        assert "ANSIBLE_FORKS" not in environment
+        assert environment["ANSIBLE_CONFIG"] == str(host.paths.ansible_settings)
+
+
+def failure(host: str, task: str = "x", **fields: Any) -> dict[str, Any]:
+    result = {"msg": fields.pop("msg", "Task failed: it broke")}
+    return {"event": "runner_on_failed", "event_data": {"host": host, "task": task, "res": result, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([], "Ansible has ended without a reason."),
+        ([failure("localhost"), failure("localhost")], "it broke"),
+        ([failure("agent1"), failure("agent2")], "agent1: it broke\nagent2: it broke"),
+        ([failure("agent1", ignore_errors=True)], "Ansible has ended without a reason."),
+        (
+            [failure("agent1", msg="")],
+            "agent1: a step has failed whose message is hidden, because it may quote secrets",
+        ),
+        (
+            [{"event": "runner_on_unreachable", "event_data": {"host": "agent1", "res": {"msg": "timed out"}}}],
+            "agent1 does not answer: timed out",
+        ),
+        ([{"event": "verbose", "stdout": "[ERROR]: no inventory"}], "no inventory"),
+        ([{"event": "verbose", "stdout": "ERROR! no inventory"}, failure("localhost")], "it broke"),
+        ([failure("localhost", msg="session_env is not session_x")], "env is not x"),
+    ],
+)
+def test_a_failed_run_has_a_reason_for_users(events: list[dict[str, Any]], reason: str) -> None:
+    seen = RunEvents()
+    assert not any(seen.take(event) for event in events)
+    assert seen.reason == reason
+
+
+def test_only_a_step_that_judges_refuses() -> None:
+    for task, refused in (("Validate the request", True), ("Plan the session", True), ("Start the containers", False)):
+        seen = RunEvents()
+        seen.take(failure("localhost", task))
+        assert seen.refused is refused
+
+
+def test_a_plan_that_fails_because_agents_do_not_answer_is_no_refusal() -> None:
+    seen = RunEvents()
+    seen.take({"event": "runner_on_unreachable", "event_data": {"host": "agent1", "res": {"msg": "timed out"}}})
+    seen.take(failure("localhost", "Plan the session", msg="no agent can be used: agent1: Task failed: timed out"))
+    assert (seen.refused, seen.reason) == (False, "no agent can be used: agent1: timed out")
+
+
+def test_the_request_is_only_in_its_file(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, Any] = {}
+
+    def start(_self: Runs, folder: Path, _playbook: str, variables: dict[str, Any], *_rest: object) -> bool:
+        path = Path(variables["session_request_path"])
+        kept.update(variables=dict(variables), text=json.loads(path.read_text()), mode=path.stat().st_mode & 0o777)
+        kept["parent"] = path.parent == folder
+        return True
+
+    monkeypatch.setattr(Runs, "_start", start)
+    umask = os.umask(0o077)
+    Runs(host.paths, "", "/queue", lambda: False).run(
+        "create_session", {"session_env": {"A": "hunter2"}}, {"session_user": "a"}
+    )
+    os.umask(umask)
+    assert kept["text"] == {"session_env": {"A": "hunter2"}}
+    assert (kept["mode"], kept["parent"]) == (0o600, True)
+    assert sorted(kept["variables"]) == ["session_queue_path", "session_request_path", "session_user"]

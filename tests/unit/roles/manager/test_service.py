@@ -1,0 +1,330 @@
+"""The manager's part: what each verb does, for whom, and that nobody gets at another user's session."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backendai_manager import service
+from backendai_manager.manager import create as creation
+from backendai_manager.manager.runs import Outcome
+from backendai_manager.manager.verbs import VERBS
+from backendai_manager.protocol import VERBS as SPOKEN
+from backendai_manager.protocol import Result
+from tests.unit.roles.manager.manager_host import ALICE, BOB, CAROL, IDS, MALLORY, ManagerHost, Run, record
+
+SPEC = {"name": "train", "image": "lab/python:1", "env": {"TOKEN": "hunter2"}}
+LINKS = {"ssh": {"host": "gateway1", "port": 31000}, "apps": [{"name": "jupyter", "url": "https://g/s/train/jupyter/"}]}
+TOKEN = {"token": "eyJ", "links": LINKS, "expires_at": 5, "session": {}}
+
+
+def test_every_verb_that_is_spoken_is_understood() -> None:
+    assert set(VERBS) == set(SPOKEN)
+
+
+def created(host: ManagerHost, status: str = "RUNNING", number: int = 1, **fields: Any) -> None:
+    """Let create_session write a record."""
+    written = record(number, ALICE, status=status, **fields)
+    host.runs.reports["create_session"] = {"session_record_path": written, "session_access_path": []}
+
+
+def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(host: ManagerHost) -> None:
+    created(host)
+    assert host.ask(ALICE, "create", options=SPEC).status == "done"
+    (run,) = host.runs.made
+    assert run.request is not None
+    assert run.request["session_env"] == {"TOKEN": "hunter2"}
+    assert run.trusted == {"session_user": "alice", "session_user_uid": 1001, "session_no_new_privileges": True}
+    assert next(event["text"] for event in host.events if event["event"] == "advice").startswith("Resources are of one")
+
+
+def test_the_bound_of_a_lifetime_is_the_operators(host: ManagerHost) -> None:
+    host.policy.write_text("images: ['lab/*']\nmax_lifetime: 3600\n")
+    created(host)
+    host.ask(ALICE, "create", options=SPEC)
+    assert host.runs.made[0].trusted["session_max_lifetime_limit"] == 3600
+
+
+def test_a_request_beyond_the_policy_runs_nothing(host: ManagerHost) -> None:
+    assert host.ask(ALICE, "create", options={**SPEC, "image": "evil/x"}) == Result(
+        "refused", "image: evil/x is not allowed by the policy; allowed are lab/*."
+    )
+    assert host.runs.made == []
+
+
+def test_a_bad_policy_is_said_with_each_creation(host: ManagerHost) -> None:
+    created(host)
+    host.ask(ALICE, "create", options=SPEC)
+    host.policy.write_text("images: 5")
+    assert host.ask(ALICE, "create", options=SPEC).status == "done"
+    (warning,) = [event["text"] for event in host.events if event["event"] == "warning"]
+    assert warning.endswith("The last valid policy counts until an operator corrects it.")
+    host.paths.last_good_policy.unlink()
+    assert "Nothing can be started" in host.ask(ALICE, "create", options=SPEC).message
+
+
+def test_a_dry_run_only_checks(host: ManagerHost) -> None:
+    result = host.ask(ALICE, "create", options=SPEC, dry_run=True)
+    assert (result.status, host.runs.made[0].check) == ("done", True)
+
+
+def test_a_session_that_waits_says_why(host: ManagerHost) -> None:
+    created(host, "PENDING", pending={"reason": "no agent has 4 cores", "shortfall": {}})
+    assert host.ask(ALICE, "create", options=SPEC).message == "train waits: no agent has 4 cores"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "message"),
+    [
+        ("RUNNING", "done", "train is RUNNING."),
+        ("TERMINATED", "failed", "train has not started: it was cancelled"),
+        ("PENDING", "pending", "train still waits: no room"),
+    ],
+)
+def test_waiting_ends_with_the_start_the_end_or_the_time(
+    host: ManagerHost, monkeypatch: pytest.MonkeyPatch, state: str, status: str, message: str
+) -> None:
+    monkeypatch.setattr(creation, "POLL_SECONDS", 0.05)
+    created(host, "PENDING", pending={"reason": "no room"})
+    latest = record(1, ALICE, status=state, reason="it was cancelled", pending={"reason": "no room"})
+
+    def start() -> None:
+        host.keep(1, ALICE, state=state, record=latest)
+
+    host.runs.during["create_session"] = start
+    result = host.ask(ALICE, "create", options=SPEC, wait=1)
+    assert (result.status, result.message) == (status, message)
+
+
+def test_the_reasons_of_a_refusal_name_what_the_user_wrote(host: ManagerHost) -> None:
+    failed = {"task": "Validate the request", "host": "localhost", "res": {"msg": "session_name: 'x' is short."}}
+    host.runs.events = [{"event": "runner_on_failed", "event_data": failed}]
+    host.runs.failures["create_session"] = Outcome(False, "name: 'x' is short.", {}, refused=True)
+    assert host.ask(ALICE, "create", options=SPEC) == Result("refused", "name: 'x' is short.")
+
+
+def test_a_name_of_somebody_elses_live_session_is_refused_without_detail(host: ManagerHost) -> None:
+    host.keep(2, BOB)
+    taken = Result("refused", "name: 'train' is taken by another user's session; choose another name.")
+    assert host.ask(ALICE, "create", options=SPEC) == taken
+    assert host.runs.made == []
+    host.keep(2, BOB, state="TERMINATED")
+    host.runs.reports["create_session"] = {"session_record_path": record(2, BOB)}
+    assert host.ask(ALICE, "create", options=SPEC) == taken
+
+
+def test_a_cancelled_creation_ends_what_it_has_begun(host: ManagerHost) -> None:
+    def die() -> None:
+        host.keep(1, ALICE, state="CREATING")
+        host.runs.cancelled = lambda: host.runs.playbooks() == ["create_session"]
+
+    host.runs.during["create_session"] = die
+    result = host.ask(ALICE, "create", options=SPEC)
+    assert result == Result("failed", "cancelled; nothing is left.")
+    assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, {})]
+
+
+def test_a_cancelled_repair_by_create_ends_nothing(host: ManagerHost) -> None:
+    host.keep(1, ALICE)
+    host.keep(2, BOB, "other")
+    host.runs.during["create_session"] = lambda: setattr(host.runs, "cancelled", lambda: True)
+    assert "as it was" in host.ask(ALICE, "create", options=SPEC).message
+    assert host.runs.playbooks() == ["create_session"]
+
+
+ACTS = ["show", "logs", "access", "token", "end", "repair"]
+PLAYBOOKS = {"end": "terminate_session", "repair": "repair_session", "logs": "session_logs", "token": "session_token"}
+
+
+def answer_all(host: ManagerHost, number: int, owner: Any) -> None:
+    host.runs.reports |= {
+        "list_sessions": {"session_list_path": [record(number, owner)]},
+        "terminate_session": {"session_record_path": record(number, owner, status="TERMINATED")},
+        "repair_session": {"session_record_path": record(number, owner)},
+        "session_logs": {"session_logs_path": {"kernels": []}},
+        "session_token": {"session_token_path": TOKEN},
+    }
+
+
+@pytest.mark.parametrize("word", ["train", IDS[2]])
+@pytest.mark.parametrize("verb", ACTS)
+@pytest.mark.parametrize("queued", [True, False])
+def test_nobody_acts_on_the_session_of_somebody_else(host: ManagerHost, verb: str, word: str, queued: bool) -> None:
+    answer_all(host, 2, BOB)
+    if queued:
+        host.keep(2, BOB)
+    assert host.ask(ALICE, verb, session=word) == Result(
+        "refused", f"there is no session {word} of yours; backendai list shows what there is."
+    )
+    assert host.runs.playbooks() == ["list_sessions"]
+
+
+@pytest.mark.parametrize("account", [BOB, CAROL])
+@pytest.mark.parametrize("verb", ACTS)
+@pytest.mark.parametrize("queued", [True, False])
+def test_the_owner_and_operators_act_by_the_id(host: ManagerHost, verb: str, account: Any, queued: bool) -> None:
+    answer_all(host, 2, BOB)
+    if queued:
+        host.keep(2, BOB)
+    assert host.ask(account, verb, session="train").status == "done"
+    for run in host.runs.made:
+        if run.playbook in PLAYBOOKS.values():
+            assert run.request is not None
+            assert run.request["session_id"] == IDS[2]
+            assert "session_name" not in run.request
+
+
+def test_no_agent_says_whose_a_session_of_the_queue_is(host: ManagerHost) -> None:
+    host.keep(2, BOB)
+    answer_all(host, 2, ALICE)
+    assert host.ask(ALICE, "end", session=IDS[2]).status == "refused"
+
+
+def test_a_session_of_an_uid_that_is_somebody_elses_now_is_nobodys(host: ManagerHost) -> None:
+    host.keep(2, BOB)
+    host.accounts.accounts = [ALICE, CAROL, type(BOB)("bob", 2002, 100)]
+    reborn = host.accounts.accounts[2]
+    assert host.ask(reborn, "end", session="train").status == "refused"
+    answer_all(host, 2, BOB)
+    for verb in ("access", "token", "repair"):
+        assert "the owner of train is gone (bob)" in host.ask(CAROL, verb, session="train").message
+    assert host.ask(CAROL, "end", session="train").status == "done"
+
+
+@pytest.mark.parametrize("verb", sorted(SPOKEN))
+def test_who_is_no_user_gets_nothing(host: ManagerHost, verb: str) -> None:
+    result = host.ask(MALLORY, verb, session="train", options={})
+    assert result == Result("refused", "mallory is not in the group users: ask an operator.")
+    assert host.ask(None, verb).message == "this program is started by sudo, with the command backendai."
+    assert host.runs.made == []
+
+
+def test_users_see_of_others_neither_ways_in_nor_errors(host: ManagerHost) -> None:
+    host.runs.reports["list_sessions"]["session_list_path"] = [record(1, ALICE), record(2, BOB, error="hunter2")]
+    assert [entry["id"] for entry in host.ask(ALICE, "list").data["sessions"]] == [IDS[1]]
+    mine, other = host.ask(ALICE, "list", all=True).data["sessions"]
+    assert (mine["host_keys"] is not None, other["host_keys"], other["error"]) == (True, None, None)
+    full = host.ask(CAROL, "list", all=True).data["sessions"]
+    assert [(entry["error"], entry["owner_gone"]) for entry in full] == [(None, False), ("hunter2", False)]
+
+
+def test_the_cached_list_says_how_old_it_is(host: ManagerHost) -> None:
+    assert host.ask(ALICE, "list", cached=True).status == "failed"
+    host.paths.seen_sessions.write_text(json.dumps([record(1, ALICE), record(2, BOB)]))
+    os.utime(host.paths.seen_sessions, (1, 1))
+    data = host.ask(ALICE, "list", cached=True).data
+    assert ([entry["id"] for entry in data["sessions"]], data["age"] > 1000) == ([IDS[1]], True)
+    assert host.runs.made == []
+
+
+def test_a_user_of_all_sessions_gets_into_the_own_ones(host: ManagerHost) -> None:
+    host.runs.reports["list_sessions"]["session_list_path"] = [record(1, ALICE), record(2, BOB)]
+    host.runs.reports["session_token"] = {"session_token_path": TOKEN}
+    for account, number in ((ALICE, 1), (CAROL, None)):
+        sessions = host.ask(account, "access").data["sessions"]
+        assert [entry["id"] for entry in sessions] == ([IDS[number]] if number else [])
+
+
+def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:
+    host.keep(1, ALICE)
+    reason = "gateway_group: 'gateways' has no hosts; a token is signed by a gateway."
+    host.runs.failures["session_token"] = Outcome(False, reason, {})
+    result = host.ask(ALICE, "access", session="train")
+    assert result == Result(
+        "failed",
+        "this manager has no gateway, so sessions cannot be entered over SSH or with a browser: ask an operator.",
+    )
+
+
+def test_a_session_that_waits_cannot_be_entered_yet(host: ManagerHost) -> None:
+    host.keep(1, ALICE, state="PENDING")
+    assert host.ask(ALICE, "access", session="train").message == "train is PENDING; it can be entered once it runs."
+
+
+def test_a_repair_keeps_the_owner(host: ManagerHost) -> None:
+    answer_all(host, 2, BOB)
+    host.ask(CAROL, "repair", session="train")
+    assert host.runs.made[-1].trusted == {"session_user": "bob", "session_user_uid": 1002}
+
+
+def test_followed_logs_arrive_line_by_line(host: ManagerHost) -> None:
+    host.keep(1, ALICE)
+    host.runs.events = [{"event": "verbose", "stdout": "main1: step 1"}, {"event": "verbose", "stdout": "[WARNING]: x"}]
+    assert host.ask(ALICE, "logs", session="train", follow=True).status == "done"
+    assert [event["text"] for event in host.events if event["event"] == "line"] == ["main1: step 1"]
+
+
+def test_logs_are_shown_as_far_as_agents_answer(host: ManagerHost) -> None:
+    host.keep(1, ALICE)
+    host.runs.reports["session_logs"] = {"session_logs_path": {"kernels": []}}
+    host.runs.failures["session_logs"] = Outcome(False, "agent2 does not answer.", {})
+    assert host.ask(ALICE, "logs", session="train") == Result(
+        "failed", "agent2 does not answer.", {"logs": {"kernels": []}}
+    )
+
+
+def test_agents_that_do_not_answer_are_named(host: ManagerHost) -> None:
+    silent = {"task": "Read the agent", "host": "agent1", "res": {"msg": "Task failed: timed out"}}
+    host.runs.events = [{"event": "runner_on_unreachable", "event_data": silent}]
+    assert host.ask(ALICE, "list").status == "done"
+    assert host.events[-1]["text"] == "agent1 does not answer, and its sessions are shown as they are known: timed out"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "No such file or directory"),
+        ("{", "it is damaged"),
+        ("[]", "it is damaged"),
+        ('{"version": 2}', "it is of another release"),
+        ('{"version": 1}', "a setting is missing, or has another type"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_a_sentence(host: ManagerHost, content: str | None, sentence: str) -> None:
+    host.paths.manager_settings.unlink()
+    if content is not None:
+        host.paths.manager_settings.write_text(content)
+    assert host.ask(ALICE, "list") == Result(
+        "failed",
+        f"{host.paths.manager_settings} cannot be used: {sentence}; run backendai.cluster.provision_managers.",
+    )
+
+
+def test_a_manager_without_its_runtime_folder_says_so(host: ManagerHost) -> None:
+    host.paths.runtime.rmdir()
+    assert "does not exist; run backendai.cluster.provision_managers." in host.ask(ALICE, "list").message
+
+
+def test_an_unexpected_error_is_one_sentence_and_its_place_is_logged(
+    host: ManagerHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(service.syslog, "syslog", lambda _level, text: logged.append(text))
+
+    def fail() -> None:
+        raise ZeroDivisionError("hunter2")
+
+    host.runs.during["list_sessions"] = fail
+    result = host.ask(ALICE, "list")
+    assert result == Result("failed", service.CAUGHT)
+    assert logged[0].startswith("ZeroDivisionError at ")
+    assert "hunter2" not in logged[0]
+
+
+def test_files_of_the_queue_that_are_damaged_are_no_sessions(host: ManagerHost) -> None:
+    host.keep(1, ALICE)
+    for name, content in ((IDS[3], "{"), (IDS[4], "[]"), (IDS[5], '{"id": "x", "record": {}}'), ("../x", "{}")):
+        (host.queue / f"{Path(name).name}.json").write_text(content)
+    (host.queue / f"{IDS[6]}.json").mkdir()
+    answer_all(host, 1, ALICE)
+    assert host.ask(ALICE, "show", session="train").status == "done"
+
+
+def test_what_the_manager_writes_is_its_own(host: ManagerHost) -> None:
+    host.ask(ALICE, "list")
+    assert stat.S_IMODE((host.paths.runtime / "slots").stat().st_mode) == 0o700

@@ -1,0 +1,356 @@
+"""The user's part: words and files that a user gives, keys, and how ssh is called."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backendai_manager.errors import CommandError, RefusedError
+from backendai_manager.user import keys, spec_file, ssh_config
+from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
+from backendai_manager.user.ssh_config import SshAccess, parse_access
+from backendai_manager.user.text import age, duration, printable, remaining, slots
+
+ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA"
+FOUND = {
+    "id": ID,
+    "name": "train",
+    "ssh": {"host": "gw.example.com", "port": 31000},
+    "host_keys": {"main1": KEY, "sub1": KEY},
+}
+
+
+def test_flags_are_words_of_a_spec() -> None:
+    words = "create --name train --image lab/x --size 2 --cpu 4 --mem 8g --gpu 1 --slot shmem=1g --env A=b --env C=d=e"
+    options, _command = parse_arguments(
+        [*words.split(), "--mount", "data", "--app", "jupyter", "--set", "stop_grace=5"]
+    )
+    assert session_options(options) == {
+        "name": "train",
+        "image": "lab/x",
+        "cluster_size": 2,
+        "resources": {"cpu": "4", "mem": "8g", "cuda.device": "1", "shmem": "1g"},
+        "env": {"A": "b", "C": "d=e"},
+        "mounts": ["data"],
+        "apps": ["jupyter"],
+        "stop_grace": "5",
+    }
+    assert session_options(parse_arguments(["create"])[0]) == {}
+
+
+def test_what_is_behind_two_dashes_is_the_command() -> None:
+    options, command = parse_arguments(["ssh", "train", "sub1", "--", "ls", "--all", "--"])
+    assert (options.session, options.host, command) == ("train", "sub1", ["ls", "--all", "--"])
+
+
+@pytest.mark.parametrize("words", [["-v", "list"], ["list", "-v"]])
+def test_verbose_is_taken_on_both_sides_of_the_verb(words: list[str]) -> None:
+    assert parse_arguments(words)[0].verbose is True
+    assert parse_arguments(["list"])[0].verbose is False
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["lst"], "'lst' is not a verb; did you mean list?"),
+        (["xyzzy"], "'xyzzy' is not a verb; there are create, list"),
+        (["list", "--al"], "'--al' is not a word of list; did you mean --all?"),
+        (["create", "--nmae=x"], "'--nmae=x' is not a word of create; did you mean --name?"),
+        (["end"], "the following arguments are required: NAME; see backendai end --help."),
+        (["end", "a", "b"], "'b' is not a word of end"),
+        (["create", "--size", "two"], "argument --size: invalid int value: 'two'; see backendai create --help."),
+        (["--json"], "the following arguments are required: VERB; see backendai --help."),
+        (["list", "--", "x"], "list takes no command behind --."),
+    ],
+)
+def test_a_wrong_word_is_one_sentence(words: list[str], sentence: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        parse_arguments(words)
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_flags_with_pairs_refuse_others() -> None:
+    with pytest.raises(RefusedError, match="--env takes NAME=VALUE, not 'A'"):
+        session_options(parse_arguments(["create", "--env", "A"])[0])
+
+
+@given(
+    st.lists(
+        st.sampled_from(["create", "ssh", "list", "-v", "--", "--json", "--name", "x", "", "-", "\udcff", "--help="])
+    )
+)
+def test_any_words_are_options_or_a_sentence(words: list[str]) -> None:
+    with contextlib.suppress(RefusedError):
+        assert parse_arguments(words)[0].verb
+
+
+def test_help_names_every_verb() -> None:
+    text = build_parser().format_help()
+    for verb in (
+        "create",
+        "list",
+        "show",
+        "why",
+        "logs",
+        "ssh",
+        "ssh-config",
+        "open",
+        "end",
+        "repair",
+        "agents",
+        "schema",
+    ):
+        assert f"\n    {verb} " in text
+
+
+def spec(tmp_path: Path, text: str | bytes) -> dict[str, Any]:
+    path = tmp_path / "spec.yml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return spec_file.read_spec(str(path))
+
+
+def test_a_spec_may_have_its_words_with_their_prefix(tmp_path: Path) -> None:
+    assert spec(tmp_path, "session_name: train\nimage: lab/x\n") == {"name": "train", "image": "lab/x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "must be a mapping of a session's words; backendai template prints one."),
+        ("[name]", "must be a mapping"),
+        ("name: [", "is not YAML in line 1: "),
+        (bytes(range(256)), "is not YAML in UTF-8."),
+        ("name: !!python/object/apply:os.system ['id']", "is not YAML in line 1: could not determine a constructor"),
+        ("env: {DAY: 2026-11-24}", "has the value '2026-11-24', which is no text or number: put it in quotes."),
+        ("env: {[a, b]: c}", "is not YAML in line 1"),
+        ("[" * 1000, "is not YAML in UTF-8."),
+        ("x" * ((1 << 20) + 1), "cannot be read: it is larger than 1048576 bytes."),
+        (
+            "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))]),
+            "has more than",
+        ),
+    ],
+)
+def test_a_spec_that_is_none_is_one_sentence(tmp_path: Path, text: str | bytes, sentence: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        spec(tmp_path, text)
+    assert sentence in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_spec_that_never_ends_or_is_huge_is_not_read(tmp_path: Path) -> None:
+    fifo, huge = tmp_path / "fifo", tmp_path / "huge"
+    os.mkfifo(fifo)
+    with huge.open("wb") as stream:
+        stream.truncate(1 << 30)
+    for path, sentence in (
+        (fifo, "it is not a regular file"),
+        (huge, "it is larger than 1048576 bytes"),
+        (Path("/dev/zero"), "it is not a regular file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "absent", "No such file or directory"),
+    ):
+        with pytest.raises(RefusedError) as refusal:
+            spec_file.read_spec(str(path))
+        assert str(refusal.value) == f"{path} cannot be read: {sentence}."
+
+
+def test_flags_complete_mappings_of_a_spec_and_replace_all_else() -> None:
+    merged = spec_file.merge({"env": {"A": "1", "B": "2"}, "name": "x"}, {"env": {"B": "3"}, "name": "y"})
+    assert merged == {"env": {"A": "1", "B": "3"}, "name": "y"}
+
+
+def test_a_key_is_made_once_and_given_beside_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    folder = tmp_path / ".ssh"
+    private = keys.ensure_key(folder)
+    content = private.read_text()
+    assert keys.ensure_key(folder).read_text() == content
+    assert (stat.S_IMODE(private.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (0o600, 0o700)
+    own = " ".join((folder / "backendai_ed25519.pub").read_text().split()[:2])
+    (folder / "id_rsa.pub").write_text(f"{KEY} alice@laptop\n")
+    (folder / "bad.pub").write_text('command="id" ssh-ed25519 AAAA\n-----BEGIN OPENSSH PRIVATE KEY-----\n')
+    os.mkfifo(folder / "fifo.pub")
+    assert keys.public_keys(folder) == [own, KEY]
+    (folder / "backendai_ed25519.pub").unlink()
+    keys.ensure_key(folder)
+    assert keys.public_keys(folder) == [own, KEY]
+
+
+def test_keys_of_an_agent_are_given_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    agent = tools / "ssh-add"
+    agent.write_text(f"#!/bin/sh\necho '{KEY} agent'\n")
+    agent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/x")
+    assert keys.public_keys(tmp_path) == [KEY]
+    monkeypatch.setattr(keys, "_AGENT_SECONDS", 0.2)
+    agent.write_text("#!/bin/sh\nexec sleep 5\n")
+    assert keys.public_keys(tmp_path) == []
+
+
+def test_a_named_key_must_be_a_public_one(tmp_path: Path) -> None:
+    private = tmp_path / "id"
+    private.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    with pytest.raises(RefusedError, match=r"is a private key; name its public half"):
+        keys.public_keys(tmp_path, [str(private)])
+    with pytest.raises(RefusedError, match="has no SSH public key"):
+        keys.public_keys(tmp_path, [str(tmp_path / "absent")])
+
+
+def test_a_folder_that_cannot_have_a_key_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CommandError, match="cannot be made: look at the folder and its permissions"):
+        keys.ensure_key(tmp_path / "file" / ".ssh")
+
+
+ACCESS = parse_access(FOUND)
+
+
+def test_ssh_trusts_the_key_of_this_session_only() -> None:
+    command = ssh_config.ssh_command(ACCESS, Path("/home/alice/.ssh"), "", ["hostname"], terminal=False)
+    assert command == [
+        "ssh",
+        "-oPort=31000",
+        "-oUser=work",
+        "-oIdentityFile=/home/alice/.ssh/backendai_ed25519",
+        f"-oHostKeyAlias=backendai-{ID}",
+        "-oUserKnownHostsFile=/home/alice/.ssh/backendai_known_hosts",
+        "-oGlobalKnownHostsFile=none",
+        "-oStrictHostKeyChecking=yes",
+        "--",
+        "gw.example.com",
+        "hostname",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "words", "terminal", "end"),
+    [
+        ("", [], True, ["-t", "--", "gw.example.com"]),
+        ("main1", ["ls", "-l"], True, ["--", "gw.example.com", "ls -l"]),
+        ("sub1", [], True, ["-t", "--", "gw.example.com", "exec ssh -t sub1"]),
+        ("sub1", ["echo", "'a b'"], False, ["--", "gw.example.com", "exec ssh sub1 'echo '\"'\"'a b'\"'\"''"]),
+    ],
+)
+def test_other_containers_are_reached_from_main1(host: str, words: list[str], terminal: bool, end: list[str]) -> None:
+    command = ssh_config.ssh_command(ACCESS, Path("/x"), host, words, terminal=terminal)
+    assert command[-len(end) :] == end
+
+
+def test_a_container_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(CommandError, match="train has no container sub9; it has main1, sub1"):
+        ssh_config.ssh_command(ACCESS, Path("/x"), "sub9", [], terminal=False)
+
+
+EVIL = "x\n  ProxyCommand touch /evil"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": EVIL},
+        {"name": "-oProxyCommand=x"},
+        {"id": f"{ID}\n"},
+        {"id": "../x"},
+        {"ssh": {"host": EVIL, "port": 1}},
+        {"ssh": {"host": "-oProxyCommand=x", "port": 1}},
+        {"ssh": {"host": "gw", "port": "22\n"}},
+        {"ssh": {"host": "gw", "port": 0}},
+        {"ssh": {"host": "$(id)", "port": 1}},
+        {"host_keys": {"main1": f"{KEY}\n@cert-authority * {KEY}"}},
+        {"host_keys": {"main1": KEY, EVIL: KEY}},
+        {"host_keys": {"main1": KEY, "sub1": f"{KEY}; touch /evil"}},
+    ],
+)
+def test_what_a_host_sends_becomes_no_other_line_of_a_configuration(changed: dict[str, Any]) -> None:
+    with pytest.raises(CommandError):
+        parse_access({**FOUND, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"ssh": None}, "train is not reachable through a gateway: there is none, or it came after the session."),
+        ({"host_keys": {}}, "train has no known host key; backendai repair train may find it."),
+    ],
+)
+def test_a_session_that_cannot_be_entered_says_why(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CommandError) as error:
+        parse_access({**FOUND, **changed})
+    assert str(error.value) == sentence
+
+
+def effective(path: Path, host: str) -> dict[str, str]:
+    """Return what ssh itself reads in a configuration for a host."""
+    text = subprocess.run(["ssh", "-G", "-F", str(path), host], check=True, capture_output=True, text=True).stdout
+    return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+
+
+def test_ssh_reads_the_configuration_that_is_written(tmp_path: Path) -> None:
+    path, folder = tmp_path / "config", tmp_path / "my ssh"
+    path.write_text(ssh_config.render_config([ACCESS], folder))
+    main, sub = effective(path, "train"), effective(path, "sub1.train")
+    assert {name: main[name] for name in ("hostname", "port", "user", "hostkeyalias", "stricthostkeychecking")} == {
+        "hostname": "gw.example.com",
+        "port": "31000",
+        "user": "work",
+        "hostkeyalias": f"backendai-{ID}",
+        "stricthostkeychecking": "true",
+    }
+    assert main["userknownhostsfile"].strip('"') == str(folder / "backendai_known_hosts")
+    assert (sub["hostname"], sub["proxyjump"], sub["hostkeyalias"]) == ("sub1", "train", f"backendai-{ID}-sub1")
+
+
+def test_the_configuration_of_a_laptop_is_one_file_with_its_own_keys(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(ssh_config.render_laptop_config([ACCESS], ["~/.ssh/id_ed25519"]))
+    main = effective(path, "train")
+    assert main["identityfile"] == "~/.ssh/id_ed25519"
+    assert main["knownhostscommand"] == f"/bin/echo backendai-{ID} {KEY}"
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\nb", "a\\b", "${HOME}"])
+def test_a_path_that_would_change_the_configuration_is_refused(name: str) -> None:
+    with pytest.raises(CommandError, match="cannot be used in a configuration of ssh"):
+        ssh_config.render_laptop_config([ACCESS], [name])
+
+
+def test_host_keys_of_other_sessions_stay() -> None:
+    other = SshAccess("0" * 36, "other", "gw", 1, {"main1": KEY})
+    before = f"backendai-{ID} ssh-ed25519 OLD\n{other.known_hosts[0]}\n"
+    assert ssh_config.merge_known_hosts(before, [ACCESS]).splitlines() == [
+        other.known_hosts[0],
+        f"backendai-{ID} {KEY}",
+        f"backendai-{ID}-sub1 {KEY}",
+    ]
+
+
+def test_text_of_others_does_not_control_a_terminal() -> None:
+    assert printable("a\x1b[2Jb\n\udcff") == "a\\x1b[2Jb\\n\\udcff"
+
+
+def test_times_and_amounts_are_short() -> None:
+    assert [duration(seconds) for seconds in (5, 65, 7500, 90_000, -1)] == ["5s", "1m", "2h05m", "1d01h", "0s"]
+    assert (age(10.0, 15.0), remaining(15.0, 10.0), age(None), remaining(None)) == ("5s", "5s", "-", "-")
+    assert slots({"cpu": 2, "mem": 1 << 30, "shmem": 1500}) == "cpu 2, mem 1g, shmem 1500"
+
+
+def test_a_fifo_as_a_key_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.pub")
+    thread = threading.Thread(target=keys.public_keys, args=(tmp_path,), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
