@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -46,7 +47,15 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        if self.path.endswith("/version"):
+        path, _mark, query = self.path.partition("?")
+        self.server.engine.asked.append((path, dict(urllib.parse.parse_qsl(query))))
+        if path.endswith("/gone/json"):
+            self._reply({"message": "no gone"}, 404)
+        elif path.endswith("/broken/json"):
+            self._reply({"message": "no broken"}, 500)
+        elif path.endswith("/garbled/json"):
+            self._reply("garbled", plain=True)
+        elif path.endswith("/version"):
             self._reply({"ApiVersion": "1.41"})
         elif "/logs" in self.path:
             self._stream("200 OK", "Content-Type: application/vnd.docker.raw-stream\r\n")
@@ -55,15 +64,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.endswith("/start"):
+        if "/gone/" in self.path:
+            self._reply({"message": "no gone"}, 404)
+        elif self.path.endswith("/start"):
             self._stream("101 UPGRADED", "Connection: Upgrade\r\nUpgrade: tcp\r\n")
         else:
             self.server.engine.commands.append(body["Cmd"])
             self._reply({"Id": "e"})
 
-    def _reply(self, data: object) -> None:
-        text = json.dumps(data).encode()
-        self.send_response(200)
+    def _reply(self, data: object, status: int = 200, *, plain: bool = False) -> None:
+        text = str(data).encode() if plain else json.dumps(data).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -99,12 +110,17 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 
 
 class EngineServer:
-    """An engine with one container ``c``. ``prints`` is the output of an exec or a log; ``commands`` are the execs."""
+    """An engine with one container ``c``. ``prints`` is the output of an exec or a log; ``commands`` are the execs.
+
+    ``asked`` are the paths that were read, with their queries. What is called ``gone`` is unknown, ``broken`` and
+    ``garbled`` cannot be read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.url = f"unix://{path}"
         self.prints: Printer = says(b"")
         self.commands: list[list[str]] = []
+        self.asked: list[tuple[str, dict[str, str]]] = []
         self.disconnected = threading.Event()
         self.over = threading.Event()
         self._server = _Server(str(path), self)

@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+from typing import Any
+
 from .._model.errors import ClusterError
+from .light_client import LightClient
 from .sdk import docker
 
 REMEDY = "run backendai.cluster.provision_agents on this host"
@@ -16,15 +20,28 @@ class DockerUnavailableError(ClusterError):
     """The engine cannot be used; the message is one sentence for the operator."""
 
 
-def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
-    """Return a client that uses the engine's API version.
+_UNIX = "unix://"
 
-    The address is always explicit: docker-py's ``from_env()`` follows the CLI's contexts, and could connect to
-    another engine than the configured one. The version is requested from the engine, so a returned client has
-    connected once.
+
+def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
+    """Return a client that uses the engine's API version, and has connected once.
 
     Raises DockerUnavailableError if python3-docker is missing or the engine does not respond within ``timeout``
     seconds.
+    """
+    if not docker_host.startswith(_UNIX) or importlib.util.find_spec("docker") is None:
+        return _connect_sdk(docker_host, timeout)
+    client: Any = LightClient(docker_host[len(_UNIX) :], lambda: _connect_sdk(docker_host, timeout), timeout)
+    client.version()
+    connected: docker.APIClient = client
+    return connected
+
+
+def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
+    """Return a client of the SDK.
+
+    The address is always explicit: docker-py's ``from_env()`` follows the CLI's contexts, and could connect to
+    another engine than the configured one. The version is requested from the engine.
     """
     try:
         version = docker.__version__

@@ -60,7 +60,7 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
     Raises NetworkConflictError if containers are attached to the one that differs.
     """
     if existing := _find_network(client, desired.name):
-        attached = client.containers(all=True, filters={"network": existing["Id"]})
+        attached = client.containers(all=True, filters={"network": [existing["Id"]]})
         if attached:
             raise NetworkConflictError(
                 f"the Docker network {desired.name} differs from the configured one, and {len(attached)} containers"
@@ -79,7 +79,7 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
 
 def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
     # The engine's filter also matches names that contain this one.
-    return next((network for network in client.networks(names=[name]) if network["Name"] == name), None)
+    return next((network for network in client.networks(filters={"name": [name]}) if network["Name"] == name), None)
 
 
 def _desired_properties(desired: DefaultNetwork) -> dict[str, str]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from typing import Any
@@ -44,17 +43,19 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
     return BridgeNetwork(network.name, network.subnet, network.mtu, network.bridge, plan.id)
 
 
-def list_networks(client: docker.APIClient, **filters: Any) -> list[dict[str, Any]]:
+def list_networks(client: docker.APIClient, attempts: int = LIST_ATTEMPTS, **filters: Any) -> list[dict[str, Any]]:
     """Return the networks of the engine.
 
     While it removes an overlay, the engine lists it and then does not find it, so that the listing fails (seen with
     20.10).
     """
-    for _attempt in range(LIST_ATTEMPTS - 1):
-        with contextlib.suppress(docker.errors.NotFound):
-            return list(client.networks(**filters))
-        time.sleep(LIST_PAUSE)
-    return list(client.networks(**filters))
+    try:
+        return list(client.networks(**filters))
+    except docker.errors.NotFound:
+        if attempts == 1:
+            raise
+    time.sleep(LIST_PAUSE)
+    return list_networks(client, attempts - 1, **filters)
 
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:

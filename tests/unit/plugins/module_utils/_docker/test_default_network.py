@@ -24,12 +24,12 @@ class Engine:
         self.existing: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
         self.attached: list[dict[str, str]] = []
 
-    def networks(self, names: list[str]) -> list[dict[str, Any]]:
-        return [network for network in self.existing if names[0] in network["Name"]]
+    def networks(self, filters: dict[str, list[str]]) -> list[dict[str, Any]]:
+        return [network for network in self.existing if filters["name"][0] in network["Name"]]
 
     def containers(self, **query: Any) -> list[dict[str, str]]:
         assert query["all"], "a stopped container keeps its network too"
-        return [container for container in self.attached if container["network"] == query["filters"]["network"]]
+        return [container for container in self.attached if container["network"] in query["filters"]["network"]]
 
     def remove_network(self, network: str) -> None:
         self.existing = [entry for entry in self.existing if entry["Id"] != network]

@@ -1,0 +1,112 @@
+"""Reads, and commands in containers, by an engine on a real socket without the Docker SDK; with it the rest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.light_client import LightClient
+from tests.unit.builders import REPOSITORY
+from tests.unit.engine_server import EngineServer, says
+
+PACKAGE = "ansible_collections.backendai.cluster.plugins.module_utils._docker"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EngineServer]:
+    with EngineServer(tmp_path / "docker.sock").serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+def sdk(server: EngineServer) -> Any:
+    return docker.APIClient(server.url, version="auto")
+
+
+@pytest.fixture
+def client(server: EngineServer) -> Any:
+    return connect(server.url)
+
+
+READS: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
+    ("info", (), {}),
+    ("version", (), {}),
+    ("nodes", (), {}),
+    ("inspect_container", ("c",), {}),
+    ("inspect_image", ("registry.example:5000/lab/a b:1@sha256:0",), {}),
+    ("networks", (), {}),
+    ("networks", (), {"filters": {"label": ["a=b", "c"]}}),
+    ("containers", (), {"all": True, "filters": {"label": ["a=b"]}}),
+]
+
+
+@pytest.mark.parametrize(("name", "names", "parameters"), READS, ids=[name for name, *_rest in READS])
+def test_reads_ask_for_what_the_sdk_asks(
+    server: EngineServer, client: Any, sdk: Any, name: str, names: tuple[str, ...], parameters: dict[str, Any]
+) -> None:
+    server.asked.clear()
+    assert getattr(client, name)(*names, **parameters) == getattr(sdk, name)(*names, **parameters)
+    (ours, own), (theirs, others) = server.asked
+    assert f"/v1.41{ours}" == theirs
+    assert own.get("filters", "{}") == others.get("filters", "{}")
+    assert own.keys() <= others.keys()
+
+
+def test_program_that_reads_and_runs_commands_does_not_import_the_sdk(server: EngineServer) -> None:
+    server.prints = says(b"main1")
+    program = (
+        f"import sys; sys.path.insert(0, '.venv/collections'); from {PACKAGE}.client import connect;"
+        f" from {PACKAGE}.exec import run_as_work; client = connect({server.url!r}); client.info();"
+        " print(run_as_work(client, 'c', ['hostname'], 60), 'docker' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert run.stdout == "main1 False\n"
+
+
+@pytest.mark.parametrize(("name", "error"), [("gone", docker.errors.NotFound), ("broken", docker.errors.APIError)])
+def test_errors_are_those_of_the_sdk(client: Any, name: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"no {name}"):
+        client.inspect_container(name)
+
+
+def test_answer_that_is_no_json_is_asked_again(server: EngineServer, client: Any) -> None:
+    server.asked.clear()
+    with pytest.raises(ValueError, match="Expecting value"):
+        client.inspect_container("garbled")
+    assert [path.rpartition("/v1.41")[2] for path, _query in server.asked] == [
+        "/containers/garbled/json",
+        "/version",
+        "/containers/garbled/json",
+    ]
+
+
+def test_errors_of_commands_are_those_of_the_sdk(client: Any) -> None:
+    with pytest.raises(docker.errors.NotFound, match="no gone"):
+        client.exec_create("gone", ["true"], user="work")
+    with pytest.raises(docker.errors.NotFound, match="no gone"):
+        client.exec_start("gone", socket=True)
+
+
+def test_everything_else_is_the_sdks(client: Any) -> None:
+    assert isinstance(client, LightClient)
+    assert client.exec_inspect("e")["Id"] == "c"
+    client.timeout = 7.5
+    assert (client.timeout, client.exec_inspect.__self__.timeout) == (7.5, 7.5)
+
+
+def test_engine_that_has_ended_is_given_up(client: Any, server: EngineServer) -> None:
+    Path(server.url.removeprefix("unix://")).unlink()
+    with pytest.raises(DockerUnavailableError, match="does not answer the Docker SDK"):
+        client.info()
+
+
+def test_engine_over_tcp_is_the_sdks() -> None:
+    with pytest.raises(DockerUnavailableError, match=r"^the Docker engine at tcp://127.0.0.1:1 does not answer"):
+        connect("tcp://127.0.0.1:1", timeout=1)
