@@ -189,6 +189,10 @@ def _many_sessions() -> dict[str, Figure]:
             "many_sessions", f"{action} the last 20 of 100 sessions on one agent / the first 20.", wanted=1.2
         )
         for kind, action in actions.items()
+    } | {
+        "many_sessions_timer": Figure(
+            "many_sessions", "schedule_sessions when nothing is due / list_sessions, 100 sessions.", wanted=1.2
+        )
     }
 
 

@@ -1,5 +1,7 @@
 """Create and remove many single-node sessions of two containers on one agent; compare the last with the first.
 
+Between, compare a run of the scheduler's timer for which nothing is due with the list.
+
 Ansible's own time is excluded: it does not depend on the number of sessions, but is longer than the rest. The
 agent does everything, with the code that the modules call, over one SSH connection.
 """
@@ -12,7 +14,7 @@ import shlex
 import statistics
 import subprocess
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,9 +22,10 @@ import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
-from tests.bench import lab
+from tests.bench import lab, sessions
 from tests.bench.errors import BenchError
 from tests.bench.leftovers import clean_lab
+from tests.bench.timing import rounds
 
 AGENT = "agent1"
 COUNT, BLOCK = 100, 20
@@ -38,14 +41,26 @@ MAIN = "from tests.bench.agent_program.run import main\n\nmain()\n"
 Parts = dict[str, float]
 
 
-def measure() -> dict[str, list[float]]:
-    """Return the cost of creating and removing the last block of sessions, as a multiple of the first."""
+def measure(count: int) -> dict[str, list[float]]:
+    """Return the figures: of the last block of sessions, as multiples of the first; the timer's run of each round."""
+    timer: list[float] = []
     with clean_lab():
-        parts = _run_on_agent(COUNT)
-    for kind, sessions in parts.items():
+        parts = _run_on_agent(COUNT, lambda: timer.extend(_timer_over_list() for _number in rounds(count)))
+    for kind, times in parts.items():
         print(f"\n{COUNT} sessions {kind}, medians of each block in seconds\n")
-        print("\n".join(table(sessions)))
-    return {f"many_sessions_{kind}": [growth(sessions)] for kind, sessions in parts.items()}
+        print("\n".join(table(times)))
+    return {f"many_sessions_{kind}": [growth(times)] for kind, times in parts.items()} | {"many_sessions_timer": timer}
+
+
+def _timer_over_list() -> float:
+    """Return the time of a run of the scheduler's timer, as a multiple of that of a list of all sessions."""
+    listed, records = sessions.list_all()
+    running = [record for record in records if record["status"] == "RUNNING"]
+    if len(running) != COUNT:
+        raise BenchError(f"expected {COUNT} running sessions in the list, not {len(running)} of {len(records)}")
+    timer = lab.run_playbook("schedule_sessions", {})
+    print(f"bench: list {listed.cost.wall:.2f} s, timer {timer.cost.wall:.2f} s", flush=True)
+    return timer.cost.wall / listed.cost.wall
 
 
 def growth(sessions: Sequence[Parts]) -> float:
@@ -107,23 +122,27 @@ def _defaults(role: str) -> dict[str, Any]:
     return dict(yaml.safe_load((lab.ROOT / "roles" / role / "defaults" / "main.yml").read_text()))
 
 
-def _run_on_agent(count: int) -> dict[str, list[Parts]]:
-    """Create and remove the sessions; return the seconds of each part of each session."""
+def _run_on_agent(count: int, meanwhile: Callable[[], object]) -> dict[str, list[Parts]]:
+    """Create the sessions, call ``meanwhile``, remove them; return the seconds of each part of each session."""
     path = "/run/backendai-bench.pyz"
     input_json = shlex.quote(json.dumps(request(count, lab.host_variables(AGENT))))
-    line = f"trap 'rm -f {path}' EXIT; cat > {path} && python3 {path} {input_json}"
+    program = archive()
+    line = f"trap 'rm -f {path}' EXIT; head -c {len(program)} > {path} && python3 {path} {input_json}"
     parts: dict[str, list[Parts]] = {"created": [], "removed": []}
     with subprocess.Popen(lab.ssh_command(AGENT, line), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
         if not run.stdin or not run.stdout:
             raise BenchError("no pipe to the agent")
-        run.stdin.write(archive())
-        run.stdin.close()
+        run.stdin.write(program)
+        run.stdin.flush()
         for text in run.stdout:
             report = json.loads(text)
             kind = parts[report["kind"]]
             kind.append(report["seconds"])
             if len(kind) % BLOCK == 0:
                 print(f"bench: {report['kind']} {len(kind)} of {count}", flush=True)
+            if len(parts["created"]) == count and not parts["removed"]:
+                meanwhile()
+                run.stdin.close()
     if run.returncode or len(parts["removed"]) != count:
         raise BenchError(
             f"{len(parts['created'])} of {count} sessions were created before the program exited: see above"

@@ -44,6 +44,8 @@ ENVIRONMENT = {
     "JUPYTER_PATH": f"{IN_CONTAINERS}/share/jupyter",
     "JUPYTER_CONFIG_PATH": f"{IN_CONTAINERS}/etc/jupyter",
     "JUPYTERLAB_DIR": f"{IN_CONTAINERS}/share/jupyter/lab",
+    # Ray gives its dashboard a minute to start, and a busy machine takes longer.
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "600",
 }
 #: What these pages ask for in vain without a gateway, too: fonts at the root, a user, services that do not run.
 ABSENT = re.compile(r"/font-roboto/|/mlflow/users/current$|/api/(v0/platform_events|grafana_health|prometheus_health)$")

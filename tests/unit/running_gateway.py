@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import re
 import socket
 import ssl
 import subprocess
@@ -149,6 +150,10 @@ class RunningGateway:
         finally:
             process.kill()
             process.wait()
+
+    def logged_paths(self) -> list[str]:
+        """Return the paths of the requests in the log."""
+        return re.findall(r'"(/\S*)" \d{3} ', (self._folder / "log").read_text())
 
     async def connect(
         self, source: str, *, tls: bool = True, alpn: str = "http/1.1", port: int | None = None

@@ -438,6 +438,27 @@ def test_a_websocket_opens_by_cookie_by_path_and_by_host_name(gateway: RunningGa
         assert run(gateway, talk) == b"\x81\x05hello"
 
 
+@pytest.mark.parametrize("value", [False, "False", True, "true"])
+def test_requests_that_only_repeat_a_proof_are_logged_if_they_fail_or_on_demand(
+    tmp_path: Path, value: bool | str
+) -> None:
+    gateway = RunningGateway(tmp_path, log_all_requests=value)
+    cookie = by_path(gateway)
+    paths = [f"/s/{NAME}/{rest}" for rest in ("web/first", "web/again", "web/status/404", "notebook/first")]
+    with gateway.running():
+        answers = ask(gateway, *(head(path, Cookie=cookie) for path in (*paths, "/refused")))
+    assert [answer.status for answer in answers] == [200, 200, 404, 200, 404]
+    again = [] if str(value) == "False" else [paths[1]]
+    assert gateway.logged_paths() == [paths[0], *again, *paths[2:], "/refused"]
+
+
+def test_links_by_path_can_be_switched_off_on_the_command_line(tmp_path: Path) -> None:
+    gateway = RunningGateway(tmp_path, domain=DOMAIN, path_links="false")
+    with gateway.running():
+        (answer,) = ask(gateway, head(f"/s/{NAME}/web/", Authorization=bearer(gateway)))
+    assert answer.status == 404
+
+
 def test_options_switch_links_by_path_off_and_let_a_page_frame_apps(tmp_path: Path) -> None:
     portal = "https://portal.example.org"
     options = {"domain": DOMAIN, "path_links": False, "frame_ancestors": portal, "certificate": "given.pem"}

@@ -47,6 +47,7 @@ OPTIONS = (
     "source_address",
     "path_links",
     "frame_ancestors",
+    "log_all_requests",
     "group",
 )
 
@@ -76,6 +77,8 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     pages = optional_string(problems, "gateway_frame_ancestors", variables.get("gateway_frame_ancestors"))
     if not all(map(_ORIGIN.fullmatch, pages.split())):
         problems.add_invalid("gateway_frame_ancestors", pages, "must be origins such as https://portal.example.org")
+    log_all = variables.get("gateway_log_all_requests", False)
+    choice(problems, "gateway_log_all_requests", str(log_all).lower(), _BOOLEANS)
     integer(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
     for name, largest in SOURCE_LIMITS.items():
         integer(problems, f"gateway_{name}", variables.get(f"gateway_{name}"), 1, largest)

@@ -1,7 +1,7 @@
 """A web app for tests, in one file without dependencies: `web_app.py ADDRESS PORT NAME`.
 
-It returns each request as JSON; `/slow/SECONDS` waits first, a WebSocket is echoed, a request header `Want-X`
-is returned as `X`.
+It returns each request as JSON; `/slow/SECONDS` waits first, `/status/CODE` has this status, a WebSocket is echoed, a
+request header `Want-X` is returned as `X`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ async def serve(name: str, reader: asyncio.StreamReader, writer: asyncio.StreamW
             await asyncio.sleep(float(path.split("/")[2]))
         body = json.dumps({"app": name, "method": method, "path": path, "headers": headers}).encode()
         extra_lines = "".join(f"{key[5:]}: {value}\r\n" for key, value in headers if key.lower().startswith("want-"))
-        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{extra_lines}\r\n"
+        status = path.split("/")[2] if path.startswith("/status/") else "200 OK"
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{extra_lines}\r\n"
         writer.write(head.encode() + body)
         await writer.drain()
     writer.close()

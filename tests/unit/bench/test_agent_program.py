@@ -17,6 +17,13 @@ from tests.bench.agent_program.parts import PartTimes
 from tests.unit.builders import agent_data
 
 HOST = {"agent_underlay_address": "192.0.2.1"}
+# Prints what the program does, and waits as it does.
+HOLDING = """
+import json, sys
+print(json.dumps({"kind": "created", "seconds": {}}), flush=True)
+sys.stdin.buffer.read()
+print(json.dumps({"kind": "removed", "seconds": {}}), flush=True)
+"""
 
 
 def test_archive_runs_without_any_package_but_its_own(tmp_path: Path) -> None:
@@ -27,6 +34,14 @@ def test_archive_runs_without_any_package_but_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", str(place), request]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "the Docker SDK for Python cannot be imported" in process.stderr
+
+
+def test_the_sessions_stay_while_something_else_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_sessions.lab, "host_variables", lambda _agent: HOST)
+    monkeypatch.setattr(many_sessions.lab, "ssh_command", lambda _agent, _line: [sys.executable, "-c", HOLDING])
+    calls: list[str] = []
+    parts = many_sessions._run_on_agent(1, lambda: calls.append("measured"))
+    assert (parts, calls) == ({"created": [{}], "removed": [{}]}, ["measured"])
 
 
 def test_as_many_sessions_fit_as_are_created(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ def test_every_option_of_the_role_and_the_group_is_known() -> None:
         ({"ssh_ports": "20000-29999"}, Gateway("gateway1", "", 443, 20000, 29999)),
         ({"address": "2001:db8::1"}, Gateway("gateway1", "", 443, 31001, 32000)),
         ({"domain": "a.b", "path_links": "False"}, Gateway("gateway1", "a.b", 443, 31001, 32000, path_links=False)),
+        ({"log_all_requests": "True"}, Gateway("gateway1", "", 443, 31001, 32000)),
         ({"frame_ancestors": "https://a.b:8443 https://c.d"}, Gateway("gateway1", "", 443, 31001, 32000)),
     ],
 )
@@ -58,6 +59,7 @@ def test_given_options_are_used(changes: dict[str, Any], expected: Gateway) -> N
         ({"ssh_ports": "80-90"}, "gateway_ssh_ports: '80-90' must be a range within 1024-65535, such as 31001-32000."),
         ({"ssh_ports": "2000-1999"}, "gateway_ssh_ports: '2000-1999' must be a range within 1024-65535"),
         ({"path_links": "no way"}, "gateway_path_links: 'no way' must be one of true, false."),
+        ({"log_all_requests": "some"}, "gateway_log_all_requests: 'some' must be one of true, false."),
         ({"path_links": False}, "gateway_path_links: false requires gateway_domain, or no app has a link."),
         (
             {"frame_ancestors": "https://a.b; sandbox"},
