@@ -28,7 +28,7 @@ from tests.lab.trees import BUILDERS, Tree
 TAG = "lab/distributed-cpu:1"
 SUITE = "bookworm"
 PYTHON = (3, 11)
-RECIPES = Path("extensions/images")
+RECIPES = Path(__file__).parents[2] / "extensions" / "images"
 RECIPE = RECIPES / "distributed-cpu"
 #: The layers in their order: the environment, and the locks that are installed in it.
 LAYERS = (
@@ -47,7 +47,7 @@ PATIENCE = 3600
 def ensure_distributed_image(engine: Engine, container_name: Callable[[Host], str]) -> None:
     """Build the image unless it is current, and load it on one agent after the other, as each needs it twice."""
     archive = engine.lab.images / "distributed.tar"
-    recipe, digest = archive.with_suffix(".recipe"), _recipe()
+    recipe, digest = archive.with_suffix(".recipe"), recipe_digest()
     if not (archive.exists() and recipe.exists() and recipe.read_text() == digest):
         if shutil.disk_usage(engine.lab.folder).free < FREE_SPACE:
             raise LabError(f"{engine.lab.folder} has less than {FREE_SPACE >> 30} GiB of free space for {TAG}")
@@ -62,7 +62,7 @@ def ensure_distributed_image(engine: Engine, container_name: Callable[[Host], st
             load_archive(engine, archive, host, container_name(host), PATIENCE)
 
 
-def _recipe() -> str:
+def recipe_digest() -> str:
     """Return a digest of the files that build the image."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in [*_files(RECIPES), *_files(RECIPE), *_files(RECIPE / "locks")]:
@@ -87,7 +87,7 @@ def _collect_wheels(lab: Lab) -> Path:
     folder = lab.checkout / ".cache" / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
     locks = ["uv", *(lock for _environment, names in LAYERS for lock in names if lock != "horovod")]
-    missing = [line for lock in locks for line in read_lock(lock) if not _wheels_of(folder, line)]
+    missing = [line for lock in locks for line in read_lock(lock) if not wheels_of(folder, line)]
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-cache-dir", "--no-deps")
     if missing:
         run_logged(lab.logs / "wheels.log", *pip, "--wheel-dir", str(folder), *missing, env=_pip(), timeout=PATIENCE)
@@ -95,7 +95,7 @@ def _collect_wheels(lab: Lab) -> Path:
     return folder
 
 
-def _wheels_of(folder: Path, line: str) -> list[Path]:
+def wheels_of(folder: Path, line: str) -> list[Path]:
     """Return the wheels of a package; a version may have a suffix for the build, such as ``+cpu``."""
     name, _equals, version = line.partition("==")
     escaped = re.escape(re.sub(r"[-_.]+", "_", name))
@@ -117,7 +117,7 @@ def _build_horovod(lab: Lab, folder: Path) -> None:
     (horovod,), torch, build = (read_lock(name) for name in ("horovod", "torch", "build"))
     text = "\n".join([script.read_text(), horovod, *torch])
     stamp = folder / f"horovod-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    if stamp.exists() and _wheels_of(folder, horovod):
+    if stamp.exists() and wheels_of(folder, horovod):
         return
     require("cmake", "g++")
     environment, log = lab.folder / "horovod", lab.logs / "horovod.log"
@@ -125,10 +125,10 @@ def _build_horovod(lab: Lab, folder: Path) -> None:
     python = str(environment / "bin/python")
     options = ("--disable-pip-version-check", "install", "--no-cache-dir", "--no-deps", "--find-links", str(folder))
     run_logged(log, python, "-m", "pip", *options, *torch, *build, timeout=PATIENCE)
-    for wheel in _wheels_of(folder, horovod):
+    for wheel in wheels_of(folder, horovod):
         wheel.unlink()
     version = horovod.partition("==")[2]
-    run_logged(log, str(script.resolve()), python, version, str(folder), env={**os.environ}, timeout=PATIENCE)
+    run_logged(log, str(script), python, version, str(folder), env={**os.environ}, timeout=PATIENCE)
     remove_folder(environment)
     stamp.touch()
 
@@ -151,7 +151,7 @@ def _build(engine: Engine, wheels: Path, archive: Path) -> None:
     tree.pack(layers[0])
     for environment, locks in LAYERS:
         layers.append(_pack_environment(tree, wheels, environment, locks))
-    write_archive(archive, [Image(TAG, tuple(layers), _config())])
+    write_archive(archive, [Image(TAG, tuple(layers), image_config())])
     for layer in layers:
         layer.unlink()
     remove_folder(tree.root)
@@ -165,21 +165,23 @@ def _pack_environment(tree: Tree, wheels: Path, environment: str, locks: Sequenc
     requirements = [word for lock in locks for word in ("--requirement", f"/tmp/locks/{lock}.txt")]
     offline = ("--no-index", "--find-links", "/mnt")
     tree.run_in("install-environment", environment, *offline, *requirements, mounted=wheels, timeout=PATIENCE)
-    _check_libraries(tree.root / "opt" / environment)
+    check_libraries(tree.root / "opt" / environment)
     # By the time of the inode's change: unpacked files have times of their own.
     pack = ("tar", "-C", str(tree.root), "--sort=name", "--numeric-owner", f"--newer={stamp}", "-cf", str(layer))
     output(*pack, f"./opt/{environment}", timeout=PATIENCE)
     return layer
 
 
-def _check_libraries(environment: Path) -> None:
+def check_libraries(environment: Path) -> None:
     """Raise LabError if an environment has libraries for GPUs: they would be gigabytes that no CPU can use."""
-    packages = sorted(path.name for path in environment.glob("lib/python*/site-packages/nvidia_*.dist-info"))
-    if any(name for name in packages if not name.startswith("nvidia_ml_py")):  # reads what a driver reports
+    paths = environment.glob("lib/python*/site-packages/nvidia_*.dist-info")
+    # That one reads what a driver reports, and has no library.
+    packages = sorted(path.name for path in paths if not path.name.startswith("nvidia_ml_py"))
+    if packages:
         raise LabError(f"{environment.name} of {TAG} has {', '.join(packages)}: a CPU build of PyTorch has none")
 
 
-def _config() -> dict[str, object]:
+def image_config() -> dict[str, object]:
     """Return the configuration of containers, as the Dockerfile has it."""
     instructions = re.findall(r"^(ENV|USER|WORKDIR|CMD) (.+)$", (RECIPE / "Dockerfile").read_text(), re.MULTILINE)
     settings = dict(instructions)
