@@ -13,7 +13,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
-	test-frameworks soak survey
+	test-frameworks soak survey image-locks
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -76,6 +76,9 @@ docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page 
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey
 
+image-locks: setup ## Renew the versions in the images of extensions/images, and their lists of software
+	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.image_locks
+
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint
 
@@ -95,6 +98,7 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)
+	$(BIN)/python -m tests.lab distributed
 	$(BIN)/pytest tests/frameworks
 
 molecule: lab ## Molecule scenarios on the lab

@@ -74,6 +74,7 @@ def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict
         "BACKENDAI_CLUSTER_ROLE": kernel["role"],
         "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel["rank"]),
         "BACKENDAI_CLUSTER_MODE": "multi-node",
+        "BACKENDAI_CLUSTER_HOSTFILE": "/var/lib/backendai/hostfile",
         "BACKENDAI_KERNEL_ID": kernel["id"],
         "BACKENDAI_SESSION_ID": record["id"],
         "BACKENDAI_SESSION_NAME": record["name"],
@@ -85,6 +86,7 @@ def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict
         "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": kernel["rank"]}}),
         "NCCL_SOCKET_IFNAME": "cluster0",
         "GLOO_SOCKET_IFNAME": "cluster0",
+        "OMP_NUM_THREADS": "1",
         "GREETING": "hello world",
     }
 

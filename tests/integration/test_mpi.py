@@ -33,6 +33,12 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
         yield session
 
 
+def test_mpirun_reads_the_hostfile_of_the_session(four: StartedSession) -> None:
+    by_slots = ("mpirun", "-np", "4", "--hostfile", "/var/lib/backendai/hostfile", "hostname")
+    output = run_in(four.kernels[0], *QUIET, "timeout", "300", *by_slots)
+    assert sorted(output.split()) == ["main1", "sub1", "sub2", "sub3"]
+
+
 def test_mpirun_starts_a_program_in_every_container(four: StartedSession) -> None:
     output = run_in(four.kernels[0], *MPIRUN, "hostname")
     assert sorted(output.split()) == ["main1", "sub1", "sub2", "sub3"], output

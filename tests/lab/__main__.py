@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.lab.blackholes import ensure_blackholes, remove_blackholes
 from tests.lab.command import LabError, report, step
 from tests.lab.debian import require
+from tests.lab.distributed_image import ensure_distributed_image
 from tests.lab.engine import Engine, clear_private_engine, docker_host, engine_kind, ensure_engine
 from tests.lab.host_image import ensure_images, remove_outdated_images
 from tests.lab.hosts import (
@@ -74,6 +75,13 @@ def images(lab: Lab) -> int:
     """Load the session images on the agents."""
     engine, state = _existing(lab)
     load_session_images(engine, partial(container_name, state, lab))
+    return 0
+
+
+def distributed(lab: Lab) -> int:
+    """Build the image with the software for distributed work, and load it on the agents."""
+    engine, state = _existing(lab)
+    ensure_distributed_image(engine, partial(container_name, state, lab))
     return 0
 
 
@@ -137,7 +145,7 @@ def _exclusive(lab: Lab) -> Iterator[None]:
 
 def main() -> int:
     """Run one command; print errors as one sentence."""
-    commands = {"up": up, "images": images, "status": status, "down": down}
+    commands = {"up": up, "images": images, "distributed": distributed, "status": status, "down": down}
     parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in commands.items():

@@ -18,9 +18,12 @@ PACKAGE_OF = {
     "docker": "docker.io",
     "dockerd": "docker.io",
     "haproxy": "haproxy",
+    "cmake": "cmake",
+    "g++": "g++",
     "ip": "iproute2",
     "iptables": "iptables",
     "mmdebstrap": "mmdebstrap",
+    "npm": "npm",
     "nsenter": "util-linux",
     "ssh-keygen": "openssh-client",
 }

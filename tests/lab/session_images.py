@@ -132,16 +132,17 @@ def load_session_images(engine: Engine, container_name: Callable[[Host], str]) -
     if not session_images_made(engine.lab):
         raise LabError("the lab is not up: run `python3 -m tests.lab up` first")
     with step("session images on all agents"):
-        in_parallel(*(partial(_load_on, engine, host, container_name(host)) for host in AGENTS))
+        in_parallel(
+            *(partial(load_archive, engine, _archive(engine.lab), host, container_name(host)) for host in AGENTS)
+        )
 
 
-def _load_on(engine: Engine, host: Host, container: str) -> None:
-    """Load the images on one agent, unless it has them all."""
-    archive = _archive(engine.lab)
+def load_archive(engine: Engine, archive: Path, host: Host, container: str, timeout: float = 300) -> None:
+    """Load the images of an archive on one agent, unless it has them all."""
     images = [f"{tag}={digest}" for tag, digest in image_ids(archive).items()]
     program = ("python3", "-c", LOADER.read_text(), *images)
     with archive.open("rb") as stream:
-        result = engine.docker("exec", "--interactive", container, *program, stdin=stream, timeout=300).strip()
+        result = engine.docker("exec", "--interactive", container, *program, stdin=stream, timeout=timeout).strip()
     if result == "no engine":
         raise LabError(f"{host.name} has no running Docker engine: provision it first (make lab does)")
     if result != "present":

@@ -187,15 +187,20 @@ class Tree:
         (preferences / suite).write_text(f"Package: *\nPin: release n={suite}\nPin-Priority: 100\n")
         self.apt("update")
 
-    def run_in(self, *argv: str) -> None:
-        """Run a command inside the tree."""
-        self._run("chroot", str(self.root), *argv, env={"PATH": "/usr/sbin:/usr/bin", "LC_ALL": "C"})
+    def run_in(self, *argv: str, mounted: Path | None = None, timeout: float = 900) -> None:
+        """Run a command inside the tree, with a folder of the machine at ``/mnt`` if one is given."""
+        env = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin", "LC_ALL": "C.UTF-8"}
+        if mounted is None:
+            self._run("chroot", str(self.root), *argv, env=env, timeout=timeout)
+            return
+        script = f"mount --bind '{mounted}' '{self.root}/mnt' && exec chroot '{self.root}' \"$@\""
+        alone = ("unshare", "--mount", "--propagation", "private")
+        self._run(*alone, "sh", "-euc", script, argv[0], *argv, env=env, timeout=timeout)
 
-    def _run(self, *argv: str, env: Mapping[str, str]) -> None:
+    def _run(self, *argv: str, env: Mapping[str, str], timeout: float = 900) -> None:
         """Run a command in the lab's cgroup, so that the next `up` can kill it if this one is killed."""
-        run_logged(
-            self.log, "sh", "-euc", f'{join_cgroup_line(self.lab, BUILDERS)}; exec "$@"', argv[0], *argv, env=env
-        )
+        enter = f'{join_cgroup_line(self.lab, BUILDERS)}; exec "$@"'
+        run_logged(self.log, "sh", "-euc", enter, argv[0], *argv, env=env, timeout=timeout)
 
     def pack(self, archive: Path, newer: Path | None = None) -> None:
         """Write the tree into a tar file, without the package lists, which are larger than the rest.

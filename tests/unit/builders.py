@@ -122,6 +122,9 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         unusable_paths={},
         sessions=(),
         damaged_sessions=(),
+        cordon=None,
+        labels=frozenset(),
+        obstacles=(),
     )
     return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary
 

@@ -18,7 +18,7 @@ from typing import Any
 from .._host.accelerators import INFINIBAND
 from .._model.change import Change
 from .._model.devices import device_nodes
-from .._model.environment import build_environment
+from .._model.environment import HOSTFILE_VARIABLE, build_environment
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .sdk import docker
@@ -55,6 +55,9 @@ class LogConfig:
 @dataclasses.dataclass(frozen=True)
 class Container:
     """The desired state of a container. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are core numbers.
+
+    Without ``shm_size`` half of the memory may be shared memory, as in any tmpfs. ``omp_threads`` is the default of
+    ``OMP_NUM_THREADS``, 0 for none.
 
     ``devices`` are the ids of its exclusive devices. ``infiniband`` are the InfiniBand device nodes, which containers
     share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
@@ -100,6 +103,7 @@ class Container:
     pids: int | None = None
     log: LogConfig | None = None
     no_new_privileges: bool = False
+    omp_threads: int = 0
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -109,13 +113,15 @@ class Container:
         """
         properties = dataclasses.asdict(self)
         older = ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband")
-        for name in (*older, "sources", "pids", "log"):
+        for name in (*older, "sources", "pids", "log", "omp_threads"):
             del properties[name]
         if self.infiniband is not None:
             # Keeps the digest of containers that were created by older versions, which passed the folder.
             properties["devices"] = (*self.devices, INFINIBAND)
         # Keeps the digest of containers that were created by older versions, with a file that they could write.
         properties["binds"] = tuple(bind.replace(HOSTS_TARGET, HOSTS_TARGET.removesuffix(":ro")) for bind in self.binds)
+        # Keeps the digest of containers that were created by older versions, which have no such list.
+        properties["explicit_environment"].pop(HOSTFILE_VARIABLE, None)
         if not self.published:
             # Keeps the digest of containers that were created by older versions.
             del properties["published"]
@@ -326,7 +332,9 @@ def _create(client: docker.APIClient, container: Container) -> str:
             mem_limit=container.memory,
             # The limit of memory and swap together: equal to the memory limit, so no swap.
             memswap_limit=container.memory,
-            shm_size=container.shm_size,
+            # The engine's default of 64 MiB is too little for the workers of data loaders, and for Ray. What is used
+            # counts towards the memory limit.
+            shm_size=container.shm_size or container.memory // 2,
             pids_limit=container.pids,
             log_config=_log_config(container.log),
             restart_policy={"Name": "no"},
@@ -406,7 +414,11 @@ def _container_environment(container: Container) -> dict[str, str]:
     GPUs must not be requested from that runtime too.
     """
     environment = build_environment(
-        container.image_environment, container.explicit_environment, container.interface, container.networks
+        container.image_environment,
+        container.explicit_environment,
+        container.interface,
+        container.networks,
+        container.omp_threads,
     )
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from .devices import HOST_SLOTS
 from .network import SESSION_INTERFACE
 from .plan import Kernel, SessionPlan
 from .session import preopen_ports, service_ports
@@ -18,6 +19,10 @@ DEFAULT_MASTER_PORT = 29500
 
 # The user's choice of that port; all other variables that begin with ``BACKENDAI_`` are the session's.
 MASTER_PORT_VARIABLE = "BACKENDAI_DIST_MASTER_PORT"
+
+# Where the entrypoint puts the list of hosts that launchers such as mpirun, horovodrun and DeepSpeed read.
+HOSTFILE = "/var/lib/backendai/hostfile"
+HOSTFILE_VARIABLE = "BACKENDAI_CLUSTER_HOSTFILE"
 
 # Prefixes of the variables that select Open MPI's networks: daemons up to version 4, data, daemons from version 5 on.
 #
@@ -51,6 +56,7 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
         "BACKENDAI_CLUSTER_ROLE": kernel.role,
         "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
         "BACKENDAI_CLUSTER_MODE": plan.cluster_mode,
+        HOSTFILE_VARIABLE: HOSTFILE,
         "BACKENDAI_SERVICE_PORTS": service_ports(apps),
         "BACKENDAI_PREOPEN_PORTS": preopen_ports(apps),
         "LOCAL_USER_ID": str(plan.uid),
@@ -58,21 +64,51 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
     }
 
 
+def hostfile(plan: SessionPlan) -> str:
+    """Return the hosts in rank order with the number of processes that launchers start there by default.
+
+    It is the number of accelerators, or of cores in a container without any.
+    """
+    return "".join(f"{kernel.hostname} slots={_accelerators(kernel) or _cores(kernel)}\n" for kernel in plan.kernels)
+
+
+def threads(kernel: Kernel) -> int:
+    """Return the number of threads of a process: the cores, shared by one process for each accelerator."""
+    return max(1, _cores(kernel) // max(1, _accelerators(kernel)))
+
+
+def _cores(kernel: Kernel) -> int:
+    return kernel.resources["cpu"]
+
+
+def _accelerators(kernel: Kernel) -> int:
+    return sum(amount for slot, amount in kernel.resources.items() if slot not in HOST_SLOTS)
+
+
 def build_environment(
-    image: Mapping[str, str], explicit: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
+    image: Mapping[str, str],
+    explicit: Mapping[str, str],
+    interface: str = SESSION_INTERFACE,
+    networks: str = "",
+    omp_threads: int = 0,
 ) -> dict[str, str]:
     """Return the complete environment of a container: the image's, the explicit and the derived variables.
 
     ``interface`` is the container's interface on the session network, empty if it is not known before the start.
-    ``networks`` are the session's networks, comma-separated. Derived variables never replace a non-empty value of the
-    image or the user, and are omitted in sessions of one container. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` are
-    left to launchers such as torchrun.
+    ``networks`` are the session's networks, comma-separated, and ``omp_threads`` is the number of threads of a process,
+    0 to leave that to programs. Derived variables never replace a non-empty value of the image or the user, and are
+    omitted in sessions of one container. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` are left to launchers such as
+    torchrun.
     """
-    return {**image, **explicit, **derived_variables(image, explicit, interface, networks)}
+    return {**image, **explicit, **derived_variables(image, explicit, interface, networks, omp_threads)}
 
 
 def derived_variables(
-    image: Mapping[str, str], explicit: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
+    image: Mapping[str, str],
+    explicit: Mapping[str, str],
+    interface: str = SESSION_INTERFACE,
+    networks: str = "",
+    omp_threads: int = 0,
 ) -> dict[str, str]:
     """Return the derived part of :func:`build_environment`.
 
@@ -82,6 +118,7 @@ def derived_variables(
     if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:
         return {}
     derived = training_environment(merged, interface)
+    derived["OMP_NUM_THREADS"] = str(omp_threads or "")
     selections = [selection for selection in MPI_SELECTIONS if not merged.get(f"{selection}exclude")]
     derived |= {f"{selection}include": networks for selection in selections}
     return {key: value for key, value in derived.items() if value and not merged.get(key)}

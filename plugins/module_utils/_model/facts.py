@@ -118,9 +118,9 @@ class AgentFacts:
     unusable_paths: dict[str, Unusable]
     sessions: tuple[HeldSession, ...]
     damaged_sessions: tuple[str, ...]
-    cordon: Cordon | None = None
-    labels: frozenset[str] = frozenset()
-    obstacles: tuple[str, ...] = ()
+    cordon: Cordon | None
+    labels: frozenset[str]
+    obstacles: tuple[str, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 

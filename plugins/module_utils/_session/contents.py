@@ -19,7 +19,7 @@ from .._docker.images import Image
 from .._host.files import DesiredFile
 from .._host.store import LocalSession, Store
 from .._model.devices import PinnedResources, device_nodes
-from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text
+from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text, hostfile, threads
 from .._model.held_session import PublicKeys
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import Kernel, SessionPlan
@@ -155,6 +155,7 @@ def _files(
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644, in_place=True),
         DesiredFile(folder / "environment", environment_text(contents.environments[kernel.hostname]), secret=True),
         DesiredFile(folder / "derived", "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in derived)),
+        DesiredFile(folder / "hostfile", hostfile(plan)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", host_keys),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
@@ -218,6 +219,7 @@ def _container(
         no_new_privileges=plan.no_new_privileges,
         published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
         labels=_labels(plan, kernel, pinned, image.digest),
+        omp_threads=threads(kernel),
     )
 
 

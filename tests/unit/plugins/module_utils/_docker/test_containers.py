@@ -136,6 +136,8 @@ def test_container_digest_covers_properties_that_cannot_change_later(drift: dict
         {"ulimits": {"nofile": 1024}},
         {"cdi_gpus": frozenset({"GPU-aaaa"})},
         {"pids": 4096},
+        {"omp_threads": 2},
+        {"explicit_environment": {**MAIN.explicit_environment, "BACKENDAI_CLUSTER_HOSTFILE": "/hostfile"}},
         {"log": LOG},
     ],
     ids=lambda drift: next(iter(drift)),
@@ -166,7 +168,7 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
         ],
         "mem_limit": 1 << 30,
         "memswap_limit": 1 << 30,
-        "shm_size": None,
+        "shm_size": 1 << 29,
         "pids_limit": None,
         "log_config": None,
         "restart_policy": {"Name": "no"},
@@ -198,7 +200,7 @@ def test_container_keeps_the_digest_of_older_versions() -> None:
         "cdi_gpus",
         "infiniband",
     )
-    for name in (*unknown, "sources", "pids", "log"):
+    for name in (*unknown, "sources", "pids", "log", "omp_threads"):
         del older[name]
     assert dataclasses.replace(MAIN, binds=READ_ONLY).digest() == labels.content_digest(older)
 
@@ -209,6 +211,15 @@ def test_container_of_an_older_version_is_not_replaced_because_it_lacks_limits(e
     limited = dataclasses.replace(MAIN, binds=READ_ONLY, pids=4608, log=LOG, ulimits={"core": 0})
     assert apply(engine, limited) == []
     assert engine.calls == []
+
+
+def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
+    distributed = {**MAIN.explicit_environment, "BACKENDAI_CLUSTER_SIZE": "2", "BACKENDAI_CLUSTER_HOSTS": "main1,sub1"}
+    distributed["BACKENDAI_CLUSTER_LOCAL_RANK"] = "0"
+    apply(engine, dataclasses.replace(MAIN, shm_size=1 << 26, omp_threads=2, explicit_environment=distributed))
+    (request,) = engine.asked
+    assert request["host_config"]["shm_size"] == 1 << 26
+    assert request["environment"]["OMP_NUM_THREADS"] == "2"
 
 
 def test_container_has_its_limits(engine: Any) -> None:

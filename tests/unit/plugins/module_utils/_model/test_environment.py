@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,14 +14,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.environme
     build_environment,
     derived_variables,
     environment_text,
+    hostfile,
     parse_environment,
     session_environment,
+    threads,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from tests.unit.builders import IMAGE, SESSION_ID, plan, spec
 
 TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 DERIVED = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+THREADS = "OMP_NUM_THREADS"
 WORKERS = ["main1:29500", "sub1:29501", "sub2:29502", "sub3:29503"]
 
 
@@ -45,6 +49,7 @@ def test_environment_of_sub2_of_four_on_two_agents() -> None:
         "BACKENDAI_CLUSTER_ROLE": "sub",
         "BACKENDAI_CLUSTER_LOCAL_RANK": "2",
         "BACKENDAI_CLUSTER_MODE": "multi-node",
+        "BACKENDAI_CLUSTER_HOSTFILE": "/var/lib/backendai/hostfile",
         "BACKENDAI_SERVICE_PORTS": "",
         "BACKENDAI_PREOPEN_PORTS": "",
         "LOCAL_USER_ID": "1000",
@@ -66,6 +71,7 @@ def test_session_of_one_container_has_every_variable() -> None:
         "BACKENDAI_CLUSTER_ROLE": "main",
         "BACKENDAI_CLUSTER_LOCAL_RANK": "0",
         "BACKENDAI_CLUSTER_MODE": "single-node",
+        "BACKENDAI_CLUSTER_HOSTFILE": "/var/lib/backendai/hostfile",
         "BACKENDAI_SERVICE_PORTS": "",
         "BACKENDAI_PREOPEN_PORTS": "",
         "LOCAL_USER_ID": "1000",
@@ -108,6 +114,7 @@ def test_roles_are_listed_in_rank_order_with_their_images() -> None:
         "CLUSTER_ROLE": "worker",
         "CLUSTER_LOCAL_RANK": "3",
         "CLUSTER_MODE": "multi-node",
+        "CLUSTER_HOSTFILE": "/var/lib/backendai/hostfile",
     }
 
 
@@ -149,6 +156,45 @@ def test_unknown_interface_is_not_set_before_the_start() -> None:
     names = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
     assert names & build_environment({}, of(1), "").keys() == set()
     assert build_environment({}, {**of(1), "NCCL_SOCKET_IFNAME": "ib0"}, "")["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
+@pytest.mark.parametrize(
+    ("resources", "slots", "expected_threads"),
+    [
+        ({"cpu": 1}, 1, 1),
+        ({"cpu": 4, "mem": "4g", "shmem": "2g"}, 4, 4),
+        ({"cpu": 9, "cuda.device": 2}, 2, 4),
+        ({"cpu": 1, "cuda.device": 1, "rocm.device": 1}, 2, 1),
+    ],
+    ids=["one core", "four cores", "two GPUs", "more accelerators than cores"],
+)
+def test_hosts_have_slots_and_threads_by_accelerators_or_cores(
+    resources: dict[str, Any], slots: int, expected_threads: int
+) -> None:
+    session = plan(TWO_AND_TWO, resources=resources)
+    assert hostfile(session) == "".join(f"{name} slots={slots}\n" for name in ("main1", "sub1", "sub2", "sub3"))
+    assert [threads(kernel) for kernel in session.kernels] == [expected_threads] * 4
+
+
+def test_hostfile_has_the_slots_of_each_role_in_rank_order() -> None:
+    roles = {"main": {"resources": {"cpu": 2}}, "worker": {"replicas": 2, "resources": {"cpu": 3}}}
+    session = plan({"agent1": 3}, cluster_size=1, roles=roles)
+    assert hostfile(session) == "main1 slots=2\nworker1 slots=3\nworker2 slots=3\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "explicit", "expected"),
+    [({}, {}, "4"), ({THREADS: "1"}, {}, "1"), ({THREADS: "1"}, {THREADS: "2"}, "2"), ({THREADS: ""}, {}, "4")],
+    ids=["nobody", "image", "user", "empty"],
+)
+def test_number_of_threads_is_derived_unless_it_is_set(
+    image: dict[str, str], explicit: dict[str, str], expected: str
+) -> None:
+    assert build_environment(image, {**of(1), **explicit}, omp_threads=4)[THREADS] == expected
+
+
+def test_number_of_threads_is_left_to_programs_in_a_session_of_one_container() -> None:
+    assert THREADS not in build_environment({}, of(0, {"agent1": 1}), omp_threads=4)
 
 
 def test_session_of_two_containers_is_distributed() -> None:

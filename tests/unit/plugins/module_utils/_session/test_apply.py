@@ -61,7 +61,8 @@ CONTENTS = RenderedFiles(
     keys=public_keys(MADE),
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
-FILES = ("derived", "environment", "hosts", "interface", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+SSH_FILES = ("ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+FILES = ("derived", "environment", "hostfile", "hosts", "interface", *SSH_FILES)
 
 HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
 
@@ -86,6 +87,7 @@ EVERYTHING = [
     "file …/main1/hosts",
     "file …/main1/environment",
     "file …/main1/derived",
+    "file …/main1/hostfile",
     "file …/main1/ssh/config",
     "file …/main1/ssh/known_hosts",
     "file …/main1/ssh/authorized_keys",
@@ -93,6 +95,7 @@ EVERYTHING = [
     "file …/sub1/hosts",
     "file …/sub1/environment",
     "file …/sub1/derived",
+    "file …/sub1/hostfile",
     "file …/sub1/ssh/config",
     "file …/sub1/ssh/known_hosts",
     "file …/sub1/ssh/authorized_keys",
@@ -527,6 +530,9 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
     assert (main.image, main.image_environment, main.memory, main.shm_size) == (IMAGE, {"PATH": "/bin"}, GIB, 64 << 20)
     assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
     assert [json.loads(container.labels[labels.SLOTS])["cpu"] for container in (main, sub)] == [1, 2]
+    assert (main.omp_threads, sub.omp_threads) == (1, 2)
+    lists = {file.path.parent.name: file.content for file in desired.files if file.path.name == "hostfile"}
+    assert lists == dict.fromkeys(["main1", "sub1"], "main1 slots=1\nsub1 slots=2\nsub2 slots=1\n")
     assert [container.labels[labels.IMAGE_DIGEST] for container in (main, sub)] == ["sha256:1", "sha256:2"]
 
 

@@ -60,7 +60,7 @@ def test_slice_has_files_rules_and_containers_but_no_links(
 ) -> None:
     store.save(held(MADE, expires_at=9e12))
     files = [subject.rpartition("/")[2] for subject in apply(engine, store)]
-    of_each = ["hosts", "environment", "derived", "config", "known_hosts", "authorized_keys", "ports"]
+    of_each = ["hosts", "environment", "derived", "hostfile", "config", "known_hosts", "authorized_keys", "ports"]
     assert files == [
         *of_each * 2,
         "firewall table inet backendai",
