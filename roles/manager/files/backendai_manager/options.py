@@ -20,7 +20,6 @@ from .errors import CommandError
 PREFIX = "session_"
 MAX_NAME = 80
 
-_LISTED = re.compile(rf"O\(({PREFIX}\w+)\)")
 _MARKUP = re.compile(r"\b[CVOEMP]\(([^()]*)\)")
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "str": {"type": ["string", "number"]},
@@ -51,13 +50,16 @@ class Options:
 def load_options(path: Path) -> Options:
     """Read the specification in the collection. Raises :class:`CommandError`."""
     try:
-        main = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        main = main["argument_specs"]["main"]
-        lists = (main["attributes"][name]["details"] for name in ("user_options", "user_run_options"))
-        of_sessions, of_runs = (tuple(_LISTED.findall(text)) for text in lists)
+        main = _load(path)["argument_specs"]["main"]
+        lists = _load(path.parents[1] / "vars" / "main.yml")
+        of_sessions, of_runs = (tuple(map(str, lists[f"__session_user_{name}"])) for name in ("options", "run_options"))
         return Options(main["options"], of_sessions, of_runs)
     except (OSError, yaml.YAMLError, LookupError, TypeError) as error:
         raise CommandError(f"{path} cannot be read ({type(error).__name__}): install the manager again.") from None
+
+
+def _load(path: Path) -> Any:
+    return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def build_schema(options: Options) -> dict[str, Any]:
