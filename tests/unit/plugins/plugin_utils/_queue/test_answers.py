@@ -139,7 +139,8 @@ def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
     options = {field.name for field in dataclasses.fields(SessionSpec)}
     assert options - module.IRRELEVANT == {
         "image", "cluster_mode", "cluster_size", "resources", "roles", "mounts", "resource_group", "architecture",
-        "agent_selection", "designated_agents", "designated_agents_mode", "network_driver", "infiniband", "agent_labels",
+        "agent_selection", "designated_agents", "designated_agents_mode", "network_driver", "infiniband",
+        "agent_labels",
     }  # fmt: skip
 
 
