@@ -24,9 +24,10 @@ ONE_DEVICE = {"resources": {"cpu": 1, "mem": "128m", "lab.device": 1}}
 @pytest.fixture(autouse=True)
 def healthy(sessions: Sessions) -> Iterator[None]:
     """Remove the stand-in of a check, and look again; the timer rests meanwhile."""
-    run_on("agent1", "systemctl stop backendai-health.timer")
+    agent = min(sessions.initial_state)
+    run_on(agent, "systemctl stop backendai-health.timer")
     yield
-    run_on("agent1", f"rm -f {CHECK}; {LOOK}; systemctl start backendai-health.timer")
+    run_on(agent, f"rm -f {CHECK}; {LOOK}; systemctl start backendai-health.timer")
 
 
 def let_fail(line: str) -> None:
