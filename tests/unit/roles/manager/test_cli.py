@@ -352,12 +352,15 @@ sys.stdin.read()
 time.sleep({seconds})
 print(json.dumps({{"result": "failed", "message": "cancelled; nothing is left.", "data": {{}}}}), flush=True)
 """
+# Where tests run in the background, the signal is ignored.
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from backendai_manager.cli import run
 from backendai_manager.paths import Paths
 from backendai_manager.user.service import Service
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run(["end", "train"], Paths(), Path.home(), Service(Paths(), [sys.argv[1]])))
 """
 
