@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import yaml
 
 from tests.integration.connections import Connections
-from tests.integration.internals import AGENT_STATE, OUTPUT, REGISTRIES, SESSIONS
+from tests.integration.internals import AGENT_STATE, HEALTH, OUTPUT, REGISTRIES, SESSIONS
 from tests.integration.programs import run_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,7 +196,7 @@ def run_in(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bo
 
 def agent_state() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, as text that can be compared."""
-    return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE, REGISTRIES, OUTPUT)), strict=True))
+    return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE, REGISTRIES, OUTPUT, HEALTH)), strict=True))
 
 
 def queue_entries() -> dict[str, dict[str, Any]]:
