@@ -38,7 +38,7 @@ class Answer:
 
 def shell(user: str, line: str) -> Answer:
     """Run a shell line on manager1, in the home of one of its users."""
-    script = f"cd; {{ {line}; }} 2> .errors; echo; echo $?; echo '{SEPARATOR}'; cat .errors; rm -f .errors"
+    script = f"cd; {{ {line}; }} 2> .errors; code=$?; echo; echo $code; echo '{SEPARATOR}'; cat .errors; rm -f .errors"
     output, errors = run_as(user, script).split(f"{SEPARATOR}\n")
     output, code = output.rstrip("\n").rsplit("\n", 1)
     return Answer(int(code), output.rstrip("\n"), errors)
@@ -61,9 +61,12 @@ def names(user: str, *words: str) -> set[str]:
     return {record["name"] for record in backendai(user, "list", "--json", *words).json}
 
 
-def ask(user: str, line: str, sudo: str = f"sudo -n -u {ACCOUNT} {SERVE}") -> Answer:
+def ask(user: str, line: str) -> Answer:
     """Send a line to the manager's part without the user's part, and wait for the result."""
-    return shell(user, f"{{ printf '%s\\n' {shlex.quote(line)}; sleep 20; }} | {sudo}")
+    # Its input stays open: the end of it cancels.
+    serve = f"sudo -n -u {ACCOUNT} {SERVE} < .input & exec 3> .input"
+    send = f"printf '%s\\n' {shlex.quote(line)} >&3; wait $!; exec 3>&-; rm .input"
+    return shell(user, f"rm -f .input; mkfifo .input; {serve}; {send}")
 
 
 def result_of(answer: Answer) -> dict[str, Any]:

@@ -46,12 +46,13 @@ def _names(kernel: Kernel) -> str:
     return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
 
 
-def authorized_keys(
-    kernel: Kernel, kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]
-) -> str:
-    """Return the ``authorized_keys`` of ``kernel``: all containers of the session, and on main1 the user's own keys."""
+def authorized_keys(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]) -> str:
+    """Return the ``authorized_keys`` of every container: all containers of the session, and the user's own keys.
+
+    The network lets users reach main1 only; from there, ``ProxyJump`` leads to the others.
+    """
     peers = [f"{keys[peer.hostname].user} work@{peer.hostname}" for peer in kernels]
-    return "".join(f"{line}\n" for line in [*peers, *(users if kernel.rank == 0 else ())])
+    return "".join(f"{line}\n" for line in [*peers, *users])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ def desired_slice(
         container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus, infiniband=infiniband)
         pids, log = limits.pids_of(len(container.cpus)), log_config(host.log_driver, limits)
         container = dataclasses.replace(container, pids=pids, log=log)
-        desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, kernel, contents)))
+        desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, contents)))
     return DesiredState(files, networks.desired_network(session.plan), desired)
 
 
@@ -137,7 +138,7 @@ def _files(
     """
     plan = session.plan
     host_keys = known_hosts(plan.kernels, contents.keys)
-    allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
+    allowed = authorized_keys(plan.kernels, contents.keys, contents.user_keys)
     scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
     scripts["stop-command"] = plan.stop_command if kernel.hostname == MAIN1 else ""
     scripts |= {f"apps/{app.name}": _app_script(plan, app) for app in plan.apps if kernel.rank == 0}
@@ -176,9 +177,9 @@ def _app_script(plan: SessionPlan, app: App) -> str:
     return f"export {exports}\n{app.command}" if app.command else ""
 
 
-def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: RenderedFiles) -> str:
+def _ssh_digest(plan: SessionPlan, contents: RenderedFiles) -> str:
     """Return a digest of the SSH files: containers copy them when they start, so a change requires a restart."""
-    allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
+    allowed = authorized_keys(plan.kernels, contents.keys, contents.user_keys)
     text = "\0".join((known_hosts(plan.kernels, contents.keys), allowed, contents.ssh_config))
     return hashlib.sha256(text.encode()).hexdigest()
 
