@@ -40,7 +40,7 @@ SESSIONS = f"{AGENT_STATE}/sessions"
 REGISTRIES = f"{AGENT_STATE}/registries"
 OUTPUT = f"{AGENT_STATE}/output"
 #: Written again by each look at the agent, whether there are sessions or not.
-HEALTH = f"{AGENT_STATE}/health.json"
+HEALTH = f"{AGENT_STATE}/health"
 LIMITS_STATE = f"{AGENT_STATE}/limits.json"
 FIREWALL_STATE = f"{AGENT_STATE}/firewall.json"
 WIREGUARD_KEYS = f"{AGENT_STATE}/wireguard"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.laboratory import queue_entries, run_on
+from tests.integration.laboratory import queue_entries, run_on, run_on_all
 from tests.integration.session_requests import SMALL, TWO
 from tests.integration.sessions import Sessions
 
@@ -26,11 +26,10 @@ def names(*agents: str, **variables: object) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def in_service() -> Iterator[None]:
-    """Take agents back into service."""
+def in_service(sessions: Sessions) -> Iterator[None]:
+    """Take agents back into service, before what the sessions have left is looked at."""
     yield
-    for agent in ("agent1", "agent2", "agent3"):
-        run_on(agent, f"rm -f {CORDON}")
+    run_on_all(f"rm -f {CORDON}", [*sessions.initial_state])
 
 
 def test_a_cordoned_agent_takes_no_new_session_until_it_is_resumed(agent1_sessions: Sessions) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.internals import HEALTH
 from tests.integration.laboratory import AGENTS, run_on, run_on_all
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
@@ -20,11 +22,12 @@ ONE_DEVICE = {"resources": {"cpu": 1, "mem": "128m", "lab.device": 1}}
 
 
 @pytest.fixture(autouse=True)
-def healthy() -> Iterator[None]:
+def healthy(sessions: Sessions) -> Iterator[None]:
     """Remove the stand-in of a check, and look again; the timer rests meanwhile."""
-    run_on("agent1", "systemctl stop backendai-health.timer")
+    agent = min(sessions.initial_state)
+    run_on(agent, "systemctl stop backendai-health.timer")
     yield
-    run_on("agent1", f"rm -f {CHECK}; {LOOK}; systemctl start backendai-health.timer")
+    run_on(agent, f"rm -f {CHECK}; {LOOK}; systemctl start backendai-health.timer")
 
 
 def let_fail(line: str) -> None:
@@ -35,10 +38,8 @@ def let_fail(line: str) -> None:
 
 def test_the_hosts_of_the_lab_are_healthy() -> None:
     run_on_all(LOOK)
-    found = run_on_all(
-        'python3 -c \'import json; print(json.load(open("/var/lib/backendai/health.json"))["problems"])\''
-    )
-    assert found == ["[]\n"] * len(AGENTS)
+    found = run_on_all(f"cat {HEALTH}/health.json")
+    assert [json.loads(text)["problems"] for text in found] == [[]] * len(AGENTS)
 
 
 def test_a_sick_host_takes_no_new_session_and_keeps_what_runs(agent1_sessions: Sessions) -> None:

@@ -48,6 +48,7 @@ def read_health(store: Store) -> Health:
 
 def write_health(store: Store, health: Health) -> None:
     """Store the health."""
+    store.health_file.parent.mkdir(mode=0o700, exist_ok=True)
     write_atomically(store.health_file, _FORMAT.dump(health), durable=False)
 
 

@@ -210,7 +210,7 @@ class Store:
     @property
     def health_file(self) -> Path:
         """The file of what the health checks have found; it exists once they have run."""
-        return self._root / "health.json"
+        return self._root / "health" / "health.json"
 
     @property
     def limits_file(self) -> Path:
