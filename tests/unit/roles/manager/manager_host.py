@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backendai_manager.errors import CancelledError
-from backendai_manager.manager.channel import Channel
+from backendai_manager.manager.channel import WATCHER, Channel
 from backendai_manager.manager.identity import Account, Accounts
 from backendai_manager.manager.run_events import RunEvents
 from backendai_manager.manager.runs import Outcome, Runs
@@ -158,6 +159,10 @@ class ManagerHost:
         finally:
             os.close(target)
             os.close(request)
+            # It would read from whatever gets the number of this pipe next.
+            for thread in threading.enumerate():
+                if thread.name == WATCHER:
+                    thread.join(10)
         with open(answers, "rb") as stream:
             *events, result = [parse_answer(answer) for answer in stream]
         os.close(source)

@@ -226,7 +226,9 @@ def test_a_user_of_all_sessions_gets_into_the_own_ones(host: ManagerHost) -> Non
     host.runs.reports["list_sessions"]["session_list_path"] = [record(1, ALICE), record(2, BOB)]
     host.runs.reports["session_token"] = {"session_token_path": TOKEN}
     for account, number in ((ALICE, 1), (CAROL, None)):
-        sessions = host.ask(account, "access").data["sessions"]
+        answer = host.ask(account, "access")
+        assert answer.status == "done", answer
+        sessions = answer.data["sessions"]
         assert [entry["id"] for entry in sessions] == ([IDS[number]] if number else [])
 
 

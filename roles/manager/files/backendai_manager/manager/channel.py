@@ -28,6 +28,9 @@ from ..protocol import (
 READER_SECONDS = 60.0
 """How long the user's part may read nothing before it counts as gone."""
 
+WATCHER = "end of input"
+"""The name of the thread that waits for the end of the user's part."""
+
 _CHUNK = 1 << 16
 
 
@@ -62,7 +65,7 @@ class Channel:
         """From now on, cancel when the user's part ends its side, and by the signals that end programs."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: self._cancelled.set())
-        threading.Thread(target=self._wait_for_end, daemon=True).start()
+        threading.Thread(target=self._wait_for_end, name=WATCHER, daemon=True).start()
 
     def _wait_for_end(self) -> None:
         with contextlib.suppress(OSError):
