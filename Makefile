@@ -95,7 +95,7 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
 	$(BIN)/pytest tests/unit/plugins/plugin_utils/_placement/test_optimum.py --decisions 500 --capture=no
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
-	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
+	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)
 	$(BIN)/python -m tests.lab distributed

@@ -29,6 +29,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CAMPAIGN] = Campaign.begin(*options)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests to ``make soak``."""
+    if not config.getoption("soak"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     campaign = config.stash[CAMPAIGN]
     return f"lab: --seed {campaign.seed}, rounds passed before: {sum(campaign.done.values())}"
