@@ -206,7 +206,7 @@ def test_a_creation_that_is_stopped_leaves_nothing(sessions: Sessions, ending: s
     queue = f"grep -l {sessions.name} {HOME}/queue/*.json"
     wait_until(lambda: "json" in run_on(MANAGER, queue, check=False).replace("No such file", ""), seconds=120)
     run_on(MANAGER, f"pkill -{ending} --uid alice --full 'create --name {sessions.name}'")
-    output, _ = process.communicate(timeout=TIMEOUT)
+    output = process.communicate(timeout=TIMEOUT)[0]
     if ending == "INT":
         assert "cancelled; nothing is left." in output
     wait_until(lambda: run_on(MANAGER, f"pgrep --full {SERVE}", check=False) == "", seconds=180)

@@ -47,7 +47,7 @@ class Channel:
         """Return the request. Raises :class:`RefusedError`, also if it is too large, or does not arrive in time."""
         deadline, received = time.monotonic() + seconds, b""
         while b"\n" not in received:
-            ready, _, _ = select.select([self._source], [], [], max(0.0, deadline - time.monotonic()))
+            ready = select.select([self._source], [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:
                 raise RefusedError(f"no request arrived within {seconds:g} seconds.")
             chunk = os.read(self._source, _CHUNK)
@@ -56,7 +56,7 @@ class Channel:
             received += chunk
             if len(received) > MAX_REQUEST + 1 and b"\n" not in received[: MAX_REQUEST + 1]:
                 raise RefusedError(f"the request is larger than {MAX_REQUEST} bytes.")
-        line, _, rest = received.partition(b"\n")
+        line, _newline, rest = received.partition(b"\n")
         if rest:
             raise RefusedError("the request has more than one line.")
         return parse_request(line)
@@ -97,7 +97,7 @@ class Channel:
             deadline, remaining = time.monotonic() + READER_SECONDS, memoryview(line)
             try:
                 while remaining:
-                    _, ready, _ = select.select([], [self._target], [], max(0.0, deadline - time.monotonic()))
+                    ready = select.select([], [self._target], [], max(0.0, deadline - time.monotonic()))[1]
                     if not ready:
                         self._cancelled.set()
                         return

@@ -41,11 +41,18 @@ def load_settings(path: Path) -> Settings:
         if data.pop("version") != VERSION:
             raise ValueError("it is of another release")
         kinds = {field.name: {"str": str, "int": int}[str(field.type)] for field in dataclasses.fields(Settings)}
-        if any(type(data.get(name)) is not kind for name, kind in kinds.items()):
+        if not all(_is_of(kind, data.get(name)) for name, kind in kinds.items()):
             raise ValueError("a setting is missing, or has another type")
         return Settings(**{name: data[name] for name in kinds})
     except OSError as error:
         reason = error.strerror or type(error).__name__
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
-        reason = str(error) if type(error) is ValueError else "it is damaged"
+    except (json.JSONDecodeError, UnicodeDecodeError, LookupError, AttributeError, TypeError):
+        reason = "it is damaged"
+    except ValueError as error:
+        reason = str(error)
     raise CommandError(f"{path} cannot be used: {reason}; run backendai.cluster.provision_managers.")
+
+
+def _is_of(kind: type, value: object) -> bool:
+    """Return whether a value is text, or a number; a truth value is no number."""
+    return isinstance(value, kind) and not isinstance(value, bool)
