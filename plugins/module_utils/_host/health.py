@@ -116,7 +116,7 @@ def _read_output(process: subprocess.Popen[bytes]) -> tuple[str, int]:
     deadline, output = time.monotonic() + CHECK_SECONDS, b""
     pipe = process.stdout.fileno() if process.stdout else -1
     while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        ready = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]
         if not ready:
             raise subprocess.TimeoutExpired(process.args, CHECK_SECONDS)
         chunk = os.read(pipe, 1 << 16)
