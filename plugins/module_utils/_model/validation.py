@@ -17,7 +17,7 @@ from typing import Any
 from .errors import ClusterError
 from .session import is_session_id
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}[a-z0-9]")
 _APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 # Printable characters of URLs without those that end one in text.
 _PAGE = re.compile(r"/(?!/)[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{0,500}|/")
@@ -75,7 +75,7 @@ def parse_session_name(problems: ValidationErrors, option: str, value: Any) -> s
     """Return ``value`` as the name of a session."""
     name = value if isinstance(value, str) else ""
     if not _NAME.fullmatch(name):
-        allowed = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
+        allowed = "must have 2 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
         problems.add_invalid(option, value, allowed)
     return name
 

@@ -29,7 +29,7 @@ EXIT_CODES = {"done": 0, "failed": 1, "refused": 2, "pending": 3}
 
 MAX_SECONDS = 30 * 86400
 
-_SESSION = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
+_SESSION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}[a-z0-9]")
 _HOST = re.compile(r"([a-z][a-z0-9-]{0,62})?")
 
 
@@ -64,7 +64,7 @@ def _flag(value: Any) -> bool:
 def _session(value: Any) -> str:
     if isinstance(value, str) and _SESSION.fullmatch(value):
         return value
-    raise ValueError("must be the name or the id of a session: 4 to 64 characters of a-z, 0-9 and -")
+    raise ValueError("must be the name or the id of a session: 2 to 64 characters of a-z, 0-9 and -")
 
 
 def _any_session(value: Any) -> str:

@@ -74,7 +74,7 @@ def test_stored_routes_are_read_back() -> None:
     [
         ({"id": "x"}, "routes[0].id: 'x' must be the id of a session, such as"),
         ({"id": ""}, "routes[0].id is required."),
-        ({"name": "x"}, "routes[0].name: 'x' must have 4 to 64 characters of a-z, 0-9 and -"),
+        ({"name": "x"}, "routes[0].name: 'x' must have 2 to 64 characters of a-z, 0-9 and -"),
         ({"image": "x"}, "routes[0].image is not known; allowed are id, name, apps, ssh."),
         ({"apps": [{**WEB, "path": "x"}]}, "routes[0].apps[0].path: 'x' must be one of strip, keep, none."),
         ({"apps": [{**WEB, "start": "x"}]}, "routes[0].apps[0].start: 'x' must be a path such as /status"),

@@ -80,7 +80,7 @@ def test_stopped_haproxy_is_a_warning(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("running")
 def test_invalid_route_is_refused_with_one_sentence(folder: Path) -> None:
     options = {**NOTHING, "state_path": str(folder), "routes": [{**ROUTE, "name": "x"}]}
-    assert failure_of("routes", options).startswith("routes[0].name: 'x' must have 4 to 64 characters")
+    assert failure_of("routes", options).startswith("routes[0].name: 'x' must have 2 to 64 characters")
 
 
 def test_unprovisioned_host_fails_with_one_sentence(tmp_path: Path) -> None:

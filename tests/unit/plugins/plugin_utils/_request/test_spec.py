@@ -30,7 +30,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options, specification
 from tests.unit.builders import DEFAULTS, GIB, IMAGE, SESSION_ID, options, refusal, spec, variables
 
-NAME_RULE = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
+NAME_RULE = "must have 2 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
 BYTES_RULE = "must be bytes, such as 1g, 512m or 1073741824"
 ID_RULE = "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 COUNT_RULE = "must be a whole number, zero or more"
@@ -138,15 +138,15 @@ def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: st
     assert getattr(spec(**{option: value}), option) == taken
 
 
-@pytest.mark.parametrize("name", ["abcd", "a--b", "0000", "a" * 64])
-def test_a_name_of_4_to_64_characters_is_valid(name: str) -> None:
+@pytest.mark.parametrize("name", ["t1", "abcd", "a--b", "0000", "a" * 64])
+def test_a_name_of_2_to_64_characters_is_valid(name: str) -> None:
     assert spec(name=name).name == name
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "abc",
+        "a",
         "a" * 65,
         "Train",
         "train_llm",

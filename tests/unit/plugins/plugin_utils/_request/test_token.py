@@ -34,8 +34,8 @@ def test_strings_are_parsed_and_the_lifetime_defaults_to_an_hour() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"name": ""}, "session_name: '' must have 4 to 64 characters"),
-        ({"name": "x"}, "session_name: 'x' must have 4 to 64 characters"),
+        ({"name": ""}, "session_name: '' must have 2 to 64 characters"),
+        ({"name": "x"}, "session_name: 'x' must have 2 to 64 characters"),
         ({"session_id": "x"}, "session_id: 'x' must be the id of a session"),
         ({"ttl": 59}, "session_token_ttl: 59 must be a whole number from 60 to 2592000."),
         ({"ttl": 2592001}, "session_token_ttl: 2592001 must be a whole number from 60 to 2592000."),
