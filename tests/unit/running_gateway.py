@@ -68,6 +68,9 @@ async def _read_answer(reader: asyncio.StreamReader) -> Answer:
     return Answer(int(head[0].split(" ")[1]), headers, (await reader.readexactly(size)).decode())
 
 
+LOG_SECONDS = 10.0
+
+
 class RunningGateway:
     """A gateway with two sessions, whose apps and sshd are at ports of 127.0.0.1.
 
@@ -151,9 +154,14 @@ class RunningGateway:
             process.kill()
             process.wait()
 
-    def logged_paths(self) -> list[str]:
-        """Return the paths of the requests in the log."""
-        return re.findall(r'"(/\S*)" \d{3} ', (self._folder / "log").read_text())
+    def logged_paths(self, last: str) -> list[str]:
+        """Return the paths of the requests in the log, which is written after the answer, once it has the last one."""
+        deadline = time.monotonic() + LOG_SECONDS
+        paths: list[str] = []
+        while last not in paths and time.monotonic() < deadline:
+            time.sleep(0.02)
+            paths = re.findall(r'"(/\S*)" \d{3} ', (self._folder / "log").read_text())
+        return paths
 
     async def connect(
         self, source: str, *, tls: bool = True, alpn: str = "http/1.1", port: int | None = None
