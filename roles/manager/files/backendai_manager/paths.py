@@ -12,9 +12,9 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Paths:
-    """The folders of a manager: root's are ``library`` and ``settings``, and only the account enters the others."""
+    """The folders of a manager: root's are ``programs`` and ``settings``, and only the account enters the others."""
 
-    library: Path = Path("/usr/local/lib/backendai-manager")
+    programs: Path = Path("/usr/local/lib/backendai-manager")
     settings: Path = Path("/etc/backendai")
     home: Path = Path("/var/lib/backendai-manager")
     runtime: Path = Path("/run/backendai-manager")
@@ -22,12 +22,12 @@ class Paths:
     @property
     def serve(self) -> Path:
         """The program that sudo starts: the only one that users may run as the account."""
-        return self.library / "serve"
+        return self.programs / "serve"
 
     @property
     def collections(self) -> Path:
         """The folder of collections of this release: an upgrade replaces the link, not what a run uses."""
-        return (self.library / "collections").resolve()
+        return (self.programs / "collections").resolve()
 
     @property
     def specification(self) -> Path:

@@ -96,10 +96,10 @@ class ManagerHost:
     """The folders of a manager, and its service part in this process."""
 
     def __init__(self, folder: Path) -> None:
-        self.paths = Paths(folder / "library", folder / "etc", folder / "home", folder / "run")
-        for path in (self.paths.library, self.paths.settings, self.paths.home, self.paths.runtime):
+        self.paths = Paths(folder / "programs", folder / "etc", folder / "home", folder / "run")
+        for path in (self.paths.programs, self.paths.settings, self.paths.home, self.paths.runtime):
             path.mkdir(parents=True)
-        (self.paths.library / "collections").symlink_to(REPOSITORY / ".venv/collections")
+        (self.paths.programs / "collections").symlink_to(REPOSITORY / ".venv/collections")
         self.queue = self.paths.home / "queue"
         self.queue.mkdir()
         self.policy = self.paths.settings / "policy.yml"
