@@ -19,7 +19,7 @@ from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
 from ..plugin_utils._queue.store import BATCH, QueueStore
 from ..plugin_utils.absence_file import load_absences, save_absences
-from ..plugin_utils.control import AGENT_RESULT, RUN_SECONDS, ControlAction
+from ..plugin_utils.control import RUN_SECONDS, ControlAction
 
 # The variable of each agent with the result of its last reap.
 REAPED = "__session_reap"
@@ -65,8 +65,7 @@ class ActionModule(ControlAction):
             for batch in queue.batches(expired_history(entries, now, int(args.get("history_days", 30)))):
                 queue.remove(*(entry.id for entry in batch))
         if args.get("facts_max_age") and not self._task.check_mode:
-            hostvars = (task_vars or {})["hostvars"]
-            surveyed = [facts for name, facts in cluster.facts.items() if hostvars[name].get(AGENT_RESULT)]
+            surveyed = [facts for name, facts in cluster.facts.items() if self.agent_result(name, task_vars or {})]
             self.cache(task_vars or {}).save(surveyed, float(args.get("started_at") or 0))
         self.invalidate_facts(actions.agents, task_vars or {})
         ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}

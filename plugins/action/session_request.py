@@ -55,20 +55,23 @@ class ActionModule(ControlAction):
             raise AnsibleActionFail(str(error)) from None
         if repaired:
             spec, result["repair"] = spec_from_dict(repaired.spec or {}), repaired.id
-        specs = [*self._pending_requests(task_vars or {}), *([spec] if spec else [])]
+        # Pending sessions may start in this run, too.
+        waiting = [entry for entry in self.queue(task_vars or {}).entries() if entry.waits_for_start]
+        images = {*(spec.images if spec else ()), *(image for entry in waiting for image in entry.wanted_images)}
+        mounted = {mount.source for mount in spec.mounts} if spec else set()
         result |= {
             "changed": False,
             "agents": agents,
             "run": dataclasses.asdict(run),
             "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways), "sites": self._sites(task_vars or {})},
-            "images": sorted({image for session in specs for image in session.images}),
-            "paths": sorted({mount.source for session in specs for mount in session.mounts}),
+            "images": sorted(images),
+            "paths": sorted(mounted.union(*(entry.wanted_paths for entry in waiting))),
             "to_survey": self._agents_to_survey(run, purpose, agents, task_vars or {}),
             "started_at": time.time(),
-            "specs": {session.name: dataclasses.asdict(session) for session in specs},
+            "specs": {spec.name: dataclasses.asdict(spec)} if spec else {},
         }
         # The user's environment may hold secrets.
-        result["_ansible_no_log"] = bool(specs)
+        result["_ansible_no_log"] = spec is not None
         return {**result, "spec": dataclasses.asdict(spec)} if spec else result
 
     def _gateway_addresses(self, purpose: str, hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -86,11 +89,6 @@ class ActionModule(ControlAction):
         """Return where users reach the gateways, as plain data."""
         sites = [find_site(variables["hostvars"][host], host) for host in self._task.args.get("gateways") or ()]
         return [dataclasses.asdict(site) for site in sites if site]
-
-    def _pending_requests(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
-        """Return the requests of pending sessions, which may start in this run, too."""
-        entries = self.queue(task_vars).entries()
-        return [spec_from_dict(entry.spec or {}) for entry in entries if entry.waits_for_start]
 
     def _agents_to_survey(
         self, run: RunOptions, purpose: str, agents: list[str], task_vars: dict[str, Any]

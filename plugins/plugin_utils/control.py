@@ -152,6 +152,16 @@ class ControlAction(ActionBase):
         entry = queue.entry(session_id)
         return _judge_owner(entry) if entry else None
 
+    def agent_result(self, name: str, task_vars: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return what an agent has returned in this run, if anything, as it is.
+
+        Ansible would look for templates in each of its texts, which takes far longer than to parse it.
+        """
+        hostvars = task_vars["hostvars"]
+        variables = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars[name]
+        result: Mapping[str, Any] | None = variables.get(AGENT_RESULT)
+        return result
+
     @_without_collection()
     def cluster_state(
         self, agents: list[str], task_vars: Mapping[str, Any], entries: Iterable[QueueEntry] = ()
@@ -166,7 +176,7 @@ class ControlAction(ActionBase):
         unavailable: dict[str, str] = {}
         max_age = int(self._task.args.get("facts_max_age") or 0)
         for name in agents:
-            result = task_vars["hostvars"][name].get(AGENT_RESULT)
+            result = self.agent_result(name, task_vars)
             if result is None:
                 kept = self.cache(task_vars).load(name, max_age + RUN_SECONDS) if max_age else None
                 if kept:
@@ -183,7 +193,7 @@ class ControlAction(ActionBase):
 
     def attendance(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Return the agents that could not be reached in this run, and those that answered; others were not asked."""
-        results = {name: task_vars["hostvars"][name].get(AGENT_RESULT) for name in agents}
+        results = {name: self.agent_result(name, task_vars) for name in agents}
         asked = {name: bool(result.get("unreachable")) for name, result in results.items() if result is not None}
         return [name for name, away in asked.items() if away], [name for name, away in asked.items() if not away]
 

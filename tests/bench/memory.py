@@ -19,7 +19,8 @@ def read_facts(number: int) -> AgentFacts:
     """Return the facts of one agent, parsed from JSON."""
     name, other = (f"agent{index}.cluster.example.org" for index in (number, number ^ 1))
     sessions = [
-        session(f"session-{number | 1}-{index}", 1.8e9 + number, {name: 4, other: 4}) for index in range(SESSIONS)
+        session(f"session-{number | 1}-{index}", 1.8e9 + (number | 1), dict.fromkeys(sorted((name, other)), 4))
+        for index in range(SESSIONS)
     ]
     facts = agent(name, NODES[number % len(NODES)], SESSIONS * 4, sessions)
     networks = ["172.17.0.0/16", "10.0.0.0/9", *(f"10.128.{number & 255}.{16 * index}/28" for index in range(SESSIONS))]

@@ -4,8 +4,9 @@
 
 """Convert dataclasses to plain data and back: their fields are the only schema of what is sent and stored.
 
-The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a ``tuple[X, ...]``,
-``list[X]``, ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them ``| None``.
+The type of a field is ``str``, ``Repeated``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a
+``tuple[X, ...]``, ``list[X]``, ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them
+``| None``.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import hashlib
+import marshal
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import ClusterError
 
 T = TypeVar("T")
+
+Repeated = str
+"""A text that many values share, such as the name of an agent: each is kept once."""
 
 MAX_LEVELS = 20
 """How many levels a value of ``dict[str, Any]`` may have."""
@@ -78,7 +85,8 @@ def from_plain(kind: type[T], data: object, prefix: str) -> T:
 
     Raises :class:`DataError`, one sentence that begins with ``prefix``, if a field has another type, is not known, or
     is missing and has no default, and if a dataclass refuses its values with a :class:`ValueError`. A dataclass with a
-    true ``extensible`` ignores fields that are not known.
+    true ``extensible`` ignores fields that are not known. Equal data gives the same object, as long as that is in use,
+    if the dataclass has a true ``shared``: many agents say the same.
     """
     try:
         value: T = _type_of(kind).read(data)
@@ -99,7 +107,8 @@ def _type_of(kind: type[Any]) -> _Type:
             for field in dataclasses.fields(kind)
             if field.init
         ]
-        _DATACLASSES[kind] = _Type(_Reader(kind, fields).read)
+        reader = _Reader(kind, fields)
+        _DATACLASSES[kind] = _Type(reader.read_shared if getattr(kind, "shared", False) else reader.read)
     return _DATACLASSES[kind]
 
 
@@ -135,6 +144,20 @@ class _Reader:
         self._values = operator.itemgetter(*(name for name, _type, _required in fields), *["", ""][len(fields) :])
         # The positions to convert, by the types of all values: a cluster has few combinations.
         self._conversions: dict[tuple[type, ...], list[int]] = {}
+        self._known: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+
+    def read_shared(self, data: Any) -> Any:
+        """Return the dataclass of a mapping: the object that equal data has given before, if there is one."""
+        try:
+            # The format without references: equal bytes are equal values of equal types.
+            key = hashlib.sha256(marshal.dumps(data, 2)).digest()[:16]
+        except ValueError:
+            # Not only Python's own types.
+            return self.read(data)
+        value = self._known.get(key)
+        if value is None:
+            value = self._known[key] = self.read(data)
+        return value
 
     def read(self, data: Any) -> Any:
         """Return the dataclass of a mapping."""
@@ -189,7 +212,7 @@ def _read_list(make: Callable[[Iterable[Any]], Any], item: _Type, value: Any) ->
     if not isinstance(value, (list, tuple)):
         raise _MismatchError("must be a list")
     if item.exact.issuperset(map(type, value)):
-        return make(value)
+        return _shared(make, tuple(value)) if item is _LEAVES["int"] and make is not list else make(value)
     return make(_read_each(item, enumerate(value), "[{}]".format))
 
 
@@ -197,8 +220,14 @@ def _read_dict(key: _Type, item: _Type, value: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise _MismatchError("must be a mapping")
     if key.exact.issuperset(map(type, value)) and item.exact.issuperset(map(type, value.values())):
-        return dict(value)
+        return _shared(dict, tuple(value.items())) if item is _LEAVES["int"] else dict(value)
     return dict(zip(map(key.read, value), _read_each(item, value.items(), _path_step)))
+
+
+@functools.lru_cache(4096)
+def _shared(make: Callable[[Iterable[Any]], Any], items: tuple[Any, ...]) -> Any:
+    """Return one object for equal numbers, such as the amounts of containers: they are many, and never changed."""
+    return make(items)
 
 
 def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> Iterator[Any]:
@@ -220,6 +249,10 @@ def _read_str(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise _MismatchError("must be text")
+
+
+def _read_repeated(value: Any) -> str:
+    return sys.intern(value) if type(value) is str else _read_str(value)
 
 
 def _read_int(value: Any) -> int:
@@ -269,6 +302,7 @@ _LEAVES: dict[str, _Type] = {
     "float": _Type(_read_float),
     "int": _Type(_read_int, frozenset({int})),
     "str": _Type(_read_str, frozenset({str})),
+    "Repeated": _Type(_read_repeated),
 }
 _KEYS: dict[str, _Type] = {"str": _LEAVES["str"], "int": _Type(_read_number)}
 _LISTS: dict[str, Callable[[Iterable[Any]], Any]] = {"frozenset": frozenset, "list": list, "tuple": tuple}

@@ -11,11 +11,11 @@ import functools
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from .addressing import is_address
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
-from .plain_data import DataError, from_plain, to_plain
+from .plain_data import DataError, Repeated, from_plain, to_plain
 from .quantity import format_slots
 from .session import ALL, MAIN, MAIN1, MAX_GRACE, SSH_PORT, STOP_GRACE, App, Mount, PublishedPort, is_session_id
 
@@ -30,12 +30,12 @@ class Kernel:
     """
 
     id: str
-    role: str
+    role: Repeated
     index: int
     rank: int
-    hostname: str
-    agent: str
-    image: str
+    hostname: Repeated
+    agent: Repeated
+    image: Repeated
     resources: dict[str, int]
     address: str | None
     mac: str | None
@@ -58,6 +58,9 @@ class SessionPlan:
     With ``no_new_privileges`` setuid programs give no privileges in its containers.
     The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
     """
+
+    # Each of its agents has it.
+    shared: ClassVar[bool] = True
 
     id: str
     name: str
@@ -157,9 +160,12 @@ class SessionPlan:
 
         Its texts are parts of rules and commands that concern all sessions of an agent.
         """
-        problem = next(_problems(self), None)
-        if problem:
-            raise DataError(f"the plan of a session is damaged: {problem}")
+        if self._problem:
+            raise DataError(f"the plan of a session is damaged: {self._problem}")
+
+    @functools.cached_property
+    def _problem(self) -> str:
+        return next(_problems(self), "")
 
     def lines(self) -> list[str]:
         """Return the plan as text: a line each for the session, its network and its containers."""

@@ -44,6 +44,13 @@ class StateFormat(Generic[T]):
 
     def load(self, text: str | bytes) -> T:
         """Return the content of a file. Raises :class:`ValueError`, one phrase without the file's values."""
+        return from_plain(self.kind, self.load_plain(text), self.subject)
+
+    def load_plain(self, text: str | bytes) -> dict[str, Any]:
+        """Return the content of a file as plain data in the newest version, whose fields are not checked.
+
+        Raises :class:`ValueError` as :meth:`load` does.
+        """
         data = parse_json(text)
         if not isinstance(data, dict):
             raise ValueError("the content is not a mapping")
@@ -59,4 +66,4 @@ class StateFormat(Generic[T]):
                 data = migrate(data)
         except (LookupError, TypeError, AttributeError):
             raise ValueError(f"it does not match its version, {version}") from None
-        return from_plain(self.kind, data, self.subject)
+        return data

@@ -28,13 +28,6 @@ from .entry import PENDING, QueueEntry
 # How many answers of a pass name the sessions that would have to end: their search costs more than all the rest.
 NAMED_BLOCKERS = 100
 
-# Options that make no difference to whether there is room, and often differ where the rest of a request is equal.
-IRRELEVANT = frozenset({
-    "name", "env", "authorized_keys", "command", "command_scope", "bootstrap_script", "apps", "uid", "gid",
-    "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
-    "no_new_privileges",
-})  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True)
 class Lack:
@@ -98,7 +91,7 @@ class Answers:
 
     def decide(self, entry: QueueEntry) -> Decision | Unschedulable:
         """Return the decision on an entry; what can never be met stays PENDING as well, with the problem as reason."""
-        key = request_key(entry)
+        key = entry.request_key
         shared = self._known(entry, key)
         if shared is not None:
             return shared
@@ -157,7 +150,7 @@ class Answers:
             return False
         if entry.name in self.cluster.names:
             return is_feasible(spec, self.cluster, entry.id)
-        key = f"{request_key(entry)} {self._state(entry.resource_group, empty=True)}"
+        key = f"{entry.request_key} {self._state(entry.resource_group, empty=True)}"
         if key not in self._feasible:
             known = self._last.feasible.get(key)
             self._feasible[key] = is_feasible(spec, self.cluster, entry.id) if known is None else known
@@ -187,14 +180,6 @@ class Answers:
             swarms = [(agent.name, agent.swarm.node, agent.swarm.nodes) for agent in self.cluster.agents if agent.swarm]
             self._states[group, empty] = _digest([agents, swarms])
         return self._states[group, empty]
-
-
-def request_key(entry: QueueEntry) -> str:
-    """Return a digest of what decides whether there is room for a request."""
-    spec = entry.spec or {}
-    relevant = {option: value for option, value in spec.items() if option not in IRRELEVANT}
-    relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
-    return _digest(relevant)
 
 
 def _refusal_key(entry: QueueEntry, key: str) -> str:

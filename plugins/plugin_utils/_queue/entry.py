@@ -19,8 +19,11 @@ were empty, because an agent was removed, must not be in ``entries`` for :func:`
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...module_utils._model.errors import ClusterError, as_phrase
 from ...module_utils._model.images import ImageIdentity
@@ -40,6 +43,13 @@ PENDING, CREATING, RUNNING, TERMINATING, TERMINATED = STATES = (
 
 # How many times a PENDING session may be skipped.
 DEFAULT_MAX_SKIPS = 16
+
+# Options that make no difference to whether there is room, and often differ where the rest of a request is equal.
+IRRELEVANT = frozenset({
+    "name", "env", "authorized_keys", "command", "command_scope", "bootstrap_script", "apps", "uid", "gid",
+    "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
+    "no_new_privileges",
+})  # fmt: skip
 
 _DAY = 86400.0
 
@@ -64,6 +74,31 @@ class Owner:
     def __post_init__(self) -> None:
         if not 0 < self.pid < 1 << 31:
             raise ValueError("no process has such a number")
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """What a run needs of most entries of a long queue, without the request and the record.
+
+    It is that of a session that waits or has ended, and that has no plan. The fields are attributes of the entry.
+    """
+
+    id: str
+    name: str
+    state: str
+    user: str
+    resource_group: str
+    priority: int
+    enqueued_at: float
+    updated_at: float
+    skipped: int
+    attempts: int
+    pending_timeout: int
+    attended: bool
+    user_uid: int | None
+    request_key: str
+    wanted_images: tuple[str, ...]
+    wanted_paths: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +146,56 @@ class QueueEntry:
         if mismatch:
             raise ValueError(f"the state {self.state} {'requires' if self.spec is None else 'must not have'} a spec")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the request and the record of an entry that was made from its head."""
+            if name not in ("spec", "record") or "_read" not in self.__dict__:
+                raise AttributeError(name)
+            self.__dict__.update(self.__dict__["_read"]())
+            return self.__dict__[name]
+
+    @classmethod
+    def from_head(cls, head: Head, read: Callable[[], Mapping[str, Any]]) -> QueueEntry:
+        """Return the entry with that head; ``read`` returns its ``spec`` and ``record`` once one of them is needed."""
+        entry = object.__new__(cls)
+        entry.__dict__.update(vars(head), owner=None, agents=(), plan=None, images={}, _read=read)
+        return entry
+
+    @property
+    def has_head(self) -> bool:
+        """Whether :attr:`head` is all that most runs need of this entry."""
+        return self.state in (PENDING, TERMINATED) and not (self.owner or self.agents or self.plan or self.images)
+
+    @property
+    def head(self) -> Head:
+        """The head of this entry."""
+        return Head(*(getattr(self, field.name) for field in dataclasses.fields(Head)))
+
+    def with_skipped(self, skipped: int) -> QueueEntry:
+        """Return this entry with another count; nothing else of it is parsed for that."""
+        entry = object.__new__(type(self))
+        entry.__dict__.update(vars(self), skipped=skipped)
+        return entry
+
+    @functools.cached_property
+    def request_key(self) -> str:
+        """A digest of what decides whether there is room for the request."""
+        spec = self.spec or {}
+        relevant = {option: value for option, value in spec.items() if option not in IRRELEVANT}
+        relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
+        return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()[:32]
+
+    @functools.cached_property
+    def wanted_images(self) -> tuple[str, ...]:
+        """The images of the request."""
+        return tuple(spec_from_dict(self.spec).images) if self.spec else ()
+
+    @functools.cached_property
+    def wanted_paths(self) -> tuple[str, ...]:
+        """The folders of agents that the request mounts."""
+        return tuple(mount.source for mount in spec_from_dict(self.spec).mounts) if self.spec else ()
+
     @property
     def unfinished(self) -> bool:
         """Whether something is left to do: the session waits, is started, or has to be removed."""
@@ -119,7 +204,7 @@ class QueueEntry:
     @property
     def waits_for_start(self) -> bool:
         """Whether the session is PENDING, or will be again if the run that starts it dies."""
-        return self.state in (PENDING, CREATING) and self.spec is not None and not self.attended
+        return not self.attended and (self.state == PENDING or (self.state == CREATING and self.spec is not None))
 
     @property
     def arrival_key(self) -> tuple[float, str]:
@@ -131,23 +216,26 @@ class QueueEntry:
         return _FORMAT.dump(self)
 
     @classmethod
-    def from_json(cls, content: bytes | str, path: str, *, checked: bool = False) -> QueueEntry:
-        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content.
-
-        A request that was ``checked`` before is not checked again while it waits: each is before it starts.
-        """
+    def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
+        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` for invalid content."""
         try:
             entry = _FORMAT.load(content)
             check_record(entry.record)
             if entry.plan is not None:
                 entry.plan.check()
-            if entry.spec is not None and not (checked and entry.state == PENDING):
+            if entry.spec is not None:
                 check_spec(spec_from_dict(entry.spec))
         except ValueError as error:
             raise CorruptEntryError(
                 f"{path} is corrupt ({as_phrase(error)}): move it to another folder, then create or end its session."
             ) from None
         return entry
+
+
+def stored_details(content: bytes) -> dict[str, Any]:
+    """Return the request and the record in the text of a file that was checked before, for :meth:`from_head`."""
+    data = _FORMAT.load_plain(content)
+    return {name: data[name] for name in ("spec", "record")}
 
 
 def _with_record(data: dict[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def schedule(
                 if shares:
                     shares.add(decision.plan)
     return [
-        (dataclasses.replace(entry, skipped=order.skipped[entry.id]), answer)
+        (entry.with_skipped(order.skipped[entry.id]), answer)
         if order.skipped[entry.id] != entry.skipped
         else (entry, answer)
         for entry, answer in tried

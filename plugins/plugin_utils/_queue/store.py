@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -28,7 +28,7 @@ from ...module_utils._model.session import is_session_id
 from ...module_utils._model.state_format import StateFormat
 from ..host_program import release
 from .answers import LastPass
-from .entry import CREATING, PENDING, CorruptEntryError, Owner, QueueEntry
+from .entry import CREATING, PENDING, CorruptEntryError, Head, Owner, QueueEntry, stored_details
 
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
@@ -43,8 +43,8 @@ SKIPS_FILE = ".skips"
 # What a pass over the queue leaves to the next one.
 PASS_FILE = ".pass"
 
-# Which entries this release has checked, so that those of a long queue are not checked again by each task.
-CHECKED_FILE = ".checked"
+# The heads of entries by the digests of their files, so that a long queue is not parsed and checked by each task.
+INDEX_FILE = ".index"
 
 # From how many new ones on that file is written.
 MANY = 50
@@ -66,11 +66,11 @@ class _Skips:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Checked:
-    """Digests of the entries that a release of the collection has checked."""
+class _Index:
+    """The heads of entries that a release of the collection has checked, by the digests of their files."""
 
     release: str
-    digests: tuple[str, ...]
+    heads: dict[str, Head]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Pass:
     last: LastPass
 
 
-_SKIPS, _CHECKED = StateFormat("the file", _Skips), StateFormat("the file", _Checked)
+_SKIPS, _INDEX = StateFormat("the file", _Skips), StateFormat("the file", _Index)
 _PASS = StateFormat("the file", _Pass)
 
 
@@ -97,9 +97,9 @@ class QueueStore:
         # What was read before: under the lock, only what has changed since is parsed.
         self._parsed: dict[str, tuple[bytes, QueueEntry]] = {}
         self._parsed_skips: tuple[bytes, Mapping[str, int]] = b"", {}
-        # The digests of what has been checked, and those of them that the file has.
-        self._checked: set[str] = set()
-        self._saved: set[str] = set()
+        self._heads: dict[str, Head] | None = None
+        # How many of the entries that were parsed could be in the index and are not.
+        self._missing = 0
 
     def entries(self) -> list[QueueEntry]:
         """Return all entries, sorted by id. This needs no lock: files are replaced, never rewritten."""
@@ -109,9 +109,8 @@ class QueueStore:
             except FileNotFoundError:
                 return []
         skips = self._skips()
-        if not self._checked and len(names) >= MANY:
-            self._saved = self._load_checked()
-            self._checked = set(self._saved)
+        if self._heads is None and len(names) >= MANY:
+            self._heads = self._load_index()
         entries = [self._entry(name[: -len(".json")], skips) for name in names if name.endswith(".json")]
         return [entry for entry in entries if entry]
 
@@ -123,7 +122,7 @@ class QueueStore:
         try:
             entry = self._read(session_id) if is_session_id(session_id) else None
             if entry and entry.state in (PENDING, CREATING) and skips.get(entry.id, 0) > entry.skipped:
-                return dataclasses.replace(entry, skipped=skips[entry.id])
+                return entry.with_skipped(skips[entry.id])
             return entry
         except CorruptEntryError as error:
             # Ansible shows the same warning once.
@@ -136,7 +135,7 @@ class QueueStore:
         with contextlib.ExitStack() as stack:
             with self._convert_os_errors("written"):
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._save_checked()
+                self._save_index()
                 handle = stack.enter_context(locked(self.path / ".lock", LOCK_TIMEOUT, create=True))
                 if handle is None:
                     raise AnsibleActionFail(
@@ -195,23 +194,23 @@ class QueueStore:
             return {}
         return self._parsed_skips[1]
 
-    def _load_checked(self) -> set[str]:
+    def _load_index(self) -> dict[str, Head]:
         try:
-            checked = _CHECKED.load((self.path / CHECKED_FILE).read_bytes())
+            index = _INDEX.load((self.path / INDEX_FILE).read_bytes())
         except (OSError, ValueError):
-            return set()
-        return set(checked.digests) if checked.release == release() else set()
+            return {}
+        return index.heads if index.release == release() else {}
 
-    def _save_checked(self) -> None:
-        """Save the digests of all entries as they were read, if many are new; whoever may not write does without."""
-        if len(self._checked - self._saved) < MANY:
+    def _save_index(self) -> None:
+        """Save the heads of all entries as they were read, if many are new; whoever may not write does without."""
+        if self._missing < MANY:
             return
-        self._saved = set(self._checked)
-        digests = (hashlib.sha256(content).hexdigest() for content, _entry in self._parsed.values())
+        self._missing = 0
+        heads = {_digest(content): entry.head for content, entry in self._parsed.values() if entry.has_head}
         with contextlib.suppress(OSError):
-            text = _CHECKED.dump(_Checked(release(), tuple(sorted(digests))))
             share = partial(share_with_group, folder=self.path)
-            write_atomically(self.path / CHECKED_FILE, text, durable=False, prepare=share)
+            text = _INDEX.dump(_Index(release(), heads))
+            write_atomically(self.path / INDEX_FILE, text, durable=False, prepare=share)
 
     def last_pass(self) -> LastPass:
         """Return what the last pass has left; nothing if that is missing, damaged, or of another release."""
@@ -223,7 +222,7 @@ class QueueStore:
 
     def save_last_pass(self, last: LastPass) -> None:
         """Save what this pass leaves to the next one."""
-        self._save_checked()
+        self._save_index()
         self._write(PASS_FILE, _PASS.dump(_Pass(release(), last)), durable=False)
 
     def _write(self, name: str, content: str, *, durable: bool = True) -> None:
@@ -264,8 +263,7 @@ class QueueStore:
         """Return an entry; ``None`` if its file does not exist. Raises :class:`CorruptEntryError`."""
         path = f"{self.path}/{session_id}.json"
         try:
-            with open(path, "rb") as stream:
-                content = stream.read()
+            content = _read_bytes(path)
         except FileNotFoundError:
             return None
         except NotADirectoryError as error:
@@ -275,13 +273,25 @@ class QueueStore:
         known = self._parsed.get(session_id)
         if known and known[0] == content:
             return known[1]
-        digest = hashlib.sha256(content).hexdigest()
-        entry = QueueEntry.from_json(content, path, checked=digest in self._checked)
-        self._checked.add(digest)
+        head = self._heads.get(_digest(content)) if self._heads else None
+        if head:
+            entry = QueueEntry.from_head(head, partial(self._details, content, path))
+        else:
+            entry = QueueEntry.from_json(content, path)
         if session_id != entry.id:
             raise CorruptEntryError(f"{path} contains another session: move it to another folder.")
+        if not head and entry.has_head:
+            self._missing += 1
         self._parsed[session_id] = content, entry
         return entry
+
+    def _details(self, content: bytes, path: str) -> dict[str, Any]:
+        try:
+            return stored_details(content)
+        except (ValueError, KeyError):
+            # Only a file that somebody else has made says that such an entry is known.
+            index = self.path / INDEX_FILE
+            raise AnsibleActionFail(f"session_queue_path: {index} does not belong to {path}: remove it.") from None
 
     def _remove_leftovers(self) -> None:
         oldest = time.time() - LEFTOVER_MIN_AGE
@@ -307,6 +317,19 @@ class QueueStore:
 
     def _refusal(self, operation: str, error: OSError) -> AnsibleActionFail:
         return AnsibleActionFail(f"session_queue_path: '{self.path}' cannot be {operation}: {error.strerror}.")
+
+
+def _read_bytes(path: str) -> bytes:
+    """Return the content of a file in the fewest steps, since a long queue has many."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return b"".join(iter(partial(os.read, descriptor, 1 << 20), b""))
+    finally:
+        os.close(descriptor)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> None:

@@ -203,6 +203,24 @@ def test_facts_of_changed_agents_are_invalidated_except_in_check_mode(
     assert (sorted(queue.path.rglob("*")) == before) is check_mode
 
 
+class Templated(dict[str, Any]):
+    """The variables of hosts, as Ansible gives them: all texts in them are searched for templates."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise AssertionError(f"the variables of {name} are templated")
+
+    def raw_get(self, name: str) -> Any:
+        return super().__getitem__(name)
+
+
+def test_what_agents_said_is_not_searched_for_templates(run: Run) -> None:
+    said = agent_data("agent1") | {"engine": "{{ lookup('pipe', 'id') }}"}
+    hostvars = Templated(agent1={"__session_agent": {"agent": said}}, agent2={})
+    readings = run(Probe, {"agents": ["agent1", "agent2"]}, {"hostvars": hostvars})["readings"]
+    assert [facts.engine for facts in readings.agents] == ["{{ lookup('pipe', 'id') }}"]
+    assert readings.unavailable == {}
+
+
 # ---- variables in, reports out
 
 

@@ -37,29 +37,13 @@ def test_request_is_typed_and_not_logged(run: Run) -> None:
     assert result["_ansible_no_log"] is True
 
 
-def test_requests_are_returned_by_session_name(run: Run, queue: QueueStore) -> None:
-    waits = spec(name="session-1", env={"TOKEN": "hunter3"})
-    queue.save(requested(1, waits))
-    queue.save(requested(2, state="TERMINATED", spec=None))
-    checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
-    assert sorted(checked["specs"]) == ["session-1", "train-llm"]
-    assert checked["specs"]["train-llm"] == checked["spec"]
-    assert spec_from_dict(checked["specs"]["session-1"]) == waits
-
-
-def test_new_request_overrides_the_queued_one(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(1, spec(env={"TOKEN": "hunter3"})))
+def test_only_the_requests_of_the_run_are_returned(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, spec(name="session-1", env={"TOKEN": "hunter3"})))
     checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
     assert checked["specs"] == {"train-llm": checked["spec"]}
-    assert checked["spec"]["env"] == {"TOKEN": "hunter2"}
-
-
-@pytest.mark.parametrize("waits", [True, False])
-def test_only_requests_are_kept_out_of_logs(run: Run, queue: QueueStore, waits: bool) -> None:
-    if waits:
-        queue.save(requested(1))
-    checked = run(ActionModule, {"purpose": "list"}, variables())
-    assert (len(checked["specs"]), checked["_ansible_no_log"], "spec" in checked) == (waits, waits, False)
+    listed = run(ActionModule, {"purpose": "list"}, variables())
+    assert (listed["specs"], listed["_ansible_no_log"], "spec" in listed) == ({}, False, False)
+    assert "hunter3" not in f"{checked}{listed}"
 
 
 def test_images_and_paths_of_the_request_are_returned(run: Run) -> None:
@@ -135,7 +119,7 @@ def test_result_has_no_password(run: Run) -> None:
 def test_queue_path_option_is_used(run: Run, tmp_path: Path) -> None:
     QueueStore(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
     result = run(ActionModule, {"purpose": "list"}, variables(queue_path=str(tmp_path / "elsewhere")))
-    assert list(result["specs"]) == ["session-1"]
+    assert result["images"] == [IMAGE]
     assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")
 
 

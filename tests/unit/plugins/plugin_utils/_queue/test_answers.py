@@ -17,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import IRRELEVANT, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
 from tests.unit.builders import GIB, NOW, POOLS, agent_facts, bare_session, plan, readings, requested, spec
@@ -137,7 +137,7 @@ def test_a_request_that_changes_is_decided_again(counted: Counted) -> None:
 
 def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
     options = {field.name for field in dataclasses.fields(SessionSpec)}
-    assert options - module.IRRELEVANT == {
+    assert options - IRRELEVANT == {
         "image", "cluster_mode", "cluster_size", "resources", "roles", "mounts", "resource_group", "architecture",
         "agent_selection", "designated_agents", "designated_agents_mode", "network_driver", "infiniband",
         "agent_labels",
