@@ -108,7 +108,8 @@ class ActionModule(ControlAction):
             if any(agent in cluster.unavailable for agent in entry.plan.agents)
         ]
         records = [record for record, _since in sessions]
-        self.write_report(args.get("path") or "", to_json(records))
+        if args.get("path"):
+            self.write_report(args["path"], to_json(records))
         if args.get("page_path"):
             page = render_page(_page_sources(), records, cluster.facts, cluster.unavailable, now)
             self.write_report(args["page_path"], page, 0o644)
