@@ -103,7 +103,15 @@ class SessionPlan:
 
     def kernels_on(self, agent: str) -> list[Kernel]:
         """Return the containers of one agent, in rank order."""
-        return [kernel for kernel in self.kernels if kernel.agent == agent]
+        return [*self._kernels_by_agent.get(agent, ())]
+
+    @functools.cached_property
+    def _kernels_by_agent(self) -> dict[str, list[Kernel]]:
+        """The containers by agent: one that many agents share is asked for those of each."""
+        by_agent: dict[str, list[Kernel]] = {}
+        for kernel in self.kernels:
+            by_agent.setdefault(kernel.agent, []).append(kernel)
+        return by_agent
 
     def runs_command(self, hostname: str) -> bool:
         """Return whether a container runs the session's command, and exits with it."""
