@@ -200,8 +200,12 @@ def test_container_restarted_from_outside_is_closed_until_its_network_is_whole(
 ) -> None:
     pair = pairs[agent]
     interfaces = "ls /sys/class/net"
+    pid = f"$(docker inspect --format '{{{{.State.Pid}}}}' {pair.sender['container']})"
     with bridged_filtering(agent, 0), reconcile_paused(agent):
+        # The kernel removes a namespace late: its interface has the MAC that the new one needs.
+        run_on(agent, f"systemd-run --unit former-namespace nsenter --target {pid} --net sleep infinity")
         run_on(agent, f"docker restart --time 1 {pair.sender['container']}")
+        run_on(agent, "systemd-run --on-active 4 systemctl stop former-namespace")
         assert run_in(pair.sender, *interfaces.split(), user="root").split() == ["eth0", "lo"]
         assert pair.send() == set()
     run_on(agent, f"systemctl start {RECONCILE_AGENT}.service")

@@ -11,12 +11,19 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._model.change import Change
 from .._model.errors import ClusterError, one_line
+
+IN_USE_SECONDS = 15
+"""How long the MAC of a container that was restarted may be in use: the kernel removes its former namespace later."""
+
+_IN_USE = re.compile(r"Address already in use.*^Command failed .*:(\d+)$", re.DOTALL | re.MULTILINE)
 
 
 class NetworkError(ClusterError):
@@ -94,7 +101,8 @@ def show_inside(pid: int, *queries: str) -> list[list[dict[str, Any]]]:
 def apply_operations(steps: Iterable[LinkOperation]) -> None:
     """Apply all operations: those of this host first, then those of each container, rules before links.
 
-    A container that has ended is skipped. Raises :class:`NetworkError`; the first line that fails ends its batch.
+    A container that has ended is skipped. Raises :class:`NetworkError`; the first line that fails ends its batch. A MAC
+    in use is waited for.
     """
     by_pid: dict[int | None, list[LinkOperation]] = {None: []}
     for step in steps:
@@ -113,12 +121,18 @@ def remove_link(name: str) -> None:
 
 
 def _run_input(command: Sequence[str], lines: Sequence[str], pid: int | None) -> None:
-    if not lines:
-        return
-    text = "".join(f"{line}\n" for line in lines)
-    result = subprocess.run([*_enter(pid), *command], input=text, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise _error(command, result.stderr, pid)
+    until = time.monotonic() + IN_USE_SECONDS
+    while lines:
+        text = "".join(f"{line}\n" for line in lines)
+        result = subprocess.run([*_enter(pid), *command], input=text, capture_output=True, text=True, check=False)
+        if not result.returncode:
+            return
+        in_use = _IN_USE.search(result.stderr)
+        if not in_use or time.monotonic() > until:
+            raise _error(command, result.stderr, pid)
+        # The lines before it are done.
+        lines = lines[int(in_use[1]) - 1 :]
+        time.sleep(0.1)
 
 
 def _error(command: Sequence[str], stderr: str, pid: int | None) -> NetworkError:

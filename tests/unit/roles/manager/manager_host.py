@@ -146,6 +146,7 @@ class ManagerHost:
 
     def send(self, account: Account | None, line: bytes) -> Result:
         """Return the result of a line, as sudo would have let it through for an account."""
+        before = set(threading.enumerate())
         source, request = os.pipe()
         answers, target = os.pipe()
         os.write(request, line)
@@ -160,7 +161,7 @@ class ManagerHost:
             os.close(target)
             os.close(request)
             # It would read from whatever gets the number of this pipe next.
-            for thread in threading.enumerate():
+            for thread in set(threading.enumerate()) - before:
                 if thread.name == WATCHER:
                     thread.join(10)
         with open(answers, "rb") as stream:

@@ -165,3 +165,39 @@ def test_removal_of_a_link_is_repeatable(
     monkeypatch.setattr(iproute, "apply_operations", lambda steps: commands.extend(step.ip for step in steps))
     iproute.remove_link("bax-1")
     assert commands == ran
+
+
+class AddressInUse:
+    """``ip -batch`` that refuses the second of two lines, ``times`` times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.inputs: list[str] = []
+
+    def __call__(self, command: list[str], *, input: str, **_options: Any) -> subprocess.CompletedProcess[str]:
+        self.inputs.append(input)
+        if not self.times:
+            return subprocess.CompletedProcess(command, 0, "", "")
+        self.times -= 1
+        number = input.splitlines().index("link add b") + 1
+        error = f"RTNETLINK answers: Address already in use\nCommand failed -:{number}\n"
+        return subprocess.CompletedProcess(command, 1, "", error)
+
+
+LINES = LinkOperation(Change("b", None, "added"), ("link add a", "link add b", "link add c"))
+
+
+def test_mac_of_a_former_namespace_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = AddressInUse(2)
+    monkeypatch.setattr(subprocess, "run", kernel)
+    monkeypatch.setattr(iproute.time, "sleep", lambda _seconds: None)
+    apply_operations([LINES])
+    rest = "link add b\nlink add c\n"
+    assert kernel.inputs == [f"link add a\n{rest}", rest, rest]
+
+
+def test_mac_that_stays_in_use_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", AddressInUse(-1))
+    monkeypatch.setattr(iproute, "IN_USE_SECONDS", 0.0)
+    with pytest.raises(NetworkError, match="Address already in use"):
+        apply_operations([LINES])
