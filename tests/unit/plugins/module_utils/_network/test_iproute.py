@@ -174,12 +174,12 @@ class AddressInUse:
         self.times = times
         self.inputs: list[str] = []
 
-    def __call__(self, command: list[str], *, input: str, **_options: Any) -> subprocess.CompletedProcess[str]:
-        self.inputs.append(input)
+    def __call__(self, command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        self.inputs.append(options["input"])
         if not self.times:
             return subprocess.CompletedProcess(command, 0, "", "")
         self.times -= 1
-        number = input.splitlines().index("link add b") + 1
+        number = options["input"].splitlines().index("link add b") + 1
         error = f"RTNETLINK answers: Address already in use\nCommand failed -:{number}\n"
         return subprocess.CompletedProcess(command, 1, "", error)
 
