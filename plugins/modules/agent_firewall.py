@@ -51,7 +51,7 @@ options:
   firewall:
     description:
       - The allowed connections, as in C(firewall_ssh_sources), C(firewall_gateways), C(firewall_agents),
-        C(firewall_ssh_ports), C(firewall_allow) and C(firewall_interfaces) of the role
+        C(firewall_ssh_ports), C(firewall_allow), C(firewall_interfaces) and C(firewall_mode) of the role
         P(backendai.cluster.firewall#role), here without their prefix.
     type: dict
     default: {}
@@ -82,7 +82,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._firewall.policy import parse_firewall, parse_timeout
+from ..module_utils._firewall.policy import REPORT, parse_firewall, parse_timeout
+from ..module_utils._firewall.state import FirewallState
 from ..module_utils._firewall.surroundings import detect_firewalls
 from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
@@ -93,6 +94,11 @@ from ..module_utils._network.host import ssh_connection
 _ALONE = (
     "firewall_ssh_sources: only {address}, the source of this connection, will be able to log in by SSH; set"
     " firewall_ssh_sources, or add hosts to the group managers."
+)
+
+_REPORTS = (
+    "firewall_mode: this host is not closed: its firewall is in report mode, which counts and logs what it would drop."
+    " See it with the playbook firewall_report, allow what is needed, and then provision with firewall_mode: enforce."
 )
 
 
@@ -120,7 +126,9 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     """Apply the requested rules until they are confirmed or rolled back."""
     params, connection = module.params, ssh_connection()
     timeout = parse_timeout(params["confirm_timeout"])
-    options, managers = params["firewall"], params["inventory_managers"]
+    store, managers = Store(params["state_path"]), params["inventory_managers"]
+    given = params["firewall"]
+    options = {**given, "mode": given.get("mode") or FirewallState(store).usual_mode()}
     policy = parse_firewall(options, managers, connection.split()) if params["enabled"] else None
 
     def start_timer(nonce: str, until: int) -> None:
@@ -128,9 +136,10 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
 
     for sentence in detect_firewalls():
         module.warn(sentence)
-    if policy and not options.get("ssh_sources") and not managers:
+    if policy and policy.mode == REPORT:
+        module.warn(_REPORTS)
+    elif policy and not options.get("ssh_sources") and not managers:
         module.warn(_ALONE.format(address=", ".join(policy.ssh_sources)))
-    store = Store(params["state_path"])
     trial = apply_with_rollback(store, policy, timeout, connection, start_timer, check_mode=module.check_mode)
     return {
         "changed": bool(trial.changes or trial.nonce),

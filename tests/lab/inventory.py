@@ -15,6 +15,7 @@ all:
     ansible_user: root
     ansible_python_interpreter: /usr/bin/python3
     session_queue_path: {queue}
+    firewall_mode: enforce
     ansible_ssh_private_key_file: {key}
     ansible_ssh_common_args: >-
       -o UserKnownHostsFile={known_hosts}

@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.connec
     render_connections,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError, Table
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.would_drop import WouldDrop
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute, vxlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import (
@@ -113,6 +114,7 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(reconcile, "has_unpinned_ports", lambda _look: False)
         patch.setattr(iproute.LinkState, "addresses", property(lambda _look: {"backendai0": [{"local": "172.18.0.1"}]}))
         patch.setattr(sync, "read_pins", lambda _look: [])
+        patch.setattr(sync, "read_would_drop", WouldDrop)
         patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
         patch.setattr(Table, "read", lambda _table: kernel.table)
         patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))

@@ -21,8 +21,7 @@ from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from .._model.state_format import StateFormat
 from .._model.validation import ValidationErrors
 from .._network.host import interfaces
-from .ruleset import LOG_RATE
-from .table import TABLE, Table
+from .table import LOG_RATE, TABLE, Table
 
 NAME = f"{TABLE}_connections"
 CONNECTIONS_TABLE = Table(NAME, "provision_agents", ("ip",))

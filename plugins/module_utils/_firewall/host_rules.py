@@ -10,10 +10,14 @@ import dataclasses
 from collections.abc import Iterable
 
 from .._model.addressing import collapse
-from .policy import AllowRule, Firewall, filter_family
+from .policy import REPORT, AllowRule, Firewall, filter_family
+from .would_drop import INGRESS, ROUTED, SETS, render_chains
 
 # The ports of Docker Swarm between nodes; no process listens there on hosts without a swarm.
 SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
+
+ENFORCING_CHAIN, REPORTING_CHAIN = "host_firewall", "reported_firewall"
+"""The chain of the host firewall, by what it does with what is not allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,23 +54,28 @@ def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) ->
     kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
     kinds |= {"firewall_ifaces": "type ifname"} if firewall.interfaces else {}
     match = "iifname @firewall_ifaces " if firewall.interfaces else ""
+    reports = firewall.mode == REPORT
+    kinds |= SETS if reports else {}
+    elements |= {name: [] for name in SETS if reports}
+    chain = REPORTING_CHAIN if reports else ENFORCING_CHAIN
+    routed, rest = (ROUTED, INGRESS) if reports else ("drop_routed", "drop_ingress")
     return FirewallRules(
         kinds,
         elements,
-        ingress=f"        {match}jump host_firewall\n",
+        ingress=f"        {match}jump {chain}\n",
         # Traffic that the host routes between other hosts is not filtered.
         forward="        # Containers are reachable from outside only through published ports.\n"
         "        iifname @external_ifaces oifname @external_ifaces return\n"
-        "        iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed\n",
-        chain=_render_chain(firewall.allow),
+        f"        iifname @external_ifaces ct direction original ct status ! dnat goto {routed}\n",
+        chain=(render_chains() if reports else "") + _render_chain(chain, firewall.allow, rest),
     )
 
 
-def _render_chain(allow: Iterable[AllowRule]) -> str:
+def _render_chain(name: str, allow: Iterable[AllowRule], rest: str) -> str:
     allowed = "".join(f"        {line} return\n" for rule in allow for line in _render_conditions(rule))
     return f"""
-    # Host firewall: allowed incoming traffic; everything else is dropped.
-    chain host_firewall {{
+    # Host firewall: allowed incoming traffic; everything else is dropped (in report mode: reported).
+    chain {name} {{
         # Forwarded traffic is handled by the chain forward.
         fib daddr type unicast return
         # sshds of sessions are handled by the chain session_sshd.
@@ -90,7 +99,7 @@ def _render_chain(allow: Iterable[AllowRule]) -> str:
         icmpv6 type {{ mld-listener-query, mld-listener-report, mld2-listener-report }} ip6 saddr fe80::/10 return
         udp sport 67 udp dport 68 return
         ip6 saddr fe80::/10 udp sport 547 udp dport 546 return
-{allowed}        goto drop_ingress
+{allowed}        goto {rest}
     }}
 """
 

@@ -15,6 +15,9 @@ from .._model.addressing import collapse, is_ipv6
 from .._model.port_ranges import format_ranges, parse_ranges
 from .._model.validation import ValidationError, ValidationErrors, choice, integer, list_of_mappings, string_list
 
+ENFORCE, REPORT = "enforce", "report"
+MODES = (ENFORCE, REPORT)
+
 
 @dataclasses.dataclass(frozen=True)
 class AllowRule:
@@ -33,7 +36,8 @@ class Firewall:
     """Sources that may open connections to a host, as networks of both families without overlaps.
 
     ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` the published ports of sessions, ``agents`` the ports of Swarm
-    and WireGuard. ``interfaces`` are those that it applies to, empty for all of them.
+    and WireGuard. ``interfaces`` are those that it applies to, empty for all of them. In the ``mode`` ``report`` it
+    counts and logs what it would drop, and drops nothing.
     """
 
     ssh_sources: tuple[str, ...]
@@ -42,6 +46,7 @@ class Firewall:
     ssh_ports: tuple[int, ...] = (22,)
     allow: tuple[AllowRule, ...] = ()
     interfaces: tuple[str, ...] = ()
+    mode: str = ENFORCE
 
 
 def filter_family(addresses: Iterable[str], family: int) -> list[str]:
@@ -79,6 +84,7 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
         ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
         allow=_parse_allow_rules(problems, options.get("allow") or ()),
         interfaces=tuple(sorted({*string_list(problems, "firewall_interfaces", options.get("interfaces") or ())})),
+        mode=choice(problems, "firewall_mode", options.get("mode") or ENFORCE, MODES),
     )
     if problems:
         raise ValidationError(str(problems))

@@ -20,10 +20,7 @@ from .._wireguard.mesh import DEVICE, NETWORK
 from .egress import NOTHING_CLOSED, EgressPolicy, Service
 from .host_rules import FirewallRules, build_firewall_rules
 from .policy import Firewall, filter_family
-from .table import TABLE
-
-# Log limit of each drop chain; all dropped packets are counted.
-LOG_RATE = "6/minute"
+from .table import LOG_RATE, TABLE
 
 # The network identifier of a VXLAN datagram: three bytes, four bytes after the UDP header (RFC 7348).
 _VNI = "@th,96,24"

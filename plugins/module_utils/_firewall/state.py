@@ -18,9 +18,10 @@ from .._host.processes import open_sockets
 from .._host.store import Store
 from .._model.errors import as_phrase
 from .._model.files import write_atomically
+from .._model.reported_traffic import OFF
 from .._model.state_format import StateFormat
 from .._network.sockets import sockets
-from .policy import Firewall, check_firewall
+from .policy import REPORT, Firewall, check_firewall
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,16 @@ class FirewallState:
     def active(self) -> Firewall | None:
         """Return the active firewall; ``None`` if connections are not restricted."""
         return self.confirmed if self.trial is None or self.trial.expired else self.trial.firewall
+
+    @property
+    def mode(self) -> str:
+        """The mode of the active firewall, ``off`` without one."""
+        firewall = self.active()
+        return firewall.mode if firewall else OFF
+
+    def usual_mode(self) -> str:
+        """Return the mode where none is asked for: an enforcing host goes on so, a new one reports first."""
+        return self.confirmed.mode if self.confirmed else REPORT
 
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
         """Store the confirmed firewall and the trial."""

@@ -22,11 +22,10 @@ from .._network.host import find_underlay, own_addresses
 from .._network.iproute import show
 from .._network.sockets import sockets
 from .audit import NetworkExposure, filters_ipv6
+from .host_rules import ENFORCING_CHAIN
 from .table import TABLE
 
 ENGINE = "dockerd"
-# The chain of our table that filters incoming connections, over IPv6 too.
-CHAIN = "host_firewall"
 
 
 def read_exposure(underlay_address: str) -> NetworkExposure:
@@ -45,7 +44,7 @@ def read_exposure(underlay_address: str) -> NetworkExposure:
         local_ipv6=tuple(
             link["ifname"] for link in outward if any(entry["family"] == "inet6" for entry in link["addr_info"])
         ),
-        filtered6=filters_ipv6(_read_ruleset(), TABLE, CHAIN),
+        filtered6=filters_ipv6(_read_ruleset(), TABLE, ENFORCING_CHAIN),
     )
 
 

@@ -19,10 +19,11 @@ from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
 from .connections import sync_connections
 from .egress import active_egress
-from .policy import Firewall
+from .policy import REPORT, Firewall
 from .ruleset import PIN_SETS, build_isolation_policy, has_pin_sets, list_peers, render, render_pins
 from .state import FirewallState
 from .table import AGENTS_TABLE
+from .would_drop import read_would_drop, render_elements
 
 
 def sync_ruleset(
@@ -57,7 +58,7 @@ def sync_ruleset(
             if has_pin_sets(keep):
                 AGENTS_TABLE.apply(render_pins(read_pins(links)))
         elif (changes or ports) and not check_mode:
-            AGENTS_TABLE.apply(ruleset)
+            AGENTS_TABLE.apply(ruleset + _carried_over(state))
         stale = plan_stale_neighbours(links)
         if not check_mode:
             apply_operations(stale)
@@ -66,6 +67,15 @@ def sync_ruleset(
         connections = sync_connections(store, check_mode=check_mode)
         # What remains of containers that have ended is no drift.
         return connections + [change for change in changes if change.after or change.subject not in PIN_SETS]
+
+
+def _carried_over(state: FirewallState) -> str:
+    """Return the ``nft`` input that keeps what report mode has counted, if the firewall is the same as before.
+
+    Another one, which begins as a trial, counts from 0: what it allows must not stay in the report.
+    """
+    reports = state.trial is None and state.mode == REPORT
+    return render_elements(read_would_drop().elements) if reports else ""
 
 
 def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", links: LinkState | None = None) -> str:

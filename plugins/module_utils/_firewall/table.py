@@ -21,6 +21,9 @@ from .._model.errors import ClusterError, one_line
 
 TABLE = "backendai"
 
+# Log limit of each chain that drops or reports; all packets are counted.
+LOG_RATE = "6/minute"
+
 _LOAD = ["nft", "--file", "-"]
 
 

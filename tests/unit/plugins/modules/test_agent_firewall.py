@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from collections.abc import Iterator
@@ -92,7 +93,8 @@ def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return a function that applies a firewall on trial."""
 
     def run(*, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        firewall = {name: options.pop(name) for name in OPTIONS if name in options}
+        given = {name: options.pop(name) for name in ("mode", *OPTIONS) if name in options}
+        firewall = {"mode": "enforce", **given}
         arguments = {"state_path": _path(store), "firewall": firewall, **options}
         return result_of("agent_firewall", arguments, capsys, check_mode=check_mode)
 
@@ -317,3 +319,36 @@ def test_a_confirmation_is_of_one_trial(capsys: pytest.CaptureFixture[str]) -> N
         True,
         "state is confirmed but all of the following are missing: nonce",
     )
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_a_new_host_reports_by_default_and_the_run_says_that_it_is_not_closed(
+    tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch, check_mode: bool
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
+    tried(mode="", check_mode=check_mode)
+    (sentence,) = warned
+    assert sentence.startswith("firewall_mode: this host is not closed: its firewall is in report mode")
+    reporting = dataclasses.replace(MINE, mode="report")
+    assert kernel.table == ("" if check_mode else render(build_isolation_policy([], ()), reporting, ["eth0"]))
+
+
+@pytest.mark.parametrize("before", ["enforce", "report"])
+def test_without_a_mode_a_host_keeps_its_own(tried: Any, store: Store, before: str) -> None:
+    FirewallState(store).save(dataclasses.replace(ASKED, mode=before), None)
+    assert tried(**OPTIONS, mode="")["nonce"] == ""
+    assert FirewallState(store).mode == before
+
+
+@pytest.mark.parametrize(("before", "asked"), [("enforce", "report"), ("report", "enforce")])
+def test_the_mode_that_is_asked_for_counts(tried: Any, store: Store, before: str, asked: str) -> None:
+    FirewallState(store).save(dataclasses.replace(ASKED, mode=before), None)
+    tried(**OPTIONS, mode=asked)
+    assert FirewallState(store).mode == asked
+
+
+def test_an_unknown_mode_is_refused(tried: Any, kernel: FakeNetwork) -> None:
+    result = tried(mode="warn")
+    assert (result["failed"], kernel.table) == (True, "")
+    assert result["msg"].startswith("firewall_mode: 'warn' must be one of enforce, report.")

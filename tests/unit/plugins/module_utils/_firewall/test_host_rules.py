@@ -208,3 +208,33 @@ def test_allow_rules_keep_their_order() -> None:
         "tcp dport { 2 } return",
         "tcp dport { 1 } return",
     ]
+
+
+REPORTING = dataclasses.replace(MINE, mode="report", allow=(AllowRule("tcp", ("80",), ()),))
+
+
+def test_report_mode_has_the_same_rules_and_drops_nothing_that_a_host_without_firewall_does_not() -> None:
+    enforced = render(NOTHING, dataclasses.replace(REPORTING, mode="enforce"), ["eth0"])
+    reported = render(NOTHING, REPORTING, ["eth0"])
+    assert chain("reported_firewall", reported)[:-1] == chain("host_firewall", enforced)[:-1]
+    assert chain("reported_firewall", reported)[-1] == "goto report_ingress"
+    assert chain("forward", reported)[:-1] == chain("forward", enforced)[:-1]
+    assert chain("forward", reported)[-1].endswith("ct status ! dnat goto report_routed")
+    assert chain("ingress", reported)[-1] == "jump reported_firewall"
+    assert "host_firewall" not in reported
+    without = render(NOTHING, None, ["eth0"])
+    assert reported.count("goto drop_") == without.count("goto drop_")
+    assert "report_" not in enforced
+    assert "reported_" not in enforced
+
+
+@pytest.mark.parametrize("name", ["report_ingress", "report_routed"])
+def test_what_would_be_dropped_is_logged_at_a_limited_rate_counted_in_limited_sets_and_passes(name: str) -> None:
+    text = render(NOTHING, REPORTING, ["eth0"])
+    log, *counts, last = chain(name, text)
+    assert log == f'limit rate 6/minute burst 5 packets log prefix "backendai {name}: "'
+    assert last == "counter"
+    for rule in counts:
+        match = re.fullmatch(r"meta l4proto (!= )?{ tcp, udp } add @(\w+) { (.+) counter } return", rule)
+        assert match, rule
+        assert f"    set {match[2]} {{ typeof {match[3]}; size 4096; flags dynamic;  }}\n" in text

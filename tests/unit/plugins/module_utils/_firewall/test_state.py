@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -203,6 +204,34 @@ def test_saved_state_is_plain_data(store: Store) -> None:
             "ssh_ports": [22],
             "allow": [],
             "interfaces": [],
+            "mode": "enforce",
         },
         "trial": {"firewall": None, "nonce": "n", "until": UNTIL, "boot": "boot", "connection": "a 1 b 22"},
     }
+
+
+def test_a_firewall_of_an_earlier_release_is_enforced(store: Store) -> None:
+    FirewallState(store).save(OLD, None)
+    stored = json.loads(store.firewall_file.read_text())
+    del stored["confirmed"]["mode"]
+    store.firewall_file.write_text(json.dumps(stored))
+    state = FirewallState(store)
+    assert (state.damage, state.confirmed, state.mode, state.usual_mode()) == ("", OLD, "enforce", "enforce")
+
+
+def test_a_host_without_a_firewall_reports_first_and_others_keep_their_mode(store: Store) -> None:
+    assert (FirewallState(store).mode, FirewallState(store).usual_mode()) == ("off", "report")
+    for mode in ("report", "enforce"):
+        FirewallState(store).save(dataclasses.replace(OLD, mode=mode), None)
+        assert (FirewallState(store).mode, FirewallState(store).usual_mode()) == (mode, mode)
+
+
+def test_a_trial_does_not_change_the_mode_that_a_host_keeps(store: Store, uptime: Uptime) -> None:
+    reporting = Trial(dataclasses.replace(OLD, mode="report"), "n", uptime.up + 60, uptime.boot, "")
+    FirewallState(store).save(OLD, reporting)
+    assert (FirewallState(store).mode, FirewallState(store).usual_mode()) == ("report", "enforce")
+
+
+def test_a_damaged_firewall_without_a_copy_is_enforced(store: Store) -> None:
+    store.firewall_file.write_text("{")
+    assert (FirewallState(store).mode, FirewallState(store).usual_mode()) == ("enforce", "enforce")

@@ -146,4 +146,4 @@ def test_without_nft_there_are_no_rules(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_audited_chain_is_in_the_ruleset_of_a_firewall() -> None:
     text = render(IsolationPolicy((), (), (), {}), Firewall(("192.0.2.0/24",)))
-    assert f"    chain {surroundings.CHAIN} {{\n" in text
+    assert f"    chain {surroundings.ENFORCING_CHAIN} {{\n" in text

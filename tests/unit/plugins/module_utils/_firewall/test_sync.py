@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.rulese
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.would_drop import WouldDrop
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     CorruptStateError,
     LocalSession,
@@ -245,3 +246,30 @@ def test_sessions_are_read_and_rules_written_under_one_lock(
     sync_ruleset(store, check_mode=False)
     assert events == [("read", False), ("read", False), ("written", False)]
     assert free()
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_trial", "kept"), [("report", False, True), ("report", True, False), ("enforce", False, False)]
+)
+def test_what_report_mode_has_counted_outlives_a_change_of_the_rules_but_not_of_the_firewall(
+    store: Store,
+    kernel: FakeNetwork,
+    uptime: Uptime,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    on_trial: bool,
+    kept: bool,
+) -> None:
+    element = ("reported_ports4", ("192.0.2.50", "tcp", "2049"), 7, 420)
+    monkeypatch.setattr(sync, "read_would_drop", lambda: WouldDrop((element,)))
+    firewall = Firewall(("192.0.2.7/32",), mode=mode)
+    trial = Trial(firewall, "n", uptime.up + 60, uptime.boot, "")
+    FirewallState(store).save(None if on_trial else firewall, trial if on_trial else None)
+    sync_ruleset(store, check_mode=False)
+    line = (
+        "add element inet backendai reported_ports4 { 192.0.2.50 . tcp . 2049 counter packets 7 bytes 420 }\n"
+        if kept
+        else ""
+    )
+    rules = render(build_isolation_policy([], ()), firewall, ["eth0"])
+    assert kernel.table == rules + line

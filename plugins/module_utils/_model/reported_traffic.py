@@ -1,0 +1,28 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the firewall of a host in report mode would have dropped."""
+
+from __future__ import annotations
+
+import dataclasses
+
+OFF = "off"
+"""The mode of a host without a firewall, beside those of ``firewall_mode``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportedTraffic:
+    """How many ``packets`` of a source would have been dropped. Only those of TCP and UDP have a ``port``.
+
+    ``destination`` is set for packets that are routed to a container or virtual machine. ``program`` is what listens at
+    the port of this host, ``None`` if nothing does.
+    """
+
+    source: str
+    protocol: str
+    port: int | None
+    destination: str | None
+    packets: int
+    program: str | None = None
