@@ -36,6 +36,7 @@ VARIABLES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "gateway": {**GATEWAY_OPTIONS, "https_port": {"type": "int", "default": 443}},
 }
+STATE = {"state_path": CONNECTION_OPTIONS["state_path"]}
 
 
 class ActionModule(HostAction):
@@ -47,4 +48,7 @@ class ActionModule(HostAction):
         if phase == "targets":
             kind = options["kind"]
             options |= self.variables(VARIABLES[kind], f"{kind}_", variables)
+            # On agents, the firewall's state is in the folder of the agent.
+            firewall = self.variables(STATE, "agent_" if kind == "agent" else "firewall_", variables)
+            options["firewall_state_path"] = firewall["state_path"]
         return {**result, "changed": False, **self.call(phase, options, variables, SECONDS[phase])}

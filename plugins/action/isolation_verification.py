@@ -129,7 +129,7 @@ def _probed_host(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHo
     if "addresses" in result:
         try:
             reply = _parse_reply(TargetsReply, result)
-            return ProbedHost(name, kind, reply.addresses, reply.udp_ports, reply.expected, reply.unread)
+            return ProbedHost(name, kind, **vars(reply))
         except DataError as error:
             reason = as_phrase(error)
     addresses = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]

@@ -143,7 +143,11 @@ class ActionModule(ControlAction):
         self.write_report(args.get("path") or "", to_json(report))
         self.show(render_agents(report))
         asked_all = len(away) + len(answered) == len(args["agents"])
-        return {"warnings": describe_cut_off(away, answered) if asked_all else [], "report": report}
+        warnings = [
+            *(f"{name}: {text}" for name, facts in sorted(cluster.facts.items()) for text in facts.warnings),
+            *(describe_cut_off(away, answered) if asked_all else []),
+        ]
+        return {"warnings": [printable(warning) for warning in warnings], "report": report}
 
     def _verification(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Report whether a session is healthy, and fail if it is not."""

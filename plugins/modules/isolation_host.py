@@ -76,6 +76,8 @@ addresses: {type: dict, returned: with O(phase=targets),
 udp_ports: {type: list, elements: int, returned: with O(phase=targets), description: The UDP ports of tunnels.}
 expected: {type: dict, returned: with O(phase=targets),
   description: "The TCP ports that may be open, each with its purpose."}
+firewall_mode: {type: str, returned: with O(phase=targets),
+  description: "What the firewall of the host does with what is not allowed: V(enforce), V(report) or V(off)."}
 unread: {type: str, returned: with O(phase=targets),
   description: The reason why addresses or ports are missing; empty if none are.}
 answers: {type: list, elements: dict, returned: with O(phase=probe),

@@ -14,8 +14,8 @@ description:
     batches of about one minute at most. For unreachable hosts, the addresses of the inventory are used, with a warning.
   - With O(state=reported), combines the results of M(backendai.cluster.isolation_host) on all probing hosts into one
     report, shows it, and writes it as JSON. It fails if an agent, its bridges or its containers answer, if unexpected
-    ports of a gateway are open, and if a probe could not be made. In check mode nothing is probed; the planned probes
-    are shown.
+    ports of a gateway are open, if the firewall of a host is in report mode, and if a probe could not be made. In check
+    mode nothing is probed; the planned probes are shown.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
 options:

@@ -23,7 +23,7 @@ class ProbedHost:
     """A host to scan. ``addresses`` maps each address to its owner, ``udp_ports`` are those of its tunnels.
 
     ``expected`` are the TCP ports of its own addresses that may be open, with their purpose. ``unread`` is why the host
-    could not report all of this; empty if it did.
+    could not report all of this; empty if it did. ``firewall_mode`` is ``off`` without a firewall, empty if unknown.
     """
 
     name: str
@@ -32,6 +32,7 @@ class ProbedHost:
     udp_ports: tuple[int, ...] = ()
     expected: dict[int, str] = dataclasses.field(default_factory=dict)
     unread: str = ""
+    firewall_mode: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,7 @@ class TargetsReply:
     udp_ports: tuple[int, ...]
     expected: dict[int, str]
     unread: str
+    firewall_mode: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

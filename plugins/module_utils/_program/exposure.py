@@ -11,6 +11,8 @@ from typing import Any
 
 from .._exposure.prober import ProbeRequest, probe_host
 from .._exposure.targets import collect_agent_targets, collect_gateway_targets
+from .._firewall.state import FirewallState
+from .._host.store import Store
 from .._model.addressing import is_address
 from .._model.port_ranges import parse_ranges
 
@@ -19,12 +21,13 @@ def targets(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the ``addresses`` of this host and its containers, each with a description, and its ``udp_ports``.
 
     ``kind`` is ``agent``, with ``docker_host`` and ``wireguard_port``, or ``gateway``, with ``state_path`` and
-    ``https_port``. ``expected`` are the TCP ports that may be open, each with its purpose, ``unread`` the errors of
-    reading any of these.
+    ``https_port``; the ``firewall_mode`` is read from ``firewall_state_path``. ``expected`` are the TCP ports that may
+    be open, each with its purpose, ``unread`` the errors of reading any of these.
     """
+    mode = {"firewall_mode": FirewallState(Store(options["firewall_state_path"])).mode}
     if options["kind"] == "gateway":
-        return collect_gateway_targets(options["state_path"], options["https_port"])
-    return collect_agent_targets(options["docker_host"], options["wireguard_port"])
+        return {**collect_gateway_targets(options["state_path"], options["https_port"]), **mode}
+    return {**collect_agent_targets(options["docker_host"], options["wireguard_port"]), **mode}
 
 
 def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from .._docker.images import find_image
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
+from .._firewall.policy import REPORT
 from .._firewall.state import FirewallState
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
@@ -150,7 +151,7 @@ def collect_facts(
         warnings=(
             *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
             *state.refused,
-            *filter(None, [FirewallState(store).damage]),
+            *_firewall_warnings(FirewallState(store)),
             *accelerators.warnings,
             *warnings,
         ),
@@ -178,6 +179,16 @@ def collect_facts(
         sessions=tuple(_held_session(client, store, session, containers, gpus, state.draining) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
+
+
+REPORTING = (
+    "the firewall is in report mode, so this host is not closed: see the playbook firewall_report, then provision with"
+    " firewall_mode: enforce."
+)
+
+
+def _firewall_warnings(state: FirewallState) -> list[str]:
+    return list(filter(None, [state.damage, REPORTING if state.mode == REPORT else ""]))
 
 
 def _labels(settings: AgentSettings) -> frozenset[str]:

@@ -20,6 +20,7 @@ from ...module_utils._exposure.model import (
     ProbeBatch,
     ProbedHost,
 )
+from ...module_utils._firewall.policy import REPORT
 from ...module_utils._model import port_ranges
 
 # UDP ports that are scanned on every host: tunnels, Docker Swarm and common services.
@@ -81,20 +82,26 @@ class ProbeResult:
 def build_exposure_report(
     targets: Sequence[ProbedHost], probe_hosts: Sequence[str], probed: Sequence[ProbeResult]
 ) -> dict[str, Any]:
-    """Return the report as plain data. ``ok``: the scan is complete, and only expected ports are open."""
+    """Return the report as plain data.
+
+    ``ok``: the scan is complete, only expected ports are open, and every firewall is enforced. ``not_enforced`` are the
+    hosts in report mode: that nothing answered there is no proof.
+    """
     by_name = {target.name: target for target in targets}
     answers_by_key = _merge_answers(probed)
     findings = [
         finding for key, ports in answers_by_key.items() for finding in _build_findings(by_name[key[1]], key, ports)
     ]
     inconclusive = _build_inconclusive(targets, probe_hosts, probed)
+    not_enforced = [target.name for target in targets if target.firewall_mode == REPORT]
     return {
-        "ok": not findings and not inconclusive,
+        "ok": not findings and not inconclusive and not not_enforced,
         "probe_hosts": list(probe_hosts),
         "probed": _build_coverage(by_name, probed),
         "findings": findings,
         "expected": [port for target in targets for port in _build_expected(target, answers_by_key)],
         "inconclusive": inconclusive,
+        "not_enforced": not_enforced,
     }
 
 
@@ -109,6 +116,8 @@ def summarize_error(report: Mapping[str, Any]) -> str | None:
         messages.append(
             f"probe hosts get an answer from {_format_count(len(answering), 'address', 'addresses')} of {hosts}"
         )
+    if report["not_enforced"]:
+        messages.append(f"the firewall of {', '.join(report['not_enforced'])} is in report mode and drops nothing")
     if report["inconclusive"]:
         messages.append(f"{_format_count(len(report['inconclusive']), 'check was', 'checks were')} inconclusive")
     return f"isolation check failed: {', and '.join(messages)}."

@@ -22,6 +22,7 @@ def render_report(report: Mapping[str, Any]) -> list[str]:
         *(_format_finding(finding) for finding in report["findings"]),
         *(_format_expected(port) for port in report["expected"]),
         *(_format_inconclusive(entry) for entry in report["inconclusive"]),
+        *(_format_not_enforced(host) for host in report["not_enforced"]),
         *([_format_summary(report)] if report["ok"] else []),
     ]
 
@@ -77,6 +78,13 @@ def _format_inconclusive(entry: Mapping[str, Any]) -> str:
     place = f"{entry['target']} ({entry['address']})" if entry["address"] else entry["target"]
     source = f"{entry['probe_host']} -> " if entry["probe_host"] else ""
     return f"inconclusive: {source}{place}: {entry['reason']}."
+
+
+def _format_not_enforced(host: str) -> str:
+    return (
+        f"{host} is not closed: its firewall is in report mode and drops nothing. See firewall_report, then provision"
+        " it with firewall_mode: enforce."
+    )
 
 
 def _format_summary(report: Mapping[str, Any]) -> str:

@@ -12,6 +12,9 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.isolation_host import SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import port_scan, probe_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import reply_to
 from tests.unit.plugins.action.conftest import Run
 
@@ -127,6 +130,14 @@ def test_gateway_returns_its_expected_ports(run: Run, tmp_path: Path) -> None:
     result = host(run, {"phase": "targets", "kind": "gateway"}, variables)
     assert result["expected"] == {"8443": "HTTPS of sessions' apps"}
     assert "gateway" in result["addresses"].values()
+
+
+@pytest.mark.parametrize(("kind", "variable"), [("agent", "agent_state_path"), ("gateway", "firewall_state_path")])
+def test_a_host_returns_the_mode_of_its_firewall(run: Run, tmp_path: Path, kind: str, variable: str) -> None:
+    FirewallState(Store(str(tmp_path))).save(Firewall(("192.0.2.7/32",), mode="report"), None)
+    args = {"phase": "targets", "kind": kind}
+    assert host(run, args, {**NO_ENGINE, variable: str(tmp_path)})["firewall_mode"] == "report"
+    assert host(run, args, {**NO_ENGINE, variable: str(tmp_path / "nowhere")})["firewall_mode"] == "off"
 
 
 @pytest.mark.parametrize(

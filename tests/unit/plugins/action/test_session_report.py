@@ -383,3 +383,10 @@ def test_agents_are_listed_and_written_as_json(run: Run, printed: list[str], tmp
         ("agent3", "unreachable"),
     ]
     assert [line.split()[0] for line in printed] == ["NAME", "agent1", "agent2", "agent3", "Group"]
+
+
+def test_the_list_of_agents_has_their_warnings(run: Run) -> None:
+    warned = agent_facts("agent1", warnings=("the firewall is in report mode.",))
+    variables = {"hostvars": {"agent1": {"__session_agent": result(warned)}}}
+    listed = run(ActionModule, {"kind": "agents", "agents": ["agent1"]}, variables)
+    assert listed["warnings"] == ["agent1: the firewall is in report mode."]

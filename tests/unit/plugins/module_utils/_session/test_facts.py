@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import replace_cordon
@@ -27,6 +29,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._module import C
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, service_state
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
+    REPORTING,
     AgentSettings,
     FactsQuery,
     active_sessions,
@@ -426,6 +429,13 @@ def test_a_cordoned_agent_is_not_schedulable_and_tells_its_sessions_when_they_en
     facts = AgentFacts.from_dict("agent1", read(engine, store))
     assert (facts.schedulable, facts.cordon) == (False, Cordon("disk", "carol", NOW, end))
     assert facts.sessions[0].cordon == (facts.cordon if told else None)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [("report", True), ("enforce", False)])
+def test_a_host_in_report_mode_is_a_warning(engine: Any, store: Store, mode: str, warned: bool) -> None:
+    FirewallState(store).save(Firewall(("192.0.2.7/32",), mode=mode), None)
+    facts = read(engine, store)
+    assert (facts["schedulable"], REPORTING in facts["warnings"]) == (True, warned)
 
 
 def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: Store) -> None:

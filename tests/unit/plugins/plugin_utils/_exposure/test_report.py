@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
+import pytest
+
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import ProbeBatch, ProbedHost
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
@@ -243,3 +245,23 @@ def test_long_port_lists_are_cut_only_in_the_table() -> None:
     assert "tcp 1,3,5," in shown
     assert ",… closed: " in shown
     assert len(shown) < 180
+
+
+def test_a_host_in_report_mode_is_not_closed_even_if_nothing_answers() -> None:
+    open_agent = dataclasses.replace(AGENT, firewall_mode="report")
+    built = report(probed(open_agent), targets=(open_agent,))
+    assert (built["findings"], built["ok"], built["not_enforced"]) == ([], False, ["agent1"])
+    assert summarize_error(built) == (
+        "isolation check failed: the firewall of agent1 is in report mode and drops nothing."
+    )
+    assert render_report(built)[-1] == (
+        "agent1 is not closed: its firewall is in report mode and drops nothing. See firewall_report, then provision it"
+        " with firewall_mode: enforce."
+    )
+
+
+@pytest.mark.parametrize("mode", ["enforce", "off", ""])
+def test_other_hosts_are_judged_by_what_answers(mode: str) -> None:
+    target = dataclasses.replace(AGENT, firewall_mode=mode)
+    built = report(probed(target), targets=(target,))
+    assert (built["ok"], built["not_enforced"]) == (True, [])
