@@ -17,6 +17,7 @@ from ..module_utils._model.held_session import ContainerState, PublicKeys
 from ..module_utils._model.images import ImageIdentity
 from ..module_utils._model.plain_data import from_plain
 from ..module_utils._model.plan import SessionPlan
+from ..module_utils._model.reported_traffic import ReportedTraffic
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,6 +203,13 @@ class _Routes(_Reply):
     unrouted: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FirewallTraffic(_Reply):
+    mode: str
+    traffic: tuple[ReportedTraffic, ...]
+    unlisted: int
+
+
 _REPLIES: Mapping[str, type[_Reply]] = {
     "survey": _Survey,
     "cordon": _Cordon,
@@ -215,6 +223,7 @@ _REPLIES: Mapping[str, type[_Reply]] = {
     "logs": _ReadLogs,
     "marker": _Marker,
     "routes": _Routes,
+    "firewall_traffic": _FirewallTraffic,
 }
 
 

@@ -32,6 +32,7 @@ TIMEOUT = 900
 
 #: The variable that names the output file, for playbooks that do not write a session record.
 REPORTS = {
+    "firewall_report": "firewall_report_path",
     "list_sessions": "session_list_path",
     "session_logs": "session_logs_path",
     "verify_isolation": "firewall_report_path",

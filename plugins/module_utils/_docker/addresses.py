@@ -16,3 +16,13 @@ def container_addresses(client: docker.APIClient) -> list[str]:
     ]
     addresses = [endpoint.get(key) for endpoint in endpoints for key in ("IPAddress", "GlobalIPv6Address")]
     return sorted({address for address in addresses if address})
+
+
+def published_ports(client: docker.APIClient) -> dict[tuple[str, int], str]:
+    """Return the container of each protocol and port that running containers publish, managed or not."""
+    return {
+        (port["Type"], port["PublicPort"]): f"container {container['Names'][0].lstrip('/')}"
+        for container in client.containers()
+        for port in container.get("Ports") or ()
+        if "PublicPort" in port
+    }

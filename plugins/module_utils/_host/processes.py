@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -59,11 +59,36 @@ def open_sockets(programs: Collection[str]) -> set[str]:
         # Processes end, and close files, at any time.
         with contextlib.suppress(OSError):
             if (folder / "comm").read_text().strip() in programs:
-                for link in (folder / "fd").iterdir():
-                    with contextlib.suppress(OSError):
-                        kind, _colon, inode = os.readlink(link).partition(":")
-                        inodes |= {inode[1:-1]} if kind == "socket" else set()
+                inodes |= {*_socket_inodes(folder)}
     return inodes
+
+
+def socket_programs() -> dict[str, str]:
+    """Return the name of a program that holds each open socket, by its inode.
+
+    systemd is named only where no other program does: it also holds the sockets of services that it starts.
+    """
+    programs: dict[str, str] = {}
+    for folder in PROC.glob("[0-9]*"):
+        # Processes end, and close files, at any time.
+        with contextlib.suppress(OSError):
+            # A program may give itself any name.
+            program = ascii((folder / "comm").read_text(errors="replace").strip())[1:-1]
+            for inode in _socket_inodes(folder):
+                if programs.get(inode, _SYSTEMD) == _SYSTEMD:
+                    programs[inode] = program
+    return programs
+
+
+_SYSTEMD = "systemd"
+
+
+def _socket_inodes(process: Path) -> Iterator[str]:
+    for link in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            kind, _colon, inode = os.readlink(link).partition(":")
+            if kind == "socket":
+                yield inode[1:-1]
 
 
 def _read_stat(pid: int) -> list[str]:

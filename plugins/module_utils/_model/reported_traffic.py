@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from .addressing import is_address
+
 OFF = "off"
 """The mode of a host without a firewall, beside those of ``firewall_mode``."""
 
@@ -26,3 +28,13 @@ class ReportedTraffic:
     destination: str | None
     packets: int
     program: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`ValueError` for what could become another line of an inventory than the one that it is for."""
+        for address in filter(None, (self.source, self.destination)):
+            if not is_address(address):
+                raise ValueError(f"{address!r} is not an address")
+        if self.port is not None and not 0 <= self.port <= 65535:
+            raise ValueError(f"{self.port} is not a port")
+        if not all(text.isprintable() for text in (self.protocol, self.program or "")):
+            raise ValueError("protocol and program must be one printable line")

@@ -30,6 +30,7 @@ PHASES = {
     "marker": "session",
     "logs": "session",
     "routes": "gateway",
+    "firewall_traffic": "firewall",
     "targets": "exposure",
     "probe": "exposure",
 }
