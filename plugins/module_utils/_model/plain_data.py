@@ -252,7 +252,8 @@ def _read_str(value: Any) -> str:
 
 
 def _read_repeated(value: Any) -> str:
-    return sys.intern(value) if type(value) is str else _read_str(value)
+    text = _read_str(value)
+    return sys.intern(text) if text.__class__ is str else text
 
 
 def _read_int(value: Any) -> int:
