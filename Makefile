@@ -2,17 +2,19 @@
 
 PYTHON ?= python3
 ROUNDS ?= 100
+HOSTS ?= 200
 BIN := .venv/bin
 WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
-HOST_PARTS := $(shell find plugins roles/agent roles/firewall roles/gateway playbooks/provision_*s.yml -type f -not -name '*.pyc')
+LARGE := $(BIN)/python -m tests.large
+HOST_PARTS := $(shell find plugins roles/accelerator roles/agent roles/firewall roles/gateway playbooks/provision_*s.yml -type f -not -name '*.pyc')
 # A manager has a copy of everything that runs.
 MANAGER_PARTS := $(shell find plugins roles playbooks tests/lab/policy.yml -type f -not -name '*.pyc')
-SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
+SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
+.PHONY: help setup lab lab-down lab-large lab-large-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
 	test-frameworks soak survey image-locks
 
 help: ## List the targets
@@ -41,6 +43,12 @@ lab: setup ## Build the lab of agents, provision them, load the session images
 
 lab-down: ## Remove the lab and everything that it created
 	$(LAB) down
+
+lab-large: setup ## Build a lab of HOSTS simulated agents, which are full of sessions
+	$(LARGE) up --hosts $(HOSTS)
+
+lab-large-down: setup ## Remove the simulated agents
+	$(LARGE) down
 
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
@@ -93,7 +101,7 @@ integration: lab ## Tests against the lab
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
-	$(BIN)/pytest tests/unit/plugins/plugin_utils/_placement/test_optimum.py --decisions 500 --capture=no
+	$(BIN)/pytest $(addprefix tests/unit/plugins/plugin_utils/_placement/,test_optimum.py test_topology.py) --decisions 500 --capture=no
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no
 
@@ -104,5 +112,5 @@ test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outsid
 molecule: lab ## Molecule scenarios on the lab
 	$(WITH_BIN) molecule test --all
 
-clean: lab-down ## Remove everything created by make
+clean: lab-down lab-large-down ## Remove everything created by make
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

@@ -1,10 +1,12 @@
 """Train a small model with PyTorch's DistributedDataParallel; started by torchrun in every container.
 
-Each process sees its own part of the data. It prints its host, its rank, the loss, and a digest of the weights.
+``pytorch_ddp.py [STEPS]``. Each process sees its own part of the data. It prints its host, its rank, the loss, and a
+digest of the weights.
 """
 
 import json
 import socket
+import sys
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -19,7 +21,7 @@ inputs, targets = inputs[rank::size], targets[rank::size]
 
 model = DistributedDataParallel(torch.nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _step in range(100):
+for _step in range(int(sys.argv[1]) if len(sys.argv) > 1 else 100):
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(model(inputs), targets)
     loss.backward()

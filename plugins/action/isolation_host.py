@@ -2,18 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the addresses of an agent or a gateway, or probe them from an untrusted host."""
+"""Read the addresses of an agent or a gateway, or probe from an untrusted host or from inside of containers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..module_utils._module import CONNECTION_OPTIONS, GATEWAY_OPTIONS
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, GATEWAY_OPTIONS, SEPARATION_OPTIONS
 from ..plugin_utils.host_action import HostAction
 
 # Timeout of each phase in seconds. A probe takes one minute, or several if the limit of open files is low, or if
 # another run probes from the same host.
-SECONDS = {"targets": 60, "probe": 1800}
+SECONDS = {"targets": 60, "probe": 1800, "inside": 180}
 
 PHASE: dict[str, dict[str, Any]] = {"phase": {"type": "str", "choices": list(SECONDS), "required": True}}
 
@@ -28,10 +28,15 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "echo": {"type": "bool", "default": True},
         "rate": {"type": "int", "default": 16000},
     },
+    "inside": {"targets": {"type": "list", "elements": "dict", "required": True}},
 }
+ENGINE = {"docker_host": CONNECTION_OPTIONS["docker_host"]}
 VARIABLES: dict[str, dict[str, dict[str, Any]]] = {
     "agent": {
-        "docker_host": CONNECTION_OPTIONS["docker_host"],
+        **ENGINE,
+        "underlay_address": CAPACITY_OPTIONS["underlay_address"],
+        "management_networks": SEPARATION_OPTIONS["management_networks"],
+        "compute_networks": SEPARATION_OPTIONS["compute_networks"],
         "wireguard_port": {"type": "int", "default": 51820},
     },
     "gateway": {**GATEWAY_OPTIONS, "https_port": {"type": "int", "default": 443}},
@@ -51,4 +56,6 @@ class ActionModule(HostAction):
             # On agents, the firewall's state is in the folder of the agent.
             firewall = self.variables(STATE, "agent_" if kind == "agent" else "firewall_", variables)
             options["firewall_state_path"] = firewall["state_path"]
+        elif phase == "inside":
+            options |= self.variables(ENGINE, "agent_", variables)
         return {**result, "changed": False, **self.call(phase, options, variables, SECONDS[phase])}

@@ -19,6 +19,7 @@ from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.plain_data import DataError, from_plain, to_plain
 from ..module_utils._model.port_ranges import parse_ranges
 from ..module_utils._model.validation import ValidationErrors
+from ..plugin_utils._exposure.inside import collect_inside_results, plan_inside_probes
 from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, split_into_batches, summarize_error
 from ..plugin_utils._exposure.table import render_report
 from ..plugin_utils._report.record import to_json
@@ -60,7 +61,8 @@ class ActionModule(ControlAction):
         probe_hosts = list(args["probe_hosts"])
         probed = [probe for name in probe_hosts for probe in _probe_results(name, hostvars[name], batches)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
-        report = build_exposure_report(targets, probe_hosts, probed)
+        inside = collect_inside_results(args["inside"], targets, hostvars)
+        report = build_exposure_report(targets, probe_hosts, probed, inside)
         self.write_report(str(args.get("path") or ""), to_json(report))
         self.show(render_report(report))
         error = summarize_error(report)
@@ -86,7 +88,7 @@ def _validate(args: Mapping[str, Any]) -> dict[str, Any]:
         problems.add_invalid("firewall_report_path", path, "must be in an existing folder")
     if problems:
         raise AnsibleActionFail(str(problems))
-    hosts = {kind: list(args[kind]) for kind in ("probe_hosts", "agents", "gateways")}
+    hosts = {kind: list(args[kind]) for kind in ("probe_hosts", "agents", "gateways", "managers")}
     to_read = list(dict.fromkeys([*hosts["agents"], *hosts["gateways"]]))
     return {**hosts, "to_read": to_read, "ports": ports, "rate": rate}
 
@@ -119,6 +121,7 @@ def _plan_batches(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
         "warnings": [f"{target.name}: {target.unread}." for target in targets if target.unread],
         "targets": to_plain(targets),
         "batches": to_plain(batches),
+        "inside": plan_inside_probes(targets, args["managers"], hostvars),
     }
 
 

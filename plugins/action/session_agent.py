@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,18 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.printable import printable
 from ..module_utils._model.session import MAX_LINES
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
-from ..plugin_utils._report.follow import Follower, command_ended, has_ended
+from ..plugin_utils._report.follow import follow
 from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
 
 # Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
 
-# The variable with the logs of this agent that have been shown already, and how often they are read again, in seconds.
-LOGGED, FOLLOW_PAUSE = "__session_logs", 1.0
+# Options that are whole numbers: ansible-core 2.18 makes texts of them when they are templates.
+NUMBERS = ("lines", "history_days")
+
+# The variable with the logs of this agent that have been shown already.
+LOGGED = "__session_logs"
 
 # The results of failed phases, for phases that report their failure as a result.
 FAILED_RESULTS: Mapping[str, Mapping[str, Any]] = {
@@ -42,6 +44,7 @@ class ActionModule(HostAction):
         phase = str(options.pop("phase"))
         try:
             options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
+            options |= {name: int(options[name]) for name in NUMBERS if name in options}
             if phase == "survey":
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
             if phase == "follow":
@@ -70,22 +73,28 @@ class ActionModule(HostAction):
             raise AnsibleActionFail(
                 f"the session has {agents} agents, of which {forks()} are followed: use --forks {agents}."
             )
-        # Ansible removes the folder at the end of the run. Other agents do not know when main1 has ended.
-        ended = Path(constants.DEFAULT_LOCAL_TMP) / f"ended-{options['session_id']}"
         parts = [part for part in variables[LOGGED]["parts"] if part["plan"]["id"] == options["session_id"]]
-        follower = Follower(parts[0] if parts else {"logs": {}})
-        finished = not parts
-        while not finished:
-            finished = ended.exists()
-            request = {**options, "lines": MAX_LINES, "since": follower.since}
-            (part,) = self.call("logs", request, variables, SECONDS["logs"])["parts"] or [None]
-            if part is None:
-                break
-            for line in follower.new_lines(part):
-                self._display.display(printable(line))
-            if command_ended(part):
-                ended.touch()
-            finished = finished or has_ended(part)
-            if not finished:
-                time.sleep(FOLLOW_PAUSE)
+
+        def read(since: int) -> Mapping[str, Any] | None:
+            request = {**options, "lines": MAX_LINES, "since": since}
+            return next(iter(self.call("logs", request, variables, SECONDS["logs"])["parts"]), None)
+
+        def show(line: str) -> None:
+            self._display.display(printable(line))
+
+        if parts:
+            follow(parts[0], read, show, _EndFile(options["session_id"]))
         return {}
+
+
+class _EndFile:
+    """A file that says to the workers of other agents that main1 has ended; Ansible removes it with its folder."""
+
+    def __init__(self, session_id: str) -> None:
+        self._path = Path(constants.DEFAULT_LOCAL_TMP) / f"ended-{session_id}"
+
+    def is_set(self) -> bool:
+        return self._path.exists()
+
+    def set(self) -> None:
+        self._path.touch()

@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pull missing images of sessions on an agent, and show the progress."""
+"""Pull images on an agent, for sessions or before they are needed, and remove them; show the progress."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,8 +23,11 @@ from ..module_utils._model.images import (
     images_from_dict,
     pull_reference,
 )
+from ..module_utils._model.printable import printable
+from ..module_utils._model.quantity import format_size
 from ..module_utils._module import CONNECTION_OPTIONS, REGISTRY_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, failed_replies, read_start
+from ..plugin_utils.agent_images import describe_left, describe_pruned, known_images, parse_names, parse_rules
 from ..plugin_utils.host_action import HostAction
 from ..plugin_utils.registry_logins import logins_for, read_registries
 
@@ -38,12 +42,36 @@ RECORD = "this control node's record"
 
 NO_IMAGE: Mapping[str, Any] = {"name": "", "reference": "", "logins": {}}
 
+WANTED_SECONDS = 120
+"""How long a pull without a session goes on after the last poll of its run."""
+
+PRUNE_SECONDS = 3600
+"""Timeout of the removal of images."""
+
+PREFETCH_OPTIONS: dict[str, dict[str, Any]] = {
+    "state": {"type": "str"},
+    "images": {"type": "list", "elements": "str", "required": True},
+    "agents": {"type": "list", "elements": "str", "required": True},
+}
+
+PRUNE_OPTIONS: dict[str, dict[str, Any]] = {
+    "state": {"type": "str"},
+    "unused_days": {"type": "int", "default": 30},
+    "free_space": {"type": "str", "default": ""},
+    "others": {"type": "bool", "default": False},
+    "images": {"type": "list", "elements": "str", "required": True},
+}
+
 
 class ActionModule(HostAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        variables, args = task_vars or {}, self._task.args
-        agent = variables["inventory_hostname"]
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        states = {"claimed": self._pull_claimed, "present": self._prefetch, "absent": self._prune}
+        return states[self._task.args.get("state", "claimed")](result, variables)
+
+    def _pull_claimed(self, result: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Pull images of sessions that are claimed, or only renew their claims."""
+        args, agent = self._task.args, variables["inventory_hostname"]
         all_starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
         starts, sessions = (
             [start for start in all_starts if start.needs_pull(agent)],
@@ -108,6 +136,7 @@ class ActionModule(HostAction):
 
         With fewer forks than agents, a round that starts a pull ends at once, so that the next agents start theirs.
         """
+        ends_early = not math.isinf(until) and _batch_count(variables) > 1
         first = status = self.call("pull", options, variables, POLL_SECONDS)
         shown = ""
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
@@ -115,12 +144,61 @@ class ActionModule(HostAction):
             if progress != shown:
                 shown = progress
                 self._display.display(f"{variables['inventory_hostname']}: pulling {options['name']}: {shown}")
-            finished = time.monotonic() + pause > until or (status.get("started") and _batch_count(variables) > 1)
+            finished = time.monotonic() + pause > until or (ends_early and status.get("started"))
             if finished or not status.get("under_way"):
                 break
             time.sleep(pause)
             status = self.call("pull", options, variables, POLL_SECONDS)
         return {**status, "changed": first.get("changed", False), "diff": first.get("diff")}
+
+    def _prefetch(self, result: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Pull images that no session needs yet, each one even if another has failed."""
+        options, agent = self.options(PREFETCH_OPTIONS, self._task.args), variables["inventory_hostname"]
+        credentials = read_registries(variables, self._templar)
+        known = known_images(options["agents"], variables["hostvars"])
+        request = {
+            **self.variables(CONNECTION_OPTIONS, "agent_", variables),
+            "registry": self.variables(REGISTRY_OPTIONS, "agent_", variables),
+            "session_id": "",
+            "nonce": uuid.uuid4().hex,
+            "seconds": WANTED_SECONDS,
+        }
+        result |= {"changed": False, "diff": [], "images": {}, "missing": []}
+        failures = []
+        for name in parse_names(options["images"]):
+            images = {other: {name: held[name]} for other, held in known.items() if name in held}
+            try:
+                mismatch = image_mismatch(images)
+                if mismatch:
+                    raise AnsibleActionFail(mismatch)
+                wanted = {
+                    "name": name,
+                    "reference": pull_reference(name, images),
+                    "logins": logins_for([name], credentials),
+                }
+                status = self._poll({**request, **wanted}, math.inf, variables)
+            except (AnsibleActionFail, ForeignReferenceError) as error:
+                failures.append(as_sentence(f"agent_images: {str(error).removeprefix('session_image: ')}"))
+                result["missing"].append(name)
+                continue
+            result["changed"] |= status["changed"]
+            result["diff"] += [status["diff"]] if status["changed"] and status.get("diff") else []
+            result["images"] |= status["images"]
+            size = format_size(status.get("size") or 0)
+            done = f"was pulled, {size}" if status["changed"] else f"was there, {size}"
+            self._display.display(printable(f"{agent}: {name} {done if status['images'] else 'would be pulled'}."))
+        return {**result, **({"failed": True, "msg": " ".join(failures)} if failures else {})}
+
+    def _prune(self, result: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Remove images that neither containers nor sessions nor the queue need."""
+        options, agent = self.options(PRUNE_OPTIONS, self._task.args), variables["inventory_hostname"]
+        rules = parse_rules(options)
+        request = {**self.variables(CONNECTION_OPTIONS, "agent_", variables), "rules": rules}
+        reply = self.call("prune", request, variables, PRUNE_SECONDS)
+        for line in describe_pruned(reply, check_mode=self._task.check_mode):
+            self._display.display(printable(f"{agent}: {line}"))
+        warnings = [printable(f"{agent}: {line}") for line in describe_left(reply, rules["free_bytes"])]
+        return {**result, **reply, **({"warnings": warnings} if warnings else {})}
 
 
 def _previous_replies(starts: Sequence[Start], agent: str) -> dict[str, dict[str, Any]]:

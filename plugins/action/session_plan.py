@@ -24,6 +24,7 @@ from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState, owned_by_others
 from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
+from ..plugin_utils._planner.disk_room import describe_tight_disks
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.answers import Answers
 from ..plugin_utils._queue.entry import (
@@ -33,24 +34,29 @@ from ..plugin_utils._queue.entry import (
     TERMINATED,
     TERMINATING,
     QueueEntry,
-    count_skips,
     mark_creating,
     mark_pending,
     recorded_plans,
 )
+from ..plugin_utils._queue.owner import current_owner
+from ..plugin_utils._queue.policy import count_skips
 from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, waits_behind
-from ..plugin_utils._queue.store import QueueStore, current_owner
+from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.advice import advise
 from ..plugin_utils._request.run_options import NO_UID, NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
-from ..plugin_utils.control import ControlAction, start_arguments
+from ..plugin_utils.control import ControlAction, start_arguments, without_garbage_collection
 
 User = tuple[str, int | None]
 """The user that a session belongs to, and the user's uid, if that is known."""
 
+CHOSEN, ALL = "chosen", "all"
+"""Which agents were asked after a plan from cached facts: those that it chose, or all."""
+
 
 class ActionModule(ControlAction):
+    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         if not self._task.check_mode:
@@ -62,7 +68,7 @@ class ActionModule(ControlAction):
         """Decide which pending sessions start now, and save in the queue why the others do not."""
         now, queue = time.time(), self.queue(variables)
         before = {entry.id: entry for entry in self.entries(queue)}
-        cluster, starts, specs = self._cluster(variables, before.values()), [], {}
+        cluster, starts, specs, warnings = self._cluster(variables, before.values()), [], {}, []
         stale_ids = [
             session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
         ]
@@ -84,21 +90,31 @@ class ActionModule(ControlAction):
                 specs[entry.name] = entry.spec or {}
                 request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
                 starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
+                warnings += describe_tight_disks(decision.missing_images, cluster.facts)
                 if not self._task.check_mode:
                     queue.save(mark_creating(current, current_owner(), now, decision.plan))
         waiting = {entry.id: (entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)}
-        if not self._task.check_mode and answers.result(waiting) != last:
-            queue.save_last_pass(answers.result(waiting))
+        kept = answers.result(waiting)
+        if not self._task.check_mode and kept != last:
+            queue.save_last_pass(kept)
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
         self.invalidate_facts(agents, variables)
         # The user's environment may hold secrets.
+        # Ansible hides the warnings of a result that it hides.
+        for warning in dict.fromkeys(warnings):
+            self._display.warning(warning)
         return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
 
     def _plan_request(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
+        """Plan the requested session, and save in the queue that this run starts it, or that it is pending.
+
+        From cached facts, it only returns which agents to ``ask`` before it is planned again.
+        """
         args = self._task.args
         spec, cluster, queue = spec_from_dict(args["spec"]), self._cluster(variables, ()), self.queue(variables)
         user = self._user()
+        if args.get("asked"):
+            self.save_facts(cluster, variables)
         # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
         # since is parsed and judged again.
         answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
@@ -109,8 +125,8 @@ class ActionModule(ControlAction):
                 cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
                 if args.get("user_uid", NO_UID) != NO_UID and not args.get("repair"):
                     _check_owner(spec.name, user, entries, cluster)
-                entry = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
-                entry = entry or _make_entry(spec, user, time.time())
+                known = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
+                entry = known or _make_entry(spec, user, time.time())
                 stale_ids = [
                     session_id for _entry, ids in find_terminating(entries, cluster.sessions) for session_id in ids
                 ]
@@ -119,46 +135,23 @@ class ActionModule(ControlAction):
                 if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
                     problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
                     raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
-                self._save_decision(queue, spec, entries, entry, decision)
+                ask = self._agents_to_ask(decision, variables)
+                if not ask:
+                    self._save_decision(queue, spec, entries, entry, decision)
         except (ValidationError, PlanningError) as error:
-            sentence = as_sentence(str(error))
-            self.write_report(
-                args.get("record_path", ""), to_json(unplanned_record(spec, spec.name, "ERROR", error=sentence))
-            )
-            # Warnings of agents may explain the failure, and Ansible shows no warnings of a failed task.
-            for warning in self.warnings(cluster):
-                self._display.warning(warning)
-            raise AnsibleActionFail(sentence) from None
+            ask = self._agents_to_ask(None, variables)
+            if not ask:
+                raise self._failure(spec, cluster, error) from None
+        if ask:
+            return {"ask": ask, "starts": [], "agents": []}
         warnings = self.warnings(cluster) + (advise(spec) if self._task.check_mode else [])
         result: dict[str, Any] = {"warnings": warnings, "queued": entry.waits_for_start}
         if isinstance(decision, Unschedulable):
-            details = {
-                "unplaced": decision.unplaced,
-                "missing": decision.missing,
-                "blocking_sessions": decision.blocking_sessions,
-            }
             capacity_released = planned.in_flight or any(
                 _releases_capacity(other, float(args.get("started_at", 0.0))) for other in entries
             )
-            pending_result: dict[str, Any] = {
-                "plan": None,
-                "id": entry.id,
-                "agents": [],
-                "public_keys": {},
-                "capacity_released": capacity_released,
-            }
-            pending_result["starts"] = []
-            own = dataclasses.replace(entry, state=PENDING, spec=args["spec"])
-            others = [other for other in entries if other.id != entry.id]
-            place = positions([*others, own], cluster, self._rules)[entry.id]
-            record = {**_pending_record(spec, entry, decision), "queue_position": place}
-            return {
-                **result,
-                **pending_result,
-                "record": record,
-                "pending": describe_pending(decision),
-                "no_room": details,
-            }
+            waiting = self._pending_result(spec, entries, entry, decision, cluster)
+            return {**result, **waiting, "capacity_released": capacity_released}
         self.invalidate_facts(decision.plan.agents, variables)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
         start = start_arguments(
@@ -169,6 +162,7 @@ class ActionModule(ControlAction):
             recorded_images=entry.images,
             digest_key=cluster.digest_key,
         )
+        warnings += describe_tight_disks(decision.missing_images, cluster.facts)
         if decision.route_problem:
             warnings.append(f"gateways get no route to {spec.name}: {decision.route_problem}.")
         return {
@@ -180,6 +174,45 @@ class ActionModule(ControlAction):
             "diff": {"before": "", "after": new},
             "pending": None,
             "record": None,
+        }
+
+    def _failure(self, spec: SessionSpec, cluster: ClusterState, error: Exception) -> AnsibleActionFail:
+        """Return the error of a request that cannot be planned; its record is written."""
+        sentence = as_sentence(str(error))
+        self.write_report(
+            self._task.args.get("record_path", ""),
+            to_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)),
+        )
+        # Warnings of agents may explain the failure, and Ansible shows no warnings of a failed task.
+        for warning in self.warnings(cluster):
+            self._display.warning(warning)
+        return AnsibleActionFail(sentence)
+
+    def _pending_result(
+        self,
+        spec: SessionSpec,
+        entries: Sequence[QueueEntry],
+        entry: QueueEntry,
+        decision: Unschedulable,
+        cluster: ClusterState,
+    ) -> dict[str, Any]:
+        """Return the result for a session that waits, with its place in the queue."""
+        own = dataclasses.replace(entry, state=PENDING, spec=self._task.args["spec"])
+        others = [other for other in entries if other.id != entry.id]
+        place = positions([*others, own], cluster, self._rules)[entry.id]
+        return {
+            "plan": None,
+            "id": entry.id,
+            "agents": [],
+            "public_keys": {},
+            "starts": [],
+            "record": {**_pending_record(spec, entry, decision), "queue_position": place},
+            "pending": describe_pending(decision),
+            "no_room": {
+                "unplaced": decision.unplaced,
+                "missing": decision.missing,
+                "blocking_sessions": decision.blocking_sessions,
+            },
         }
 
     def _user(self) -> User:
@@ -194,9 +227,22 @@ class ActionModule(ControlAction):
         args = self._task.args
         return QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
 
+    def _agents_to_ask(self, decision: Decision | Unschedulable | None, variables: dict[str, Any]) -> list[str]:
+        """Return the agents whose cached facts the decision, or an error, depends on: those of a plan, or else all.
+
+        If a plan has others than those that were asked for the last one, so much has changed that all are asked.
+        """
+        asked = self._task.args.get("asked")
+        if not self.facts_max_age or asked == ALL:
+            return []
+        unasked = [name for name in self._task.args["agents"] if self.agent_result(name, variables) is None]
+        chosen = [name for name in unasked if isinstance(decision, Decision) and name in decision.plan.agents]
+        return chosen if isinstance(decision, Decision) and not (chosen and asked) else unasked
+
     def _cluster(self, variables: dict[str, Any], entries: Iterable[QueueEntry]) -> ClusterState:
         """Return the state of the agents, with the addresses that the inventory gives them if there are gateways."""
-        cluster = self.cluster_state(self._task.args["agents"], variables, entries)
+        use_cache = self._task.args.get("asked") != ALL
+        cluster = self.cluster_state(self._task.args["agents"], variables, entries, use_cache=use_cache)
         return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
     def _pools(self) -> NetworkPools:

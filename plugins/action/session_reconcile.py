@@ -19,7 +19,7 @@ from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
 from ..plugin_utils._queue.store import BATCH, QueueStore
 from ..plugin_utils.absence_file import load_absences, save_absences
-from ..plugin_utils.control import RUN_SECONDS, ControlAction
+from ..plugin_utils.control import RUN_SECONDS, ControlAction, without_garbage_collection
 
 # The variable of each agent with the result of its last reap.
 REAPED = "__session_reap"
@@ -29,13 +29,14 @@ LOST_SECONDS = 600
 
 
 class ActionModule(ControlAction):
+    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()
         cluster, queue = self.cluster_state(args["agents"], task_vars or {}), self.queue(task_vars or {})
         surveyed_since = float(args.get("started_at") or 0.0)
-        if args.get("facts_max_age"):
-            surveyed_since -= int(args["facts_max_age"]) + RUN_SECONDS
+        if self.facts_max_age:
+            surveyed_since -= self.facts_max_age + RUN_SECONDS
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
         # Parsed before the lock is taken: under it, only what has changed since.
         self.entries(queue)
@@ -60,13 +61,12 @@ class ActionModule(ControlAction):
             if not self._task.check_mode:
                 save_absences(queue.path, before, absences)
                 queue.save(*to_save[:BATCH])
+        expired = expired_history(entries, now, int(args.get("history_days", 30)))
         if not self._task.check_mode:
             self._save_others(queue, entries, to_save[BATCH:])
-            for batch in queue.batches(expired_history(entries, now, int(args.get("history_days", 30)))):
+            for batch in queue.batches(expired):
                 queue.remove(*(entry.id for entry in batch))
-        if args.get("facts_max_age") and not self._task.check_mode:
-            surveyed = [facts for name, facts in cluster.facts.items() if self.agent_result(name, task_vars or {})]
-            self.cache(task_vars or {}).save(surveyed, float(args.get("started_at") or 0))
+        self.save_facts(cluster, task_vars or {})
         self.invalidate_facts(actions.agents, task_vars or {})
         ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
         self.show(
@@ -84,7 +84,9 @@ class ActionModule(ControlAction):
             "restart": actions.restart,
             "agents": actions.agents,
             "reserving": sorted(find_vacated(cluster)) if args.get("all_routes") else [],
-            "routes": self._routes(cluster, actions, task_vars or {}),
+            "routes": self._routes(
+                cluster, self.entries(queue) if to_save or expired else entries, actions, task_vars or {}
+            ),
         }
 
     def _with_end_results(self, entry: QueueEntry, variables: Mapping[str, Any]) -> QueueEntry:
@@ -101,12 +103,18 @@ class ActionModule(ControlAction):
         for batch in queue.batches(others):
             queue.save(*(entry for entry in batch if self.entry(queue, entry.id) == before.get(entry.id)))
 
-    def _routes(self, cluster: ClusterState, actions: ReconcileActions, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def _routes(
+        self,
+        cluster: ClusterState,
+        entries: Iterable[QueueEntry],
+        actions: ReconcileActions,
+        variables: Mapping[str, Any],
+    ) -> dict[str, Any]:
         """Return the update of gateways before agents end sessions: those, and with ``all_routes`` all others.
 
         ``reserving`` are agents with ports of sessions that ended while a gateway could not be reached.
         """
-        args, entries = self._task.args, self.entries(self.queue(variables))
+        args = self._task.args
         ending = {session_id for ids in actions.end.values() for session_id in ids if not self._task.check_mode}
         if args.get("all_routes"):
             vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]

@@ -19,16 +19,8 @@ from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
 from ..plugin_utils._lifecycle.time_limits import end_time
 from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
 from ..plugin_utils._planner.cluster_state import ClusterState, Parts, containers_of, host_keys_of, plan_of, status_of
-from ..plugin_utils._queue.entry import (
-    CREATING,
-    DEFAULT_MAX_SKIPS,
-    PENDING,
-    RUNNING,
-    TERMINATED,
-    TERMINATING,
-    QueueEntry,
-    recorded_plans,
-)
+from ..plugin_utils._queue.entry import CREATING, PENDING, RUNNING, TERMINATED, TERMINATING, QueueEntry, recorded_plans
+from ..plugin_utils._queue.policy import DEFAULT_MAX_SKIPS
 from ..plugin_utils._queue.schedule import QueuePolicy, positions
 from ..plugin_utils._report import logs, verification_table
 from ..plugin_utils._report.agents import agents_report, render_agents
@@ -44,7 +36,7 @@ from ..plugin_utils._report.verification import (
 )
 from ..plugin_utils.absence_file import load_absences
 from ..plugin_utils.agent_results import collect_parts
-from ..plugin_utils.control import ControlAction
+from ..plugin_utils.control import ControlAction, without_garbage_collection
 from ..plugin_utils.host_program import COLLECTION
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
@@ -53,6 +45,7 @@ CREATED, OBSERVED, REMOVED = "__session_marker_created", "__session_marker_obser
 
 
 class ActionModule(ControlAction):
+    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         kinds = {
@@ -115,7 +108,7 @@ class ActionModule(ControlAction):
             self.write_report(args["page_path"], page, 0o644)
         style = args.get("format") or "table"
         if style == "none":
-            return {"sessions": records}
+            return {}
         self.show(
             to_json(records).splitlines() if style == "json" else session_table(sessions, now, wide=style == "wide")
         )
@@ -131,7 +124,7 @@ class ActionModule(ControlAction):
                 f"sessions on {', '.join(actions.agents)} need action: run backendai.cluster.schedule_sessions to"
                 " remove ended sessions and restart failed containers."
             )
-        return {"warnings": warnings, "sessions": records}
+        return {"warnings": warnings}
 
     def _agents(self, variables: dict[str, Any]) -> dict[str, Any]:
         """List the agents, and what is free on them, less what other runs are about to claim."""

@@ -19,7 +19,7 @@ from ..plugin_utils._report.record import to_json, unplanned_record
 from ..plugin_utils._request.gateway import find_site
 from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
 from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
-from ..plugin_utils.control import ControlAction
+from ..plugin_utils.control import ControlAction, without_garbage_collection
 from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import check_public_keys
 from ..plugin_utils.request_file import read_user_options
@@ -28,11 +28,18 @@ from ..plugin_utils.session_options import parse_options
 REPAIR = "repair"
 """The purpose of a run that takes the request of an existing session from the queue."""
 
+PRUNE = "prune"
+"""The purpose of a run that removes images: it needs to know those of all sessions of the queue, and facts get old."""
+
+LOOKING = ("list", "verify", "logs")
+"""The purposes of runs that start no session, so that those that wait are not looked at."""
+
 SOURCE_ADDRESS = "gateway_source_address"
 """The variable of a gateway with the source address of its connections to agents."""
 
 
 class ActionModule(ControlAction):
+    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         variables = self.session_variables(task_vars or {})
@@ -55,9 +62,13 @@ class ActionModule(ControlAction):
             raise AnsibleActionFail(str(error)) from None
         if repaired:
             spec, result["repair"] = spec_from_dict(repaired.spec or {}), repaired.id
+        if purpose == PRUNE:
+            self.invalidate_facts(agents, task_vars or {})
         # Pending sessions may start in this run, too.
-        waiting = [entry for entry in self.queue(task_vars or {}).entries() if entry.waits_for_start]
-        images = {*(spec.images if spec else ()), *(image for entry in waiting for image in entry.wanted_images)}
+        entries = self.queue(task_vars or {}).entries() if purpose not in LOOKING else []
+        waiting = [entry for entry in entries if entry.waits_for_start]
+        needing = entries if purpose == PRUNE else waiting
+        images = {*(spec.images if spec else ()), *(image for entry in needing for image in entry.wanted_images)}
         mounted = {mount.source for mount in spec.mounts} if spec else set()
         result |= {
             "changed": False,

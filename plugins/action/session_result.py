@@ -20,19 +20,20 @@ from ..plugin_utils._lifecycle.routes import ROUTES_RESULTS, build_gateway_updat
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
 from ..plugin_utils._lifecycle.start_steps import Start, read_start
 from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, mark_running
-from ..plugin_utils._queue.store import current_owner
+from ..plugin_utils._queue.owner import current_owner
 from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.logs import logs_report, render_logs
 from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils._report.verification import AgentReports
 from ..plugin_utils.agent_results import collect_parts
-from ..plugin_utils.control import ControlAction
+from ..plugin_utils.control import ControlAction, without_garbage_collection
 
 # The variable of main1's agent with the log of a command that has failed.
 LOGGED = "__session_wait_logs"
 
 
 class ActionModule(ControlAction):
+    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         state = {"settled": self._settle, "reported": self._report}[self._task.args["state"]]

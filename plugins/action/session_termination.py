@@ -20,10 +20,11 @@ from ..plugin_utils._lifecycle.termination import add_end_results, end_session
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.entry import TERMINATING, mark_terminated, recorded_plans
 from ..plugin_utils._report.record import to_json
-from ..plugin_utils.control import ControlAction
+from ..plugin_utils.control import ControlAction, without_garbage_collection
 
 
 class ActionModule(ControlAction):
+    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         state = {"begun": self._begin, "ended": self._end}[self._task.args["state"]]

@@ -96,13 +96,7 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..module_utils._model.printable import printable
 from ..plugin_utils import session_hosts
-from ..plugin_utils.agent_connection import (
-    AgentConnection,
-    become_method_of,
-    connection_plugin,
-    connection_variables,
-    timeout_of,
-)
+from ..plugin_utils.agent_connection import AgentConnection, connection_settings, timeout_of
 from ..plugin_utils.session_hosts import SessionHost
 
 try:
@@ -226,13 +220,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         variables = self.get_vars(host)
         self.templar.available_variables = variables
         try:
-            chosen = {name: self.templar.template(variables[name]) for name in variables.keys() & _PLUGIN_VARIABLES}
-            names = sorted(variables.keys() & connection_variables(connection_plugin(chosen), become_method_of(chosen)))
-            settings = {name: self.templar.template(variables[name]) for name in names}
+            settings = connection_settings(variables, self.templar.template)
             state_path, docker_host = (
                 str(self.templar.template(variables.get(name, place))) for name, place in _DEFAULT_PATHS
             )
-            return Agent(host.name, AgentConnection(settings), names, state_path, docker_host, timeout_of(settings))
+            return Agent(
+                host.name, AgentConnection(settings), list(settings), state_path, docker_host, timeout_of(settings)
+            )
         except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None
@@ -283,9 +277,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         for warning in warnings:
             self.display.warning(printable(warning))
 
-
-# The variables that select the plugins of an agent's connection.
-_PLUGIN_VARIABLES = {"ansible_connection", "ansible_become_method"}
 
 # The variables of an agent with the paths of its state and of Docker, and their defaults.
 _DEFAULT_PATHS = (("agent_state_path", session_hosts.STATE_PATH), ("agent_docker_host", session_hosts.DOCKER_HOST))

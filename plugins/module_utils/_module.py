@@ -25,6 +25,8 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "resource_group": {"type": "str", "default": "default"},
     "schedulable": {"type": "bool", "default": True},
     "labels": {"type": "list", "elements": "str", "default": []},
+    "topology": {"type": "list", "elements": "str", "default": []},
+    "topology_levels": {"type": "list", "elements": "str", "default": []},
     "slots": {
         "type": "list",
         "elements": "dict",
@@ -35,13 +37,21 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
         },
     },
     "reserved": {"type": "dict", "default": {"cpu": 0, "mem": "512m"}},
+    "reserve": {"type": "str", "choices": ["fixed", "auto"], "default": "fixed"},
     "cpu_overcommit": {"type": "int", "default": 1},
     "max_containers": {"type": "int", "default": 0},
     "underlay_address": {"type": "str", "default": ""},
     "allow_host_network": {"type": "bool", "default": False},
     "allow_infiniband": {"type": "bool", "default": False},
     "mount_roots": {"type": "list", "elements": "str", "default": ["/"]},
+    "disk_reserve": {"type": "str", "default": "1g"},
     "underlay_encryption": {"type": "str", "choices": ["", "wireguard"], "default": ""},
+}
+
+SEPARATION_OPTIONS: dict[str, dict[str, Any]] = {
+    "management_networks": {"type": "list", "elements": "str", "default": []},
+    "compute_networks": {"type": "list", "elements": "str", "default": []},
+    "separation": {"type": "str", "choices": ["require", "warn"], "default": "require"},
 }
 
 REGISTRY_OPTIONS: dict[str, dict[str, Any]] = {

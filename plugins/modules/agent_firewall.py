@@ -55,6 +55,28 @@ options:
         P(backendai.cluster.firewall#role), here without their prefix.
     type: dict
     default: {}
+  management_networks:
+    description:
+      - The networks in which an agent is reached by SSH, as in C(agent_management_networks). With O(compute_networks),
+        SSH is accepted only at its addresses in the former, and what agents send each other only in the latter.
+      - Rules that would cut off this connection or the underlay are refused, or, with O(separation=warn), left out.
+    type: list
+    elements: str
+    default: []
+  compute_networks:
+    description: The networks of the underlay, as in C(agent_compute_networks).
+    type: list
+    elements: str
+    default: []
+  separation:
+    description: Whether networks that are not apart are an error or a warning, as in C(agent_network_separation).
+    type: str
+    choices: [require, warn]
+    default: require
+  underlay_address:
+    description: The address at which other agents reach it, as in C(agent_underlay_address).
+    type: str
+    default: ""
   inventory_managers:
     description: The addresses of the hosts in the inventory group C(managers).
     type: list
@@ -78,17 +100,21 @@ ssh_sources: {type: list, elements: str, returned: with O(state=applied),
   description: The networks that may log in by SSH.}
 """
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._firewall.policy import REPORT, parse_firewall, parse_timeout
+from ..module_utils._firewall.audit import audit_zones
+from ..module_utils._firewall.policy import REPORT, Firewall, parse_firewall, parse_timeout
 from ..module_utils._firewall.state import FirewallState
-from ..module_utils._firewall.surroundings import detect_firewalls
+from ..module_utils._firewall.surroundings import detect_firewalls, read_zones
 from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
-from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._model.errors import ClusterError
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, SEPARATION_OPTIONS, run_module
 from ..module_utils._network.host import ssh_connection
 
 _ALONE = (
@@ -101,6 +127,8 @@ _REPORTS = (
     " See it with the playbook firewall_report, allow what is needed, and then provision with firewall_mode: enforce."
 )
 
+_NOT_APART = "agent_network_separation: the firewall does not keep management and compute of this host apart, because"
+
 
 OPTIONS: dict[str, dict[str, Any]] = {
     **CONNECTION_OPTIONS,
@@ -109,6 +137,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "force": {"type": "bool", "default": False},
     "enabled": {"type": "bool", "default": True},
     "firewall": {"type": "dict", "default": {}},
+    **SEPARATION_OPTIONS,
+    "underlay_address": CAPACITY_OPTIONS["underlay_address"],
     "inventory_managers": {"type": "list", "elements": "str", "default": []},
     "confirm_timeout": {"type": "int", "default": 60},
 }
@@ -130,11 +160,14 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     given = params["firewall"]
     options = {**given, "mode": given.get("mode") or FirewallState(store).usual_mode()}
     policy = parse_firewall(options, managers, connection.split()) if params["enabled"] else None
+    findings: list[str] = []
+    if policy:
+        policy, findings = _with_zones(policy, params)
 
     def start_timer(nonce: str, until: int) -> None:
         schedule_rollback(params["state_path"], params["docker_host"], nonce, until)
 
-    for sentence in detect_firewalls():
+    for sentence in [*findings, *detect_firewalls()]:
         module.warn(sentence)
     if policy and policy.mode == REPORT:
         module.warn(_REPORTS)
@@ -147,6 +180,22 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
         "nonce": trial.nonce,
         "ssh_sources": list(policy.ssh_sources) if policy else [],
     }
+
+
+def _with_zones(firewall: Firewall, params: Mapping[str, Any]) -> tuple[Firewall, list[str]]:
+    """Return the firewall with the networks of management and compute, if they are apart, and else a warning.
+
+    Raises :class:`ClusterError` instead if the separation is required: the rules would close what is in use.
+    """
+    if not params["management_networks"] and not params["compute_networks"]:
+        return firewall, []
+    zones = read_zones(params["management_networks"], params["compute_networks"], params["underlay_address"])
+    findings = [finding.message for finding in audit_zones(zones)]
+    if findings and params["separation"] == "require":
+        raise ClusterError(" ".join(f"{message}." for message in findings))
+    if findings:
+        return firewall, [f"{_NOT_APART} {'; '.join(findings)}."]
+    return dataclasses.replace(firewall, management=zones.management, compute=zones.compute), []
 
 
 def confirm_rules(module: AnsibleModule) -> dict[str, Any]:

@@ -12,11 +12,12 @@ description:
   - The module does not fail for an agent that cannot run containers (no Docker SDK, Docker down, not provisioned). It
     returns the reason in RV(error), so that sessions are planned without that agent.
   - The slots C(cuda.device) and C(rocm.device) are detected with C(nvidia-smi) and from the kernel's topology of AMD
-    GPUs, unless O(slots) declares them. If C(nvidia-smi) is installed but fails, the agent offers no C(cuda.device),
-    and C(warnings) contains the reason.
+    GPUs, unless O(slots) declares them. Instead of an NVIDIA GPU in MIG mode, its instances are offered, in slots such
+    as C(cuda.mig-1g.10gb). If C(nvidia-smi) is installed but fails, the agent offers no C(cuda.device), and C(warnings)
+    contains the reason.
   - An NVIDIA GPU is offered if Docker can assign it to containers, by a CDI specification with its UUID (kind
     C(nvidia.com/gpu), with Docker's feature C(cdi) on), or else by C(nvidia-container-runtime-hook). Other GPUs are
-    omitted with a warning in C(warnings).
+    omitted with a warning in C(warnings). So is said if containers may lose those that the hook gives them.
 extends_documentation_fragment:
   - backendai.cluster.options.engine
   - backendai.cluster.options.state
@@ -41,6 +42,16 @@ options:
     default: true
   labels:
     description: Words by which sessions choose agents, with C(session_agent_labels).
+    type: list
+    elements: str
+    default: []
+  topology:
+    description: The domains that the agent is in, from the outside in, by which C(session_topology) chooses agents.
+    type: list
+    elements: str
+    default: []
+  topology_levels:
+    description: The names of the levels of these domains, if they have any.
     type: list
     elements: str
     default: []
@@ -69,6 +80,14 @@ options:
     description: The resources that are reserved for the host itself, by slot.
     type: dict
     default: {cpu: 0, mem: 512m}
+  reserve:
+    description:
+      - With V(auto), what others use of the agent is not offered either, and a warning says so. Of each running
+        container that is not of a session, its limits of cores and memory count, or without one what it uses. A GPU is
+        left out while a process that is of no session computes on it.
+    type: str
+    choices: [fixed, auto]
+    default: fixed
   cpu_overcommit:
     description: How many containers may share a core; the capacity in C(cpu) is the number of online cores times this.
     type: int
@@ -97,6 +116,10 @@ options:
     type: list
     elements: str
     default: [/]
+  disk_reserve:
+    description: The space that should stay free where the engine keeps its images, in bytes or as V(10g).
+    type: str
+    default: 1g
   images:
     description: The images to look up on the agent.
     type: list
@@ -135,10 +158,18 @@ agent:
     capacity: {type: dict, description: "The capacity for sessions, by slot: memory in bytes, other slots as counts."}
     allocated: {type: dict, description: "The allocated part of it, by slot."}
     devices:
-      description: The devices of device slots. RV(ignore:numa) is V(null) if the NUMA node is unknown.
+      description:
+        - The devices of device slots. RV(ignore:numa) is V(null) if the NUMA node is unknown. RV(ignore:model) and
+          RV(ignore:memory), in bytes, are those of NVIDIA GPUs, as far as they are known.
       type: list
       elements: dict
-      sample: [{slot: cuda.device, id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, numa: 0, free: true}]
+      sample:
+        - slot: cuda.device
+          id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a
+          numa: 0
+          free: true
+          model: NVIDIA H100 80GB HBM3
+          memory: 85520809984
     warnings: {type: list, elements: str, description: Warnings for the operator.}
     containers: {type: int, description: The number of containers of sessions.}
     max_containers: {type: int, description: The maximum number of containers; V(0) for no limit.}
@@ -159,6 +190,12 @@ agent:
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
     images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}
+    image_disk:
+      description:
+        - Where its engine keeps images, with the sizes of those of the O(images) that are there, in bytes.
+        - V(null) if it is not known.
+      type: dict
+      sample: {folder: /var/lib/docker, free: 90000000000, reserve: 1073741824, sizes: {"lab/python:1": 50000000}}
     unusable_paths:
       description: Those of the O(paths) that the agent does not mount, with the problem of each.
       type: dict
@@ -176,6 +213,8 @@ agent:
       sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
     labels: {type: list, elements: str, description: The words by which sessions choose it.}
     obstacles: {type: list, elements: str, description: "What is wrong with it, so that it accepts no new sessions."}
+    topology: {type: list, elements: str, description: "The domains that it is in, from the outside in."}
+    topology_levels: {type: list, elements: str, description: The names of their levels.}
 error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success

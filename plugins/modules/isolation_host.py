@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: isolation_host
-short_description: Read the addresses of a host, or probe them from an untrusted host
+short_description: Read the addresses of a host, or probe others from it or from its containers
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(phase=targets), reads the addresses of an agent or a gateway, of its bridges and of its containers, and the
@@ -16,6 +16,8 @@ description:
   - Addresses behind the host, such as those of its containers, are probed with the host as next hop if it is on the
     same segment. This adds a route for each, with protocol 186, which is removed at the end. Routes of a killed run are
     removed by the next one.
+  - With O(phase=inside), connects to O(targets) from a container of each session on this agent, in its network
+    namespace, and returns what answered. It takes a few seconds, more with many sessions; at most 64 are probed from.
   - No answer from a UDP port does not prove that no process listens there.
 extends_documentation_fragment:
   - backendai.cluster.attributes
@@ -31,8 +33,8 @@ notes:
   - Needs root for routes and ICMP.
 options:
   phase:
-    description: Whether to read the addresses of the host, or to probe others from it.
-    choices: [targets, probe]
+    description: Whether to read the addresses of the host, or to probe others from it or from inside of its containers.
+    choices: [targets, probe, inside]
     required: true
   kind:
     description: The kind of the host. Required with O(phase=targets).
@@ -43,6 +45,11 @@ options:
         with O(phase=probe).
     type: list
     elements: str
+  targets:
+    description: The addresses that no container may reach, each with its C(host), C(address) and C(port). Required with
+      O(phase=inside).
+    type: list
+    elements: dict
   addresses:
     description: The addresses to probe, from O(own) or behind the host. Required with O(phase=probe).
     type: list
@@ -66,7 +73,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Read the addresses of a host, or probe them from an untrusted host
+- name: Read the addresses of a host, or probe others from it or from its containers
   backendai.cluster.isolation_host:
 """
 
@@ -78,6 +85,9 @@ expected: {type: dict, returned: with O(phase=targets),
   description: "The TCP ports that may be open, each with its purpose."}
 firewall_mode: {type: str, returned: with O(phase=targets),
   description: "What the firewall of the host does with what is not allowed: V(enforce), V(report) or V(off)."}
+separation: {type: dict, returned: with O(phase=targets) and O(kind=agent),
+  description: "Whether networks of management and compute are C(declared), the C(problems) that they are not apart, and
+    whether it is C(enforced) by the firewall."}
 unread: {type: str, returned: with O(phase=targets),
   description: The reason why addresses or ports are missing; empty if none are.}
 answers: {type: list, elements: dict, returned: with O(phase=probe),
@@ -89,4 +99,7 @@ missing: {type: dict, returned: with O(phase=probe),
 unresolved: {type: list, elements: str, returned: with O(phase=probe),
   description: The addresses that no host on the segment has.}
 on_link: {type: bool, returned: with O(phase=probe), description: Whether the probed host is on the same segment.}
+probes: {type: list, elements: dict, returned: with O(phase=inside),
+  description: "A container of each session, and the targets that answered it."}
+skipped: {type: int, returned: with O(phase=inside), description: How many more sessions there are.}
 """

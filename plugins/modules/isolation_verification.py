@@ -11,11 +11,13 @@ description:
   - With O(state=validated), validates the options of C(verify_isolation) before any host is contacted, and fails with
     one message for each problem.
   - With O(state=planned), divides the results of M(backendai.cluster.isolation_host) on agents and gateways into
-    batches of about one minute at most. For unreachable hosts, the addresses of the inventory are used, with a warning.
-  - With O(state=reported), combines the results of M(backendai.cluster.isolation_host) on all probing hosts into one
-    report, shows it, and writes it as JSON. It fails if an agent, its bridges or its containers answer, if unexpected
-    ports of a gateway are open, if the firewall of a host is in report mode, and if a probe could not be made. In check
-    mode nothing is probed; the planned probes are shown.
+    batches of about one minute at most, and lists the addresses that no container may reach. For unreachable hosts, the
+    addresses of the inventory are used, with a warning.
+  - With O(state=reported), combines the results of M(backendai.cluster.isolation_host) on all probing hosts and in
+    containers into one report with a checklist, shows it, and writes it as JSON. It fails if an agent, its bridges or
+    its containers answer, if unexpected ports of a gateway are open, if a container reaches the SSH port of a host, if
+    the firewall of a host is in report mode, if a requirement of the checklist is not met, and if a probe could not be
+    made. In check mode nothing is probed; the planned probes are shown.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
 options:
@@ -49,7 +51,7 @@ options:
     type: list
     elements: str
   managers:
-    description: The inventory names of all managers. Required with O(state=validated).
+    description: The inventory names of all managers. Required with O(state=validated) and O(state=planned).
     type: list
     elements: str
   targets:
@@ -60,6 +62,10 @@ options:
     description: The batches of probes, as O(state=planned) returned them.
     type: list
     elements: dict
+  inside:
+    description: The probes from inside of containers, as O(state=planned) returned them. With O(state=reported), their
+      results are read from the variable C(__isolation_inside) of each agent.
+    type: dict
   path:
     description: The file for the report; empty for none. Its folder is checked with O(state=validated).
     type: path
@@ -75,5 +81,7 @@ to_read: {type: list, elements: str, returned: with O(state=validated),
   description: The hosts to read the addresses of.}
 targets: {type: list, elements: dict, returned: with O(state=planned), description: The hosts to probe.}
 batches: {type: list, elements: dict, returned: with O(state=planned), description: The batches of probes.}
+inside: {type: dict, returned: with O(state=planned),
+  description: "The C(targets) of probes from inside of containers, and the reasons why others are C(unprobed)."}
 report: {type: dict, returned: with O(state=reported), description: "The report, as in the file."}
 """

@@ -80,11 +80,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sessions:
-  description: The records of all sessions.
-  returned: with O(kind=sessions)
-  type: list
-  elements: dict
 report:
   description:
     - RV(ignore:healthy) is the overall result; if it is V(false), RV(ignore:error) contains the reason.

@@ -28,8 +28,8 @@ options:
   purpose:
     description:
       - The calling playbook; only V(create) requires the options of a new session. V(repair) reads the request of an
-        existing one from the queue.
-    choices: [create, repair, terminate, list, schedule, verify, logs]
+        existing one from the queue. V(prune) returns the images of all sessions in the queue.
+    choices: [create, repair, terminate, list, schedule, verify, logs, prune]
     default: create
 """
 

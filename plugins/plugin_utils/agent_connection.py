@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible import constants
@@ -16,6 +16,9 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.become import BecomeBase
 from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
+
+# The variables that select the plugins of an agent's connection.
+_PLUGIN_VARIABLES = {"ansible_connection", "ansible_become_method"}
 
 _BECAME = re.compile(rb"\A(\r?\n)?BECOME-SUCCESS-[a-z]+\r?\n")
 
@@ -35,6 +38,13 @@ def connection_variables(transport: str, become_method: str) -> set[str]:
     plugins = {"connection": _plugin_class("connection", transport), "become": _plugin_class("become", become_method)}
     names = {"ansible_connection", "ansible_become", "ansible_become_method", "ansible_timeout"}
     return names.union(*(constants.config.get_plugin_vars(kind, plugin._load_name) for kind, plugin in plugins.items()))
+
+
+def connection_settings(variables: Mapping[str, Any], template: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return those of an agent's variables that configure its connection, templated."""
+    chosen = {name: template(variables[name]) for name in variables.keys() & _PLUGIN_VARIABLES}
+    names = variables.keys() & connection_variables(connection_plugin(chosen), become_method_of(chosen))
+    return {name: template(variables[name]) for name in sorted(names)}
 
 
 def timeout_of(variables: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import ipaddress
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from ..module_utils._model.printable import printable
 from ._planner.cluster_state import ClusterState
 from ._planner.decision import Decision
 from ._queue.entry import CREATING, QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
-from ._queue.store import QueueStore, default_path, owner_is_alive
+from ._queue.owner import owner_is_alive
+from ._queue.store import QueueStore, default_path
 from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
 
@@ -81,8 +82,8 @@ def start_arguments(
 
 
 @contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """Do not look for unreachable objects while millions are made that stay: it takes most of the time."""
+def without_garbage_collection() -> Iterator[None]:
+    """Do not look for unreachable objects during an action: it makes millions of a long queue, and all are in use."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,8 +101,44 @@ def _judge_owner(entry: QueueEntry) -> QueueEntry:
     return mark_pending(ownerless, entry.record, entry.updated_at) if entry.waits_for_start else ownerless
 
 
-def _inventory_addresses(name: str, variables: Mapping[str, Any]) -> list[str]:
-    """Return the addresses that the inventory gives a host; host names are not resolved."""
+def _registered(name: str, hostvars: Any) -> Mapping[str, Any]:
+    """Return the variables of a host with the results of tasks, as they are.
+
+    They are read where Ansible keeps them, because it takes milliseconds for all variables of a host together; should
+    it keep them elsewhere, all variables are.
+    """
+    kept = getattr(getattr(hostvars, "_variable_manager", None), "_nonpersistent_fact_cache", None)
+    if isinstance(kept, Mapping):
+        return kept.get(name) or {}
+    variables: Mapping[str, Any] = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars[name]
+    return variables
+
+
+class InventoryAddresses(Mapping[str, Collection[str]]):
+    """The addresses that the inventory gives hosts, by name; host names are not resolved.
+
+    They are read when they are needed: Ansible takes milliseconds for the variables of a host.
+    """
+
+    def __init__(self, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> None:
+        self._names, self._hostvars = dict.fromkeys(names), hostvars
+        self._known: dict[str, list[str]] = {}
+
+    def __getitem__(self, name: str) -> list[str]:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._known:
+            self._known[name] = _read_addresses(name, self._hostvars[name])
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _read_addresses(name: str, variables: Mapping[str, Any]) -> list[str]:
     addresses = []
     for variable in INVENTORY_ADDRESSES:
         # A variable may depend on facts that were not gathered.
@@ -133,6 +170,17 @@ class ControlAction(ActionBase):
         """Return the facts cache, which is in the folder of the queue."""
         return FactsCache(self.queue(task_vars).path / "facts")
 
+    @property
+    def facts_max_age(self) -> int:
+        """How many seconds old cached facts may be; 0 if none are used."""
+        return int(self._task.args.get("facts_max_age") or 0)
+
+    def save_facts(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> None:
+        """Cache the facts of the agents that were read in this run, if cached facts are used; not in check mode."""
+        if self.facts_max_age and not self._task.check_mode:
+            read = [facts for name, facts in cluster.facts.items() if self.agent_result(name, task_vars)]
+            self.cache(task_vars).save(read, float(self._task.args.get("started_at") or 0))
+
     def invalidate_facts(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> None:
         """Remove the cached facts of agents that are about to change; does nothing in check mode."""
         if not self._task.check_mode:
@@ -142,7 +190,6 @@ class ControlAction(ActionBase):
         """Hold the queue's lock while entries are read and written; check mode only reads and needs no lock."""
         return nullcontext() if self._task.check_mode else queue.lock()
 
-    @_without_collection()
     def entries(self, queue: QueueStore) -> list[QueueEntry]:
         """Return all entries; those of runs that have died are PENDING again, or have no owner."""
         return [_judge_owner(entry) for entry in queue.entries()]
@@ -157,24 +204,26 @@ class ControlAction(ActionBase):
 
         Ansible would look for templates in each of its texts, which takes far longer than to parse it.
         """
-        hostvars = task_vars["hostvars"]
-        variables = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars[name]
-        result: Mapping[str, Any] | None = variables.get(AGENT_RESULT)
+        result: Mapping[str, Any] | None = _registered(name, task_vars["hostvars"]).get(AGENT_RESULT)
         return result
 
-    @_without_collection()
     def cluster_state(
-        self, agents: list[str], task_vars: Mapping[str, Any], entries: Iterable[QueueEntry] = ()
+        self,
+        agents: list[str],
+        task_vars: Mapping[str, Any],
+        entries: Iterable[QueueEntry] = (),
+        *,
+        use_cache: bool = True,
     ) -> ClusterState:
         """Return the facts of the agents, and the errors of the others; an agent without a result appears in neither.
 
         The plans of ``entries`` replace what agents say of these sessions. An agent with corrupt facts is unavailable,
         and all others can be used. With ``facts_max_age``, cached facts that are at most that many seconds old are used
-        for agents without a result.
+        for agents without a result, unless ``use_cache`` is false.
         """
         facts: dict[str, AgentFacts] = {}
         unavailable: dict[str, str] = {}
-        max_age = int(self._task.args.get("facts_max_age") or 0)
+        max_age = self.facts_max_age if use_cache else 0
         for name in agents:
             result = self.agent_result(name, task_vars)
             if result is None:
@@ -199,9 +248,9 @@ class ControlAction(ActionBase):
 
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""
-        hostvars = task_vars["hostvars"]
-        addresses = {name: _inventory_addresses(name, hostvars[name]) for name in self._task.args["agents"]}
-        return dataclasses.replace(cluster, addresses=addresses)
+        return dataclasses.replace(
+            cluster, addresses=InventoryAddresses(self._task.args["agents"], task_vars["hostvars"])
+        )
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
         """Return the state as it will be after other active runs have claimed what they have planned."""
@@ -220,8 +269,10 @@ class ControlAction(ActionBase):
 
     def show(self, lines: Iterable[str]) -> None:
         """Show lines on the terminal, control characters escaped: records in the queue may be other people's."""
-        for line in lines:
-            self._display.display(printable(line))
+        # At once, since each call is a message from this process to that of the playbook.
+        text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        if text:
+            self._display.display(printable(text))
 
     def write_report(self, path: str, content: str, mode: int = 0o600) -> None:
         """Write a report on the control node, atomically; does nothing in check mode, or if the path is empty.

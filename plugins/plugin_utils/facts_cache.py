@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
+from ansible.utils.display import Display
+
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
 from ..module_utils._model.strict_json import parse_json
@@ -26,7 +28,7 @@ VERSION = 1
 class FactsCache:
     """A folder with one file per agent, with the permissions of its parent folder.
 
-    I/O errors are ignored: facts that cannot be read or written are not cached.
+    Errors are not raised: facts that cannot be read or written are not cached. Of a damaged file a warning is shown.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +43,11 @@ class FactsCache:
                 return None
             data = parse_json(path.read_bytes())
             return AgentFacts.from_dict(agent, data) if data.pop("version", None) == VERSION else None
+        except FileNotFoundError:
+            return None
         except (OSError, ValueError, AttributeError, TypeError):
+            # Ansible shows the same warning once.
+            Display().warning(f"session_facts_max_age: {path} is damaged, so {agent} is asked.")
             return None
 
     def save(self, facts: Iterable[AgentFacts], began: float) -> None:

@@ -68,6 +68,23 @@ class _Pull(_Reply):
     under_way: tuple[str, ...]
     started: bool = False
     progress: str | None = None
+    size: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _RemovedImage:
+    name: str
+    size: int
+    unused_days: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Prune(_Reply):
+    removed: tuple[_RemovedImage, ...]
+    kept: tuple[str, ...]
+    folder: str
+    free_before: int
+    free: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +234,7 @@ _REPLIES: Mapping[str, type[_Reply]] = {
     "overlay": _Sessions,
     "remove": _Sessions,
     "pull": _Pull,
+    "prune": _Prune,
     "reap": _Reap,
     "wait": _Wait,
     "verify": _Verify,

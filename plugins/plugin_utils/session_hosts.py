@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._docker import labels
-from ..module_utils._host.store import SESSION, LocalSession
+from ..module_utils._host.local_session import SESSION, LocalSession
 from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.plan import Kernel
 from ..module_utils._model.printable import printable_data

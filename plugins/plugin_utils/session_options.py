@@ -80,10 +80,11 @@ def check_user_options(problems: ValidationErrors, options: Mapping[str, Any], v
 
 
 def _hint(name: str, allowed: Sequence[str]) -> str:
-    """Return the option that is closest to an unknown one, else all of them."""
-    short = [option.removeprefix(PREFIX) for option in allowed]
-    near = difflib.get_close_matches(name.removeprefix(PREFIX)[:MAX_NAME], short, 1)
-    return f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(allowed)}"
+    """Return the option that is closest to an unknown one, else those with its word in their names, else all."""
+    short, word = [option.removeprefix(PREFIX) for option in allowed], name.removeprefix(PREFIX)[:MAX_NAME]
+    near = difflib.get_close_matches(word, short, 1) or [option for option in short if word in option.split("_")]
+    meant = " or ".join(f"{PREFIX}{option}" for option in near)
+    return f"did you mean {meant}?" if near else f"allowed are {', '.join(allowed)}"
 
 
 def _shorten(name: str) -> str:

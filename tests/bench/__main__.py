@@ -17,6 +17,7 @@ from tests.bench import (
     lab,
     listing,
     long_queue,
+    many_agents,
     many_sessions,
     network,
     planner,
@@ -24,6 +25,8 @@ from tests.bench import (
     start_up,
     tables,
     ten_creates,
+    training,
+    user_command,
 )
 from tests.bench.errors import BenchError
 
@@ -36,12 +39,13 @@ Samples = dict[str, list[float]]
 class Part:
     """The function that measures the figures of a part, given a number of rounds, and the default of that number.
 
-    Ratios of network paths have more, whatever the number.
+    Ratios of network paths have more, whatever the number. Not ``usual`` is what has to be named.
     """
 
     measure: Callable[[int], Samples]
     rounds: int = ROUNDS
     needs_lab: bool = True
+    usual: bool = True
 
 
 # Parts without rounds are measured once. Slow parts have fewer, so that all together take 25 minutes at most.
@@ -50,12 +54,15 @@ PARTS = {
     "planner": Part(lambda _rounds: planner.measure(), needs_lab=False),
     "create": Part(creation.measure),
     "list": Part(listing.measure),
+    "command": Part(user_command.measure, rounds=3),
     "long_queue": Part(long_queue.measure, rounds=3),
+    "many_agents": Part(many_agents.measure, rounds=3),
     "ten_creates": Part(ten_creates.measure, rounds=1),
     "start_up": Part(start_up.measure, rounds=3),
     "many_sessions": Part(many_sessions.measure),
     "network": Part(network.measure, rounds=3),
     "gateway": Part(gateway.measure, needs_lab=False),
+    "training": Part(training.measure, usual=False),
 }
 
 
@@ -92,7 +99,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", metavar="PART,…", help=f"measure only these and keep all other figures: {parts}")
     parser.add_argument("--rounds", type=int, help=f"number of rounds (default: {ROUNDS}, slow parts fewer)")
     options = parser.parse_args(arguments)
-    options.only = options.only.split(",") if options.only else list(PARTS)
+    options.only = options.only.split(",") if options.only else [name for name, part in PARTS.items() if part.usual]
     unknown = [name for name in options.only if name not in PARTS]
     if unknown:
         parser.error(f"--only: {', '.join(unknown)} is not one of {parts}")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from tests.bench import lab
-from tests.bench.other_ansible import ensure_other_ansible
 from tests.bench.timing import Cost, cost_of
 from tests.bench.workload import IMAGE, LABEL, MEMORY, Workload
+from tests.lab.other_ansible import ensure_ansible
 
 NETWORK = "bench-network"
+
+
+def other_ansible() -> Path:
+    """Return the ``ansible-playbook`` of a release with community.docker, and the core of the project."""
+    packages = ("ansible==12.*", "ansible-core", "cryptography")
+    return ensure_ansible("bench-venv", packages, ("runtime", "constraints")) / "ansible-playbook"
 
 
 def empty_playbook() -> Cost:
@@ -50,7 +57,7 @@ def community_docker(workload: Workload) -> Cost:
             {"name": "Make the containers", "community.docker.docker_container": container, "loop": loop},
         ],
     }
-    return lab.run_play(play, str(ensure_other_ansible())).cost
+    return lab.run_play(play, str(other_ansible())).cost
 
 
 def remove_all(agents: Iterable[str]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from tests.bench import baselines, sessions, task_times
 from tests.bench.errors import BenchError
 from tests.bench.leftovers import clean_lab
-from tests.bench.other_ansible import ensure_other_ansible
 from tests.bench.timing import Cost, Run, rounds
 from tests.bench.workload import THREE_AGENTS, WORKLOADS, Workload
 
@@ -34,7 +33,7 @@ COMMANDS = ("docker_run", "community_docker", "create", "again", "terminate")
 
 def measure(count: int) -> dict[str, list[float]]:
     """Return the figures of each round, and print the task times of the median creations."""
-    ensure_other_ansible()
+    baselines.other_ansible()
     costs: dict[str, list[Costs]] = {workload.name: [] for workload in WORKLOADS}
     creations: dict[str, list[Run]] = {workload.name: [] for workload in WORKLOADS}
     with clean_lab():

@@ -13,12 +13,15 @@ PARTS = {
     "planner": "Planner",
     "create": "Creating, repairing and ending a session of eight containers",
     "list": "Listing sessions",
+    "command": "The command of users",
     "long_queue": "Beside a long queue",
+    "many_agents": "Many agents",
     "ten_creates": "Creating at once",
     "start_up": "Start of a container",
     "many_sessions": "Many sessions on one agent",
     "network": "Network between two agents",
     "gateway": "Requests through the gateway",
+    "training": "Training on CPUs",
 }
 
 
@@ -155,10 +158,33 @@ def _list() -> dict[str, Figure]:
     }
 
 
+def _command() -> dict[str, Figure]:
+    return {
+        "command_create": Figure("command", "backendai create / create_session, four containers.", wanted=1.2),
+        "command_list": Figure("command", "backendai list / list_sessions, three agents.", wanted=1.2),
+        "seconds_command_cached": Figure("command", "Wall time: backendai list --cached.", "s", wanted=0.5),
+    }
+
+
 def _long_queue() -> dict[str, Figure]:
     where = "with 10,000 waiting sessions / with an empty queue"
     names = {"create": "create_session", "list": "list_sessions", "schedule": "schedule_sessions"}
     return {f"long_queue_{name}": Figure("long_queue", f"{text} {where}.", wanted=2) for name, text in names.items()}
+
+
+def _many_agents() -> dict[str, Figure]:
+    where = "with 200 simulated agents and their 500 sessions"
+    control = "Peak memory of the control node's processes"
+    return {
+        "create_many_agents": Figure(
+            "many_agents", f"create_session from cached facts, eight containers: {where} / without them.", wanted=1.5
+        ),
+        "list_many_agents": Figure(
+            "many_agents", f"Wall time: list_sessions {where}, all on this machine.", "s", wanted=10
+        ),
+        "cpu_list_many_agents": Figure("many_agents", f"{_MACHINE}: list_sessions {where}.", "s"),
+        "list_many_agents_memory": Figure("many_agents", f"{control}: list_sessions {where}.", "MiB", wanted=300),
+    }
 
 
 def _ten_creates() -> dict[str, Figure]:
@@ -233,17 +259,33 @@ def _gateway() -> dict[str, Figure]:
     }
 
 
+def _training() -> dict[str, Figure]:
+    swarm = "three agents / the same over Docker Swarm's overlay"
+    higher: Better = "higher"
+    reduce = f"All-reduce of 64 MB over Gloo: {swarm}."
+    return {
+        "training_reduce_of_swarm": Figure("training", reduce, better=higher, wanted=1.05),
+        "training_steps_of_swarm": Figure("training", f"Steps with DistributedDataParallel: {swarm}.", better=higher),
+        "training_steps_of_one_agent": Figure(
+            "training", "Steps with DistributedDataParallel: three agents / three containers of one.", better=higher
+        ),
+    }
+
+
 FIGURES: dict[str, Figure] = {
     **_code(),
     **_planner(),
     **_create(),
     **_list(),
+    **_command(),
     **_long_queue(),
+    **_many_agents(),
     **_ten_creates(),
     **_start_up(),
     **_many_sessions(),
     **_network(),
     **_gateway(),
+    **_training(),
 }
 
 # The comparison in the README. Each line names its figures, so that it cannot differ from the report.

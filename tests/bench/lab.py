@@ -32,9 +32,9 @@ def is_up() -> bool:
     return laboratory.INVENTORY.exists()
 
 
-def run_playbook(name: str, variables: Mapping[str, Any]) -> timing.Run:
+def run_playbook(name: str, variables: Mapping[str, Any], *options: str) -> timing.Run:
     """Run a playbook of the collection; several may run at once. Raises :class:`BenchError` if it fails."""
-    command = laboratory.command(name, make_folder(), variables)
+    command = laboratory.command(name, make_folder(), variables, *options)
     return timing.run(command, ROOT, laboratory.environment())
 
 

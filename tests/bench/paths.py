@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.bench import lab, sessions
 from tests.bench.errors import BenchError
@@ -71,22 +71,32 @@ def encrypted_session(name: str, variables: Mapping[str, object]) -> Iterator[Ne
 @contextlib.contextmanager
 def swarm() -> Iterator[NetworkPath]:
     """Create a swarm of the two agents, with an overlay and a container on each."""
-    leave_swarm()
-    before = {agent: lab.run_on(agent, "docker network ls --format '{{.Name}}'").split() for agent in (NEAR, FAR)}
-    near, far = lab.underlay_address(NEAR), lab.underlay_address(FAR)
-    try:
-        lab.run_on(NEAR, f"docker swarm init --advertise-addr {near} --data-path-port {SWARM_PORT}")
-        token = lab.run_on(NEAR, "docker swarm join-token --quiet worker")
-        lab.run_on(FAR, f"docker swarm join --token {token} --advertise-addr {far} {near}:2377")
-        make_overlay(OVERLAY)
-        for agent in (NEAR, FAR):
-            options = f"--detach --label {LABEL}=swarm --name {OVERLAY_CONTAINER} --network {OVERLAY}"
-            lab.run_on(agent, f"docker run {options} {SLEEP}")
+    with swarm_containers((NEAR, FAR), SLEEP):
         form = f'{{{{(index .NetworkSettings.Networks "{OVERLAY}").IPAddress}}}}'
         address = lab.run_on(FAR, f"docker inspect --format '{form}' {OVERLAY_CONTAINER}")
         yield NetworkPath(_pid(NEAR, OVERLAY_CONTAINER), _pid(FAR, OVERLAY_CONTAINER), address)
+
+
+@contextlib.contextmanager
+def swarm_containers(agents: Sequence[str], image_and_command: str) -> Iterator[None]:
+    """Create a swarm of agents, with an overlay and on each a container of the same name; the first one manages it."""
+    leave_swarm(agents)
+    manager, *workers = agents
+    before = {agent: lab.run_on(agent, "docker network ls --format '{{.Name}}'").split() for agent in agents}
+    addresses = {agent: lab.underlay_address(agent) for agent in agents}
+    join = f"{addresses[manager]}:2377"
+    try:
+        lab.run_on(manager, f"docker swarm init --advertise-addr {addresses[manager]} --data-path-port {SWARM_PORT}")
+        token = lab.run_on(manager, "docker swarm join-token --quiet worker")
+        for agent in workers:
+            lab.run_on(agent, f"docker swarm join --token {token} --advertise-addr {addresses[agent]} {join}")
+        make_overlay(OVERLAY)
+        for agent in agents:
+            options = f"--detach --label {LABEL}=swarm --name {OVERLAY_CONTAINER} --network {OVERLAY}"
+            lab.run_on(agent, f"docker run {options} {image_and_command}")
+        yield
     finally:
-        leave_swarm()
+        leave_swarm(agents)
         for agent, names in before.items():
             if "docker_gwbridge" not in names:
                 lab.run_on(agent, "docker network rm docker_gwbridge || true")
@@ -97,10 +107,10 @@ def make_overlay(name: str) -> None:
     lab.run_on(NEAR, f"docker network create --driver overlay --attachable --label {LABEL}=swarm {name}")
 
 
-def leave_swarm() -> None:
+def leave_swarm(agents: Sequence[str]) -> None:
     """Remove the benchmark's swarm, also that of an earlier run. Raises :class:`BenchError` for another one."""
     state = "docker info --format '{{.Swarm.LocalNodeState}}'"
-    members = [agent for agent in (FAR, NEAR) if lab.run_on(agent, state) != "inactive"]
+    members = [agent for agent in reversed(agents) if lab.run_on(agent, state) != "inactive"]
     containers = f"docker ps --all --quiet --filter label={LABEL}=swarm"
     networks = f"docker network ls --quiet --filter label={LABEL}=swarm"
     if members and not any(lab.run_on(agent, f"{containers}; {networks}") for agent in members):

@@ -24,10 +24,11 @@ class Created:
     record: dict[str, Any]
 
 
-def create(name: str, variables: Mapping[str, Any]) -> Created:
+def create(name: str, variables: Mapping[str, Any], *options: str) -> Created:
     """Create a session, or run the creation of an existing one again. Raises :class:`BenchError` if that fails."""
     record = lab.make_folder() / "record.json"
-    run = lab.run_playbook("create_session", {"session_name": name, "session_record_path": str(record), **variables})
+    request = {"session_name": name, "session_record_path": str(record), **variables}
+    run = lab.run_playbook("create_session", request, *options)
     return Created(run, json.loads(record.read_text()))
 
 
@@ -36,10 +37,10 @@ def terminate(name: str, variables: Mapping[str, Any] | None = None) -> Run:
     return lab.run_playbook("terminate_session", {"session_name": name, **(variables or {})})
 
 
-def list_all() -> tuple[Run, list[dict[str, Any]]]:
+def list_all(variables: Mapping[str, Any] | None = None, *options: str) -> tuple[Run, list[dict[str, Any]]]:
     """Return the run of ``list_sessions`` and the records of all sessions."""
     path = lab.make_folder() / "list.json"
-    run = lab.run_playbook("list_sessions", {"session_list_path": str(path)})
+    run = lab.run_playbook("list_sessions", {"session_list_path": str(path), **(variables or {})}, *options)
     return run, json.loads(path.read_text())
 
 

@@ -10,17 +10,30 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
+CELL = "import socket; print('host', socket.gethostname())"
+
+
 def run_a_cell(page: Page) -> None:
     """Open a notebook in JupyterLab and print the name of the host."""
     # It remembers what was open the last time, of the other kind of link.
-    page.locator(".jp-Launcher, .jp-Notebook").first.wait_for()
-    page.keyboard.press("Control+Shift+L")
-    page.locator(".jp-LauncherCard[data-category=Notebook]:visible").first.click()
+    page.locator(".jp-Launcher:visible, .jp-Notebook:visible").first.wait_for()
+    card = page.locator(".jp-LauncherCard[data-category=Notebook]:visible").first
+    for _attempt in range(60):
+        if card.is_visible():
+            break
+        # Beside the tabs; while the page still loads, nothing may come of it.
+        page.locator(".lm-TabBar-addButton:visible").first.click()
+        page.wait_for_timeout(3000)
+    card.click()
     notebook = page.locator(".jp-NotebookPanel:visible")
+    # Before the notebook has a kernel, it is shown as idle, and runs nothing.
+    notebook.get_by_text("Python 3 (ipykernel)").wait_for()
     notebook.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
-    notebook.locator(".jp-CodeCell .cm-content").first.click()
-    page.keyboard.type("import socket; print('host', socket.gethostname())")
-    page.keyboard.press("Shift+Enter")
+    cell = notebook.locator(".jp-CodeCell .cm-content").first
+    # Keys would be lost where the page moves the focus while it still loads.
+    cell.fill(CELL)
+    page.wait_for_function("([cell, text]) => cell.innerText.trim() == text", arg=[cell.element_handle(), CELL])
+    cell.press("Shift+Enter")
     notebook.locator(".jp-OutputArea-output", has_text=re.compile("^host main1$", re.MULTILINE)).first.wait_for()
 
 

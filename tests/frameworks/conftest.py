@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from tests.frameworks.packages import copy_to_agent
-from tests.integration.laboratory import AGENTS, ROOT, in_parallel, run_on_all
+from tests.integration.ansible_settings import ROOT
+from tests.integration.internals import OUTPUT
+from tests.integration.laboratory import AGENTS, in_parallel, run_on, run_on_all
 from tests.integration.sessions import StartedSession, started_session
 from tests.lab.distributed_image import TAG
 
@@ -23,6 +25,11 @@ def request_of(name: str) -> dict[str, Any]:
     described = yaml.safe_load((EXAMPLES / name).read_text())
     request = {key.removeprefix("session_"): value for key, value in described.items() if key != "session_name"}
     return {**request, "image": TAG, "agent_selection": "dispersed"}
+
+
+def printed(agent: str, session_id: str) -> str:
+    """Return what a session that has ended had printed in main1."""
+    return run_on(agent, f"zcat {OUTPUT}/{session_id}/main1@*@.gz")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,13 +20,17 @@ import pytest
 
 from tests.frameworks.app_pages import USES
 from tests.frameworks.packages import copy_to_agent, install_packages
+from tests.integration.ansible_settings import ROOT
 from tests.integration.gateway_client import GATEWAY, provision_gateway
-from tests.integration.laboratory import ROOT, address, run_in, run_on, run_playbook
+from tests.integration.laboratory import address, run_in, run_on, run_playbook
+from tests.integration.managers import MANAGER, SETTINGS
 from tests.integration.programs import source
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import StartedSession, started_session
+from tests.integration.user_command import backendai, create
 from tests.integration.waiting import wait_until
 from tests.lab.debian import require
+from tests.lab.distributed_image import TAG
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -200,6 +205,30 @@ def note_error(problems: list[str], message: ConsoleMessage) -> None:
 def test_readme_starts_apps_by_these_words() -> None:
     (words,) = re.findall(r"^session_apps: \[(.*?)\]", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert {*words.split(", ")} == {"jupyter", "terminal"} <= {*USES}
+
+
+@pytest.fixture
+def session_of_alice(domain: str) -> Iterator[str]:
+    """A session with apps of somebody who is root nowhere, from the image with the frameworks, on manager1."""
+    inventory, name = f"{SETTINGS}/inventory.yml", f"it-{uuid.uuid4().hex[:8]}"
+    with_domain = f"sed -i 's/^all:/all:\\n  vars: {{gateway_domain: {domain}}}/' {inventory}"
+    run_on(MANAGER, f"cp -p {inventory} {inventory}.before; {with_domain}")
+    try:
+        create("alice", name, "--size", "2", "--image", TAG, "--mem", "2g", "--app", "jupyter", "--app", "terminal")
+        yield name
+    finally:
+        backendai("alice", "end", name)
+        run_on(MANAGER, f"mv {inventory}.before {inventory}")
+
+
+@pytest.mark.parametrize("app", ["jupyter", "terminal"])
+def test_the_command_of_users_opens_an_app(session_of_alice: str, browser: Browser, app: str) -> None:
+    answer = backendai("alice", "open", session_of_alice, app)
+    assert answer.code == 0, answer
+    (link,) = re.findall(r"https://\S+token=\S+", answer.output)
+    with opened(browser, link) as page:
+        USES[app](page)
+        assert page.locator("input[type=password]").count() == 0
 
 
 @pytest.fixture(scope="module")

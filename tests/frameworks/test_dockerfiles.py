@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.integration.laboratory import ROOT
+from tests.integration.ansible_settings import ROOT
 from tests.lab.debian import require
 
 DOCKERFILES = sorted((ROOT / "extensions" / "images").glob("*/Dockerfile"))

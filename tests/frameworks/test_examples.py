@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import ROOT, run_in
+from tests.integration.ansible_settings import ROOT
+from tests.integration.laboratory import run_in
 from tests.integration.sessions import StartedSession
 
 PAGE = (ROOT / "docs" / "frameworks.md").read_text()
@@ -33,7 +34,13 @@ EXPECTED: dict[str, list[dict[str, Any]]] = {
     "TensorFlow": [{"host": host, "workers": 3, "weight": 1.0} for host in HOSTS],
     "mpi4py": [{"hosts": HOSTS, "sum": 111.0, "equal": True}],
     "JAX": [{"host": host, "processes": 3, "ranks": [0, 1, 2], "total": 3072.0} for host in HOSTS],
+    "DeepSpeed": of_each(weights=120.0),
     "Dask": [{"workers": HOSTS, "total": sum(range(100))}],
+    "Ray": [{"hosts": HOSTS, "complete": True}],
+    "Ray Tune": [{"hosts": HOSTS, "rate": 0.5}],
+    "Spark": [{"hosts": HOSTS, "total": sum(number * number for number in range(1000))}],
+    "MLflow": [{"host": host, "error": error} for host, error in zip(HOSTS, (1.0, 0.5, 0.333), strict=True)],
+    "NNI": [{"hosts": HOSTS, "trials": 9}],
 }
 
 

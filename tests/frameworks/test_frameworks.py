@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.frameworks.packages import copy_to_agent, install_packages
+from tests.integration.ansible_settings import ROOT
 from tests.integration.containers import transferred_bytes, wait_for_exit
-from tests.integration.laboratory import AGENTS, ROOT, Kernel, in_parallel, run_in, run_on, run_on_all
+from tests.integration.laboratory import AGENTS, Kernel, in_parallel, run_in, run_on, run_on_all
 from tests.integration.session_requests import THREE, TWO
 from tests.integration.sessions import Sessions, StartedSession, started_session
 

@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page import PageSources, render_page
 from tests.frameworks.page_data import make_agents, make_records
-from tests.integration.laboratory import ROOT
+from tests.integration.ansible_settings import ROOT
 
 HERE = Path(__file__).parent
 FOLDER = ROOT / "roles/session/templates/page"

@@ -22,10 +22,12 @@ RECIPES = ("distributed-cpu", "distributed-cuda")
 SHARED = ("mlflow", "nni", "spark")
 WHEELS = Path(".cache/wheels")
 RESOLVER, RESOLVER_VERSION = Path(".cache/uv"), "0.13.9"
+#: Compiled for the PyTorch of the image.
+COMPILED = ("deepspeed", "horovod")
 HOROVOD = "horovod==0.28.1"
 #: What Horovod needs when it runs; its own list can only be read with PyTorch installed.
 OF_HOROVOD = ("cffi", "cloudpickle", "packaging", "psutil", "pyyaml")
-#: What compiles Horovod: the build system, and all that PyTorch imports.
+#: What compiles both: the build system, and all that PyTorch imports.
 FOR_BUILD = {"filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "pycparser"}
 FOR_BUILD |= {"setuptools", "sympy", "typing-extensions", "wheel", *OF_HOROVOD}
 #: PyPI's PyTorch names CUDA's libraries, which a CPU build does not have.
@@ -66,13 +68,17 @@ def resolve(requirements: Iterable[str]) -> list[str]:
 
 
 def split_locks(lines: Iterable[str], recipe: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the locks of the environment ``distributed``: PyTorch is installed first, and Horovod last."""
-    kept = [line for line in lines if recipe != "distributed-cpu" or not CUDA.match(line)]
+    """Yield the locks of the environment ``distributed``: PyTorch is installed first, and what is compiled last."""
+    if recipe != "distributed-cpu":
+        kept, compiled = list(lines), []
+    else:
+        kept = [line for line in lines if not CUDA.match(line)]
+        compiled = [line for line in kept if line.partition("==")[0] in COMPILED]
     yield "torch", [line for line in kept if line.startswith("torch==")]
-    yield "distributed", [line for line in kept if not line.startswith("torch==")]
-    if recipe == "distributed-cpu":
+    yield "distributed", [line for line in kept if not line.startswith("torch==") and line not in compiled]
+    if compiled:
         yield "build", [line for line in kept if line.partition("==")[0] in FOR_BUILD]
-        yield "horovod", [HOROVOD]
+        yield "compiled", sorted({*compiled, HOROVOD})
 
 
 def read_licences() -> dict[str, str]:

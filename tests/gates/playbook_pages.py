@@ -17,7 +17,7 @@ COLLECTION = "backendai.cluster"
 INCLUDED = re.compile(r"(?:import_playbook|import_tasks|include_tasks): ([\w/]+\.yml)")
 HOST_GROUP = re.compile(r"\b([a-z]+_group) \| default\('(\w+)'\)")
 TEMPLATED = re.compile(r"(?<![\w.'\[])[a-z]+_\w+(?= \|)")
-VARIABLE = re.compile(r"(?:session|agent|gateway|firewall|manager|scheduler)_\w*[a-z0-9]")
+VARIABLE = re.compile(r"(?:session|accelerator|agent|gateway|firewall|manager|scheduler)_\w*[a-z0-9]")
 NAME = re.compile(r"\b[a-z]+_\w+")
 
 

@@ -23,7 +23,7 @@ MARKUP = re.compile(r"\b[A-Z]+\((?:ignore:)?([^()]*)\)")
 
 LEFT_OUT = {
     *("roles", "architecture", "designated_agents", "designated_agents_mode", "network_driver"),
-    *("uid", "gid", "infiniband", "stop_command", "agent_labels", "no_new_privileges"),
+    *("uid", "gid", "infiniband", "stop_command", "agent_labels", "gpu", "topology", "no_new_privileges"),
 }
 """Options of a session that its form does not ask for: inventories and playbooks set them."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.ansible_settings import ROOT
 from tests.integration.inventories import UNREACHABLE, inventory_options
-from tests.integration.laboratory import AGENTS, ROOT, agent_state, queue_entries
+from tests.integration.laboratory import AGENTS, agent_state, queue_entries
 from tests.integration.rounds import Campaign
 from tests.integration.sessions import Sessions
 

@@ -38,6 +38,9 @@ AGENT_STATE = "/var/lib/backendai"
 PROGRAMS = "/usr/local/lib/backendai"
 SESSIONS = f"{AGENT_STATE}/sessions"
 REGISTRIES = f"{AGENT_STATE}/registries"
+IMAGES = f"{AGENT_STATE}/images"
+#: What was on the host before it was provisioned; it grows with what another provisioning installs.
+BEFORE = f"{AGENT_STATE}/before.json"
 OUTPUT = f"{AGENT_STATE}/output"
 #: Written again by each look at the agent, whether there are sessions or not.
 HEALTH = f"{AGENT_STATE}/health"

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.integration.ansible_settings import ROOT
 from tests.integration.engines import start_engine
 from tests.integration.internals import TASKS
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     AGENTS,
     BUSYBOX,
-    ROOT,
     TIMEOUT,
     agent_state,
     command,

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +17,12 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.integration.ansible_settings import ROOT, environment
 from tests.integration.connections import Connections
-from tests.integration.internals import AGENT_STATE, HEALTH, OUTPUT, REGISTRIES, SESSIONS
+from tests.integration.forked_ansible import run_forked
+from tests.integration.internals import AGENT_STATE, BEFORE, HEALTH, IMAGES, OUTPUT, REGISTRIES, SESSIONS
 from tests.integration.programs import run_line
 
-ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / ".lab" / "inventory.yml"
 QUEUE = ROOT / ".lab" / "queue"
 AGENTS = ("agent1", "agent2", "agent3")
@@ -74,12 +73,6 @@ def unwrapped(text: str) -> str:
     return " ".join(text.split())
 
 
-def environment() -> dict[str, str]:
-    """Return the environment that Ansible runs in, with plain output."""
-    settings = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
-    return {**os.environ, **settings, "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
-
-
 def command(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> list[str]:
     """Return the command line that runs a playbook; the variables are written to a file in ``folder``."""
     path = folder / "variables.json"
@@ -122,13 +115,8 @@ def run_playbook(playbook: str, folder: Path, variables: Mapping[str, Any], *opt
     report = workdir / "report.json"
     report_variable = REPORTS.get(playbook, "session_record_path")
     extra_vars = dict(variables) if playbook.startswith("provision") else {report_variable: str(report), **variables}
-    with launch(command(playbook, workdir, extra_vars, *options)) as run:
-        try:
-            output, _stderr = run.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)
-            raise
-    return Run(run.returncode, output, json.loads(report.read_text()) if report.exists() else None)
+    code, output = run_forked(command(playbook, workdir, extra_vars, *options), workdir / "output", TIMEOUT)
+    return Run(code, output, json.loads(report.read_text()) if report.exists() else None)
 
 
 def in_parallel(*calls: Callable[[], T]) -> list[T]:
@@ -197,7 +185,8 @@ def run_in(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bo
 
 def agent_state() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, as text that can be compared."""
-    return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE, REGISTRIES, OUTPUT, HEALTH)), strict=True))
+    left_out = (REGISTRIES, IMAGES, BEFORE, OUTPUT, HEALTH)
+    return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE, *left_out)), strict=True))
 
 
 def queue_entries() -> dict[str, dict[str, Any]]:

@@ -1,9 +1,11 @@
-"""Reboots hosts and waits for their engines."""
+"""Reboots hosts and waits until they can be used."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
+from tests.integration.internals import HEALTH
 from tests.integration.laboratory import run_on
 
 
@@ -21,6 +23,7 @@ def _init_start_time(host: str) -> str:
     return ticks if ticks.isdigit() else ""
 
 
-def engine_answers(agent: str) -> bool:
-    """Tell whether a host accepts logins and its engine is active."""
-    return run_on(agent, "systemctl is-active docker", check=False).strip() == "active"
+def takes_sessions(agent: str) -> bool:
+    """Tell whether a host accepts logins, its engine is active and no health check has failed."""
+    state, *health = run_on(agent, f"systemctl is-active docker; cat {HEALTH}/health.json", check=False).split("\n", 1)
+    return state == "active" and bool(health) and not json.loads(health[0])["problems"]

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
+import signal
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import PYTHON, TIMEOUT, run_in, run_on, ssh
-from tests.integration.managers import ACCOUNT, HOME, MANAGER, SERVE, run_as
+from tests.integration.laboratory import PYTHON, TIMEOUT, address, run_in, run_on, ssh
+from tests.integration.managers import ACCOUNT, HOME, MANAGER, SERVE
 from tests.integration.sessions import Sessions
+from tests.integration.user_command import SMALL, Answer, backendai, connection, create, shell
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.managers
 
-SMALL = ("--image", PYTHON, "--cpu", "1", "--mem", "128m")
+#: The SSH connections of manager1 to hosts.
+OUTGOING = "ss -Htn state established '( dport = :22 )'"
 RUNTIME = "/run/backendai-manager"
-SEPARATOR = "---- standard error"
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What a command has printed, and its exit code."""
-
-    code: int
-    output: str
-    errors: str
-
-    @property
-    def json(self) -> Any:
-        """The output as data."""
-        return json.loads(self.output)
-
-
-def shell(user: str, line: str) -> Answer:
-    """Run a shell line on manager1, in the home of one of its users."""
-    script = f"cd; {{ {line}; }} 2> .errors; code=$?; echo; echo $code; echo '{SEPARATOR}'; cat .errors; rm -f .errors"
-    output, errors = run_as(user, script).split(f"{SEPARATOR}\n")
-    output, code = output.rstrip("\n").rsplit("\n", 1)
-    return Answer(int(code), output.rstrip("\n"), errors)
-
-
-def backendai(user: str, *words: str) -> Answer:
-    """Run the command as a user."""
-    return shell(user, shlex.join(["backendai", *words]))
-
-
-def create(user: str, name: str, *words: str) -> Any:
-    """Create a session, and return its record."""
-    answer = backendai(user, "create", "--name", name, *SMALL, "--json", *words)
-    assert answer.code == 0, answer
-    return answer.json
+REFUSED = "your account has expired, is locked, or is not valid: ask an operator."
 
 
 def names(user: str, *words: str) -> set[str]:
@@ -198,20 +167,82 @@ def test_bad_requests_are_one_sentence() -> None:
     ]
 
 
+def await_creation(name: str) -> None:
+    """Wait until a session is in the queue of the manager: it is being created."""
+    wait_until(lambda: run_on(MANAGER, f"grep -sl {name} {HOME}/queue/*.json", check=False) != "", seconds=120)
+
+
+def check_nothing_is_left() -> None:
+    """Check that the manager's part has ended, and that neither it nor alice's session has left anything."""
+    wait_until(lambda: run_on(MANAGER, f"pgrep --full {SERVE}", check=False) == "", seconds=180)
+    assert names("alice") == set()
+    assert run_on(MANAGER, f"ls -d {RUNTIME}/run-*", check=False).endswith("No such file or directory\n")
+
+
 @pytest.mark.parametrize("ending", ["INT", "KILL"])
 def test_a_creation_that_is_stopped_leaves_nothing(sessions: Sessions, ending: str) -> None:
     line = shlex.join(["backendai", "create", "--name", sessions.name, *SMALL, "--size", "2"])
     command, *words = ssh(MANAGER, shlex.join(["runuser", "--user", "alice", "--", "sh", "-c", f"cd; exec {line}"]))
     process = subprocess.Popen([command, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    queue = f"grep -l {sessions.name} {HOME}/queue/*.json"
-    wait_until(lambda: "json" in run_on(MANAGER, queue, check=False).replace("No such file", ""), seconds=120)
+    await_creation(sessions.name)
     run_on(MANAGER, f"pkill -{ending} --uid alice --full 'create --name {sessions.name}'")
     output = process.communicate(timeout=TIMEOUT)[0]
     if ending == "INT":
         assert "cancelled; nothing is left." in output
-    wait_until(lambda: run_on(MANAGER, f"pgrep --full {SERVE}", check=False) == "", seconds=180)
-    assert names("alice") == set()
-    assert run_on(MANAGER, f"ls -d {RUNTIME}/run-*", check=False).endswith("No such file or directory\n")
+    check_nothing_is_left()
+
+
+@pytest.fixture
+def checking_port() -> Iterator[str]:
+    """An sshd that asks its clients each second whether they are there; its port."""
+    port, file = "2222", "/run/sshd-checking.pid"
+    settings = f"-p {port} -o PidFile={file} -o ClientAliveInterval=1 -o ClientAliveCountMax=2"
+    run_on(MANAGER, f"/usr/sbin/sshd {settings}")
+    yield port
+    run_on(MANAGER, f"kill $(cat {file})")
+
+
+# With a terminal, what changes on it keeps sshd from asking.
+@pytest.mark.parametrize(("options", "loss"), [((), "killed"), (("-tt",), "killed"), ((), "silent")])
+def test_a_creation_over_a_connection_that_is_lost_leaves_nothing(
+    sessions: Sessions, checking_port: str, options: tuple[str, ...], loss: str
+) -> None:
+    # sshd needs some seconds to notice it.
+    create_slowly = shlex.join(["backendai", "create", "slow.yml", "--name", sessions.name, *SMALL, "--size", "2"])
+    line = f"echo 'bootstrap_script: sleep 20' > slow.yml && {create_slowly}"
+    known = ["-o", f"HostKeyAlias={address(MANAGER)}", "-p", checking_port]
+    process = subprocess.Popen(
+        connection("alice", line, *known, *options),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        await_creation(sessions.name)
+        if loss == "silent":
+            process.send_signal(signal.SIGSTOP)
+        else:
+            run_on(MANAGER, "pkill -KILL --uid alice --exact sshd")
+        check_nothing_is_left()
+    finally:
+        process.kill()
+        process.communicate(timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize("state", ["expired", "locked"])
+def test_an_account_that_may_not_be_used_is_refused(state: str) -> None:
+    lock = {"expired": "--expiredate 2020-01-01", "locked": "--lock --expiredate 1"}[state]
+    before = run_on(MANAGER, "getent shadow alice | cut -d: -f2").strip()
+    run_on(MANAGER, f"usermod {lock} alice")
+    try:
+        for words in (["list"], ["create", "--name", "t1", *SMALL], ["list", "--cached"]):
+            answer = backendai("alice", *words)
+            assert (answer.code, answer.output) == (2, "")
+            assert answer.errors == f"backendai: {REFUSED}\n"
+        assert backendai("bob", "list").code == 0
+    finally:
+        run_on(MANAGER, f"usermod --expiredate '' --password '{before}' alice")
+    assert backendai("alice", "list").code == 0
 
 
 def test_followed_logs_end_with_the_session_and_so_does_the_command(sessions: Sessions) -> None:
@@ -223,7 +254,41 @@ def test_followed_logs_end_with_the_session_and_so_does_the_command(sessions: Se
     backendai("alice", "end", sessions.name)
 
 
-def test_ssh_and_scp_use_the_configuration_that_is_written(sessions: Sessions) -> None:
+def test_followers_share_one_connection_to_each_agent_and_run_no_playbook(sessions: Sessions) -> None:
+    command = "while :; do echo step; sleep 0.2; done"
+    record = create("alice", sessions.name, "--size", "2", "--command", command)
+    agents = {kernel["agent"] for kernel in record["kernels"]}
+    line = shlex.join(["backendai", "logs", "-f", sessions.name])
+    followers = [
+        subprocess.Popen(connection(user, line), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for user in ("alice", "alice", "carol")
+    ]
+    try:
+        for follower in followers:
+            assert follower.stdout
+            while "main1: " not in follower.stdout.readline():
+                assert follower.poll() is None
+        running = run_on(MANAGER, f"ps -u {ACCOUNT} -o args")
+        assert len([line for line in running.splitlines() if "-I" in line and SERVE in line]) == len(followers)
+        assert "ansible" not in running
+        # Whatever asks, it is through the one connection to that host.
+        connections = [line.split()[3] for line in run_on(MANAGER, OUTGOING).splitlines()]
+        assert len(connections) == len(set(connections))
+        assert {f"{address(agent)}:22" for agent in agents} <= set(connections)
+        # They go with the user's part.
+        followers[0].kill()
+        remaining = f"pgrep --full --uid {ACCOUNT} {SERVE} | wc -l"
+        wait_until(lambda: run_on(MANAGER, remaining).strip() == str(len(followers) - 1), seconds=30)
+        assert backendai("alice", "end", sessions.name).code == 0
+        for follower in followers[1:]:
+            assert follower.wait(60) == 0
+    finally:
+        for follower in followers:
+            follower.kill()
+            follower.communicate(timeout=TIMEOUT)
+
+
+def test_ssh_scp_sftp_and_forwarded_ports_use_the_configuration_that_is_written(sessions: Sessions) -> None:
     record = create("alice", sessions.name, "--size", "2")
     assert backendai("alice", "ssh-config").code == 0
     config = "-F .ssh/backendai_config"
@@ -233,8 +298,18 @@ def test_ssh_and_scp_use_the_configuration_that_is_written(sessions: Sessions) -
     assert (copied.code, copied.output) == (0, "hello"), copied
     jumped = shell("alice", f"ssh {config} sub1.{sessions.name} hostname")
     assert (jumped.code, jumped.output) == (0, "sub1"), jumped
+    sent = shell("alice", f"echo put file sent | sftp -b - {config} sub1.{sessions.name}")
+    assert sent.code == 0, sent
+    # As an editor on a laptop does: a server in a container, on its loopback, through a forwarded port.
+    main, sub = record["kernels"]
+    serve = "nohup python3 -m http.server 8123 --bind 127.0.0.1 > /dev/null 2>&1 &"
+    forward = f"ssh {config} -f -o ExitOnForwardFailure=yes -L 18123:localhost:8123 sub1.{sessions.name} sleep 5"
+    fetch = "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://localhost:18123/sent\").read().decode())'"
+    run_in(sub, "sh", "-c", f"cd /home/work; {serve}")
+    through = shell("alice", f"{forward} > /dev/null 2>&1; {fetch}")
+    assert through.output.strip() == "hello", through
     # Another host at that address and port is not trusted.
     known = f"sed -i 's/AAAA[^ ]*/AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}/' .ssh/backendai_known_hosts"
     assert shell("alice", f"{known}; ssh {config} {sessions.name} hostname").code == 255
-    assert run_in(record["kernels"][0], "cat", "/home/work/file") == "hello\n"
+    assert run_in(main, "cat", "/home/work/file") == "hello\n"
     backendai("alice", "end", sessions.name)

@@ -14,7 +14,7 @@ from tests.integration.internals import SESSIONS, TASK_APPLY
 from tests.integration.interruptions import kill_at_task
 from tests.integration.inventories import UNREACHABLE
 from tests.integration.laboratory import PYTHON, agent_state, command, run_in, run_on, run_on_all, ssh, stored_sessions
-from tests.integration.reboots import engine_answers
+from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import FOUR, SMALL, TWO
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
@@ -38,6 +38,7 @@ def without_engine(agent: str) -> Iterator[None]:
         yield
     finally:
         run_on(agent, "systemctl start docker.service")
+        wait_until(lambda: takes_sessions(agent))
 
 
 def test_next_run_finishes_a_killed_one(sessions: Sessions, tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_engine_that_fails_in_the_middle_of_a_network_leaves_nothing(sessions: S
         assert agent_state() == before
     finally:
         run_on(agent, "systemctl restart docker")
-        wait_until(lambda: engine_answers(agent))
+        wait_until(lambda: takes_sessions(agent))
 
 
 def test_failed_rollback_names_the_command_that_completes_it(sessions: Sessions, tmp_path: Path) -> None:
@@ -96,6 +97,7 @@ def test_failed_rollback_names_the_command_that_completes_it(sessions: Sessions,
         run = sessions.create(**THREE, hosts_template=str(template))
     finally:
         run_on("agent2", "systemctl start docker.service")
+        wait_until(lambda: takes_sessions("agent2"))
     assert run.code != 0
     remedy = f"run backendai.cluster.terminate_session -e session_id={run.record['id']} once it can be used again."
     assert f"agent2 may still hold a part of it: {remedy}" in run.record["error"]

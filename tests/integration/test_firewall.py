@@ -49,7 +49,7 @@ from tests.integration.probes import (
     scan,
 )
 from tests.integration.programs import run_line, source
-from tests.integration.reboots import engine_answers, reboot
+from tests.integration.reboots import reboot, takes_sessions
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions, StartedSession
@@ -279,7 +279,7 @@ def test_rules_follow_a_reload_and_restart_of_nftables() -> None:
                 wait_until(has_rules)
         finally:
             run_on("agent1", f"systemctl stop nftables; systemctl start {UNIT_FIREWALL}; systemctl restart docker")
-    wait_until(lambda: engine_answers("agent1"))
+    wait_until(lambda: takes_sessions("agent1"))
 
 
 def test_full_scan_is_empty_after_restart_reboot_and_flush(
@@ -292,7 +292,7 @@ def test_full_scan_is_empty_after_restart_reboot_and_flush(
             run_on, "agent2", f"nft flush ruleset; systemctl start {RECONCILE_AGENT}.service; systemctl restart docker"
         ),
     )
-    wait_until(lambda: is_back() and engine_answers("agent3"))
+    wait_until(lambda: is_back() and takes_sessions("agent3"))
     main, *subs = session.kernels
     wait_until(lambda: all(can_log_in(main, sub) for sub in subs))
     # The rules are loaded before any service listens.

@@ -10,8 +10,10 @@ import pytest
 
 from tests.integration.internals import HEALTH
 from tests.integration.laboratory import AGENTS, run_on, run_on_all
+from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.queue
 
@@ -40,6 +42,18 @@ def test_the_hosts_of_the_lab_are_healthy() -> None:
     run_on_all(LOOK)
     found = run_on_all(f"cat {HEALTH}/health.json")
     assert [json.loads(text)["problems"] for text in found] == [[]] * len(AGENTS)
+
+
+def test_an_agent_is_in_service_as_soon_as_its_engine_is_started_again() -> None:
+    """Whether a look found the engine stopped or not; the timer does not run meanwhile."""
+    run_on("agent1", f"systemctl stop docker.socket docker.service; {LOOK}")
+    try:
+        assert not takes_sessions("agent1")
+        found = json.loads(run_on("agent1", f"cat {HEALTH}/health.json"))["problems"]
+        assert [problem["reason"] for problem in found] == ["the Docker engine does not answer"]
+    finally:
+        run_on("agent1", "systemctl start docker.service")
+    wait_until(lambda: takes_sessions("agent1"))
 
 
 def test_a_sick_host_takes_no_new_session_and_keeps_what_runs(agent1_sessions: Sessions) -> None:

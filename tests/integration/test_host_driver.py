@@ -64,6 +64,7 @@ def test_it_runs_on_all_agents_under_their_addresses(four: StartedSession) -> No
         assert hosts == [
             "127.0.0.1 localhost",
             *(f"{peer['address']} {peer['hostname']}" for peer in record["kernels"]),
+            *(f"::ffff:{peer['address']} {peer['hostname']}.ipv4-mapped" for peer in record["kernels"]),
         ]
 
 

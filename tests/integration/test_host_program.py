@@ -13,17 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration.ansible_settings import ROOT
 from tests.integration.internals import MODULE_INFO, PROGRAMS
-from tests.integration.laboratory import (
-    AGENTS,
-    BUSYBOX,
-    INVENTORY,
-    ROOT,
-    ansible,
-    run_on,
-    run_on_all,
-    unwrapped,
-)
+from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ansible, run_on, run_on_all, unwrapped
 from tests.integration.sessions import Sessions
 
 pytestmark = pytest.mark.provisioning

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.internals import AGENT_STATE, REGISTRIES, SESSIONS, TASK_PULL
+from tests.integration.ansible_settings import ROOT
+from tests.integration.internals import AGENT_STATE, IMAGES, REGISTRIES, SESSIONS, TASK_PULL
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     AGENTS,
     BUSYBOX,
     QUEUE,
-    ROOT,
     TIMEOUT,
     command,
     in_parallel,
@@ -309,3 +309,63 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
     # The next run of the scheduler removes what is left.
     assert sessions.run("schedule_sessions").code == 0
     assert not any(stored_sessions().values())
+
+
+def test_prefetched_image_is_private_and_makes_a_session_that_pulls_nothing(
+    serve: Serve, sessions: Sessions, first_archive: Path, second_archive: Path
+) -> None:
+    serve("agent1", first_archive)
+    # Here the tag has another content by now.
+    serve("agent2", write_both(first_archive.with_name("both.tar"), second_archive, first_archive))
+    prefetch = partial(sessions.run, "prefetch_images", "-e", f"agent_images={NAME}", registries=registry_login())
+    first = prefetch("-vvv", "-e", "agent_names=agent1")
+    assert (first.code, first.changed) == (0, 1), first.output
+    assert re.search(rf"^agent1: {NAME} was pulled, \d+\.\d MB\.$", first.output, re.M), first.output
+    assert PASSWORD not in first.output
+
+    request = {**REQUEST, "designated_agents": ["agent1", "agent2"]}
+    told = sessions.create("--check", "-e", "agent_disk_reserve=900t", **request, registries=registry_login())
+    assert re.search(rf"agent2: its disk may get full: the images \({NAME}\) take \d+\.\d MB, ", told.text), told.output
+
+    both = prefetch("-e", "agent_names=agent1,agent2")
+    assert (both.code, both.changed) == (0, 1), both.output
+    refused = sessions.create(**request)
+    assert "is private, and its registry 127.0.0.1:5000 does not let" in refused.record["error"]
+    run = sessions.create(**request, registries=registry_login())
+    assert run.code == 0, run.output
+    assert f"TASK [{TASK_PULL}]" not in run.output
+    assert {kernel["image_digest"] for kernel in run.record["kernels"]} == digests(first_archive)
+
+
+def test_images_are_pruned_but_not_those_of_sessions_and_of_the_queue(
+    serve: Serve, agent1_sessions: Sessions, first_archive: Path, second_archive: Path
+) -> None:
+    older = NAME.replace(":1", ":older")
+    serve("agent1", write_both(first_archive.with_name("both.tar"), second_archive, first_archive))
+    login = {"registries": registry_login()}
+    absent = f"{NAME.rpartition(':')[0]}:absent"
+    run = agent1_sessions.run("prefetch_images", "-e", f"agent_images={NAME},{absent},{older}", **login)
+    assert run.code != 0
+    assert f"agent_images: '{absent}' is not on this host and cannot be pulled (" in run.text
+    assert "Not all of the images are on agent1." in run.text
+
+    def prune(*options: str) -> str:
+        # All of them would go, if nothing needed them.
+        run_on("agent1", f"touch -d '2 days ago' {IMAGES}/*.json")
+        pruned = agent1_sessions.run("prune_images", "-e", "agent_image_free_space=900t", *options)
+        assert pruned.code == 0, pruned.output
+        return pruned.text
+
+    on_agent1 = {"designated_agents": ["agent1"], **login}
+    running = agent1_sessions.create(image=NAME, resources={"mem": memory_share(1)}, **on_agent1)
+    assert running.record["status"] == "RUNNING", running.output
+    waiting = {"name": f"{agent1_sessions.name}-b", "image": older, "resources": {"mem": "128m"}, **on_agent1}
+    assert agent1_sessions.create(**waiting).record["status"] == "PENDING"
+    assert "agent1: no images removed" in prune()
+    assert agent1_sessions.terminate(name=waiting["name"]).code == 0
+    assert f"agent1: {older} would be removed, " in prune("--check")
+    text = prune()
+    assert f"agent1: {older} was removed, " in text
+    assert "less than agent_image_free_space, 989.6 TB" in text
+    left = run_on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'").split()
+    assert (NAME in left, older in left, BUSYBOX in left) == (True, False, True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ROOT, Kernel, ansible, run_on, unwrapped
+from tests.integration.ansible_settings import ROOT
+from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, Kernel, ansible, run_on, unwrapped
 from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.requests

@@ -11,25 +11,29 @@ from pathlib import Path
 import pytest
 
 from tests.integration.containers import wait_for_exit
+from tests.integration.counted_use import HOUR, await_idle, use
 from tests.integration.internals import OUTPUT, TASK_REMOVE
 from tests.integration.interruptions import await_task
 from tests.integration.kills import Victim
 from tests.integration.laboratory import AGENTS, TIMEOUT, Kernel, agent_state, command, launch, run_in, run_on
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
-#: Ends of a session: by its command, by terminate_session, and by one during which a component is killed.
-KINDS = ("command", "terminate", "force", "run", "engine", "agent")
+#: Ends of a session: by its command, by terminate_session, by its time, and by one during which a component is killed.
+KINDS = ("command", "terminate", "force", "lifetime", "idle", "run", "engine", "agent")
+#: The option of a session that ends by its time.
+LIMITS = {"lifetime": {"max_lifetime": HOUR}, "idle": {"idle_timeout": HOUR}}
 
 LINES = [f"{number:08} {'x' * 60}" for number in range(20_000)]
-PRINTS = f"""python3 -c '
+PRINTS_ALL = f"""python3 -c '
 for number in range({len(LINES)}):
     print(f"{{number:08}} " + "x" * 60)
-'
-until [ -e /tmp/end ]; do sleep 0.1; done"""
+'"""
+PRINTS = f"{PRINTS_ALL}\nuntil [ -e /tmp/end ]; do sleep 0.1; done"
 
 
 def has_printed_all(main: Kernel) -> bool:
@@ -44,6 +48,14 @@ def end(sessions: Sessions, main: Kernel, kind: str, rng: random.Random, folder:
         run_in(main, "touch", "/tmp/end")
         wait_for_exit(main)
         ended = sessions.run("schedule_sessions")
+    elif kind in LIMITS:
+        with reconcile_paused(main["agent"]):
+            if kind == "idle":
+                await_idle(main)
+            else:
+                use(main, lived=2.0 * HOUR)
+            ended = sessions.run("schedule_sessions")
+        assert agent_state() == sessions.initial_state
     elif kind in ("terminate", "force"):
         ended = sessions.terminate(**session, force=kind == "force")
     else:
@@ -66,7 +78,12 @@ def test_output_of_the_last_mib_outlives_every_end(rounds: Iterator[random.Rando
     for rng in rounds:
         kind, agent = rng.choice(KINDS), rng.choice(AGENTS)
         with Sessions(tmp_path) as sessions:
-            (main,) = sessions.start(command=PRINTS, designated_agents=[agent], **SMALL).kernels
+            # A command that runs is use.
+            job = {} if kind == "idle" else {"command": PRINTS}
+            (main,) = sessions.start(designated_agents=[agent], **job, **LIMITS.get(kind, {}), **SMALL).kernels
+            if not job:
+                # The standard output of a container is of the first process, which is root's.
+                run_in(main, "sh", "-c", f"({PRINTS_ALL}) > /proc/1/fd/1", user="root")
             wait_until(partial(has_printed_all, main))
             end(sessions, main, kind, rng, tmp_path)
             kept = {*kept_lines(main)}

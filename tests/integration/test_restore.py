@@ -12,7 +12,7 @@ import pytest
 from tests.integration.containers import all_can_log_in
 from tests.integration.internals import RECONCILE_AGENT, SESSION_CHAIN, TABLE, TUNNEL_PREFIX
 from tests.integration.laboratory import Kernel, address, in_parallel, run_in, run_on, run_on_all
-from tests.integration.reboots import engine_answers, reboot
+from tests.integration.reboots import reboot, takes_sessions
 from tests.integration.session_requests import FOUR, TWO
 from tests.integration.sessions import Sessions, StartedSession, started_session
 from tests.integration.waiting import wait_until
@@ -49,9 +49,9 @@ def test_reboot_restores_containers_unchanged(session: StartedSession, agent: st
     others = [kernel for kernel in kernels if kernel["agent"] != agent]
     before = view_inside(kernels)
     is_back = reboot(agent)
-    wait_until(lambda: not engine_answers(agent))
+    wait_until(lambda: not takes_sessions(agent))
     assert all_can_log_in(others), "the agents that did not restart have lost each other"
-    wait_until(lambda: is_back() and engine_answers(agent))
+    wait_until(lambda: is_back() and takes_sessions(agent))
     seconds = wait_until(lambda: all_can_log_in(kernels))
     print(f"{agent}: restored {seconds:.1f} s after its engine was up")
     assert view_inside(kernels) == before
@@ -79,7 +79,7 @@ def test_engine_restart_and_kill_restore_containers(session: StartedSession) -> 
     before = view_inside(session.kernels)
     restarts = {"agent1": "systemctl restart docker", "agent2": KILL_ENGINE, "agent3": KILL_ENGINE}
     in_parallel(*[partial(run_on, agent, restart) for agent, restart in restarts.items()])
-    wait_until(lambda: all(engine_answers(agent) for agent in restarts))
+    wait_until(lambda: all(takes_sessions(agent) for agent in restarts))
     seconds = wait_until(lambda: all_can_log_in(session.kernels))
     print(f"restored {seconds:.1f} s after the last engine was up")
     assert view_inside(session.kernels) == before

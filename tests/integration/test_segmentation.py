@@ -1,4 +1,4 @@
-"""Exposure of agent1 by the network around it is created and has to be reported as a warning."""
+"""Exposure of agent1 by the network around it is created and has to be reported as a warning, or refused."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.integration.internals import MODULE_SEGMENTATION, TABLE
+from tests.integration.inventories import inventory_options
 from tests.integration.laboratory import INVENTORY, address, ansible, run_on, run_playbook
 from tests.integration.reconciliation import reconcile_paused
 
@@ -85,3 +86,18 @@ def test_provisioning_prints_findings(tmp_path: Path) -> None:
     assert run.code == 0, run.output
     assert f"users user1 ({address('user1')}) share the agents' own network" in run.text
     assert "no rule drops incoming IPv6" not in run.text
+
+
+def test_an_agent_with_management_and_compute_in_one_network_is_refused_before_anything_is_changed(
+    tmp_path: Path,
+) -> None:
+    network = f"{address('agent1').rpartition('.')[0]}.0/24"
+    networks = {"agent_management_networks": ["198.18.77.0/24"], "agent_compute_networks": [network]}
+    run = run_playbook(
+        "provision_agents", tmp_path, {}, *inventory_options(tmp_path, agent1=networks), "--limit", "agent1"
+    )
+    assert (run.code != 0, run.changed) == (True, 0), run.output
+    assert (
+        f"SSH reaches it at {address('agent1')}, which is not in agent_management_networks (198.18.77.0/24): set"
+        " ansible_host to its address there."
+    ) in run.text

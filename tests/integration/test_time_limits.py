@@ -1,4 +1,4 @@
-"""Sessions that end by time: their longest life, or because nobody uses them. What agents count is aged here."""
+"""Sessions that end by time: their longest life, or because nobody uses them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.internals import RECONCILE_AGENT, SESSIONS
+from tests.integration.counted_use import HOUR, await_idle, idle_after_look, look, use
 from tests.integration.inventories import UNREACHABLE, inventory_options
 from tests.integration.laboratory import (
     QUEUE,
@@ -30,35 +29,8 @@ from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.queue
 
-HOUR = 3600
 ABSENT = QUEUE / "absent-agents"
 READ_BANNER = "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 30).recv(100))"
-
-
-def use(kernel: Kernel, **changes: float) -> dict[str, Any]:
-    """Change what the agent of main1 has counted of its session, and return what it had."""
-    path = f"{SESSIONS}/{kernel['id']}/use.json"
-    before = dict(json.loads(run_on(kernel["agent"], f"cat {path}")))
-    if changes:
-        run_on(kernel["agent"], f"printf %s {shlex.quote(json.dumps({**before, **changes}))} > {path}")
-    return before
-
-
-def look(kernel: Kernel) -> None:
-    """Let the agent look at its sessions, as it does every 30 seconds."""
-    run_on(kernel["agent"], f"systemctl start {RECONCILE_AGENT}.service")
-
-
-def idle_after_look(kernel: Kernel) -> float:
-    """Return the idle time after a look at a session that had been idle for two hours."""
-    use(kernel, idle=2.0 * HOUR)
-    look(kernel)
-    return float(use(kernel)["idle"])
-
-
-def await_idle(kernel: Kernel) -> None:
-    """Wait until a look finds no use: what a test did before may still be seen."""
-    wait_until(lambda: idle_after_look(kernel) >= 2 * HOUR, pause=2)
 
 
 def test_a_running_command_is_use(agent1_sessions: Sessions) -> None:
@@ -70,7 +42,7 @@ def test_an_idle_session_ends_with_the_next_run(agent1_sessions: Sessions) -> No
     with reconcile_paused("agent1"):
         started = agent1_sessions.start(idle_timeout=HOUR, **SMALL)
         (main,) = started.kernels
-        wait_until(lambda: idle_after_look(main) >= 2 * HOUR, pause=2)
+        await_idle(main)
         assert agent1_sessions.run("schedule_sessions").code == 0
     record = queue_entries()[main["id"]]["record"]
     assert record["reason"] == f"it was idle for session_idle_timeout, {HOUR} seconds"

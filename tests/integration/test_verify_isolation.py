@@ -5,6 +5,7 @@ Each test probes as few ports and hosts as possible. The first two belong in thi
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.integration.firewalls import apply_firewall
 from tests.integration.internals import RECONCILE_AGENT, RECONCILE_FIREWALL, TABLE
 from tests.integration.inventories import UNREACHABLE, inventory_options
 from tests.integration.laboratory import AGENTS, Run, address, run_on, run_playbook
-from tests.integration.probes import PUBLISHED, scan
+from tests.integration.probes import PUBLISHED, Target, control_node_address, reachable_from_host, scan
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
@@ -27,6 +29,8 @@ pytestmark = pytest.mark.isolation
 PORTS = "20-30,80,111,443,2375-2377,8070-8100,30000-32000"
 LISTENING = 8077
 FOREIGN = "verify-isolation-foreign"
+INSIDE = "containers reach no management address"
+COMPUTE = "198.18.77.1"
 LEFTOVERS = "ip route show proto 186; ip -6 route show proto 186"
 
 
@@ -47,6 +51,12 @@ def open_ports(run: Run, host: str) -> set[tuple[str, str, int]]:
     """Return the open ports among the findings of a host."""
     opened = (finding for finding in findings_of(run, host) if finding["state"] == "open")
     return {(finding["address"], finding["protocol"], finding["port"]) for finding in opened}
+
+
+def verdict_on(run: Run, requirement: str) -> bool | None:
+    """Return the verdict of the checklist on a requirement."""
+    (ok,) = [entry["ok"] for entry in run.record["checklist"] if entry["requirement"] == requirement]
+    return ok
 
 
 @contextmanager
@@ -87,6 +97,8 @@ def test_agent_without_rules_is_reported_open(containers: set[str], tmp_path: Pa
     assert containers & {inner for inner, _protocol, _state in states}
     assert [findings_of(run, agent) for agent in ("agent2", "agent3")] == [[], []]
     assert "probe hosts get an answer from" in run.text
+    assert verdict_on(run, INSIDE) is False
+    assert "agent1" in {finding["target"] for finding in run.record["findings"] if finding["probe_host"] != "user1"}
 
 
 def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[str], tmp_path: Path) -> None:
@@ -109,6 +121,56 @@ def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[s
     for container in containers:
         inner = probed["agent1", container]
         assert (inner["kind"], inner["next_hop"], inner["ports"]) == ("container", address("agent1"), PORTS)
+
+
+@contextmanager
+def compute_network() -> Iterator[str]:
+    """Give agent1 an interface for compute, to which agent2 has a route; yield the variables that declare it.
+
+    The lab's network is that of management.
+    """
+    network = f"{address('agent1').rpartition('.')[0]}.0/24"
+    variables = {
+        "agent_management_networks": [network],
+        "agent_compute_networks": [f"{COMPUTE}/32"],
+        "agent_underlay_address": COMPUTE,
+    }
+    try:
+        run_on("agent1", "ip link add compute0 type veth peer name compute1; ip link set compute0 up")
+        run_on("agent1", f"ip address add {COMPUTE} dev compute0")
+        run_on("agent2", f"ip route replace {COMPUTE} via {address('agent1')}")
+        yield json.dumps(variables)
+    finally:
+        run_on("agent1", "ip link del compute0", check=False)
+        run_on("agent2", f"ip route del {COMPUTE}", check=False)
+        restored = apply_firewall({}, "--limit", "agent1")
+    assert restored.returncode == 0, restored.stdout
+
+
+@pytest.mark.usefixtures("containers")
+def test_ssh_answers_on_management_alone_tunnels_on_compute_alone_and_the_checklist_says_so(tmp_path: Path) -> None:
+    management = address("agent1")
+    ports = [("tcp", 22), ("tcp", 7946), ("udp", 7946)]
+    targets: list[Target] = [(protocol, at, port) for at in (management, COMPUTE) for protocol, port in ports]
+    peer = address("agent2")
+    firewall = {"agents": [peer], "ssh_sources": [control_node_address(), peer]}
+    with compute_network() as variables:
+        one_network = apply_firewall(firewall, "--limit", "agent1")
+        assert one_network.returncode == 0, one_network.stdout
+        assert reachable_from_host("agent2", targets) == set(targets)
+        apart = apply_firewall(firewall, "--limit", "agent1", "-e", variables)
+        assert apart.returncode == 0, apart.stdout
+        assert reachable_from_host("agent2", targets) == {
+            ("tcp", management, 22),
+            ("tcp", COMPUTE, 7946),
+            ("udp", COMPUTE, 7946),
+        }
+        run = verify(tmp_path, "-e", variables, "-e", "agent_group=agent1", ports="22,7946")
+    assert run.code == 0, run.output
+    met = [entry["requirement"] for entry in run.record["checklist"] if entry["ok"]]
+    assert len(met) == 8
+    assert INSIDE in met
+    assert "✓ SSH is closed on compute, tunnels are closed on management" in run.output
 
 
 def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:

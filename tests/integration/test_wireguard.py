@@ -30,7 +30,7 @@ from tests.integration.laboratory import (
 )
 from tests.integration.probes import mac
 from tests.integration.programs import run_line
-from tests.integration.reboots import engine_answers, reboot
+from tests.integration.reboots import reboot, takes_sessions
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions, StartedSession
@@ -185,7 +185,7 @@ def test_repair_names_a_missing_peer(encrypted: Encrypted, tmp_path: Path) -> No
 
 def test_rebooted_agent_rejoins_the_mesh(encrypted: Encrypted) -> None:
     is_back = reboot("agent3")
-    wait_until(lambda: is_back() and engine_answers("agent3"))
+    wait_until(lambda: is_back() and takes_sessions("agent3"))
     seconds = wait_until(lambda: all_can_log_in(encrypted.session.kernels))
     print(f"restored {seconds:.1f} s after the engine was up")
 

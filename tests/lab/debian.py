@@ -23,6 +23,7 @@ PACKAGE_OF = {
     "ip": "iproute2",
     "iptables": "iptables",
     "mmdebstrap": "mmdebstrap",
+    "nft": "nftables",
     "npm": "npm",
     "nsenter": "util-linux",
     "ssh-keygen": "openssh-client",

@@ -36,7 +36,7 @@ LAYERS = (
     ("mlflow", ("mlflow",)),
     ("nni", ("nni",)),
     ("spark", ("spark",)),
-    ("distributed", ("horovod",)),
+    ("distributed", ("compiled",)),
 )
 #: In bytes. The image is there as layers, as an archive and in three engines.
 FREE_SPACE = 45 << 30
@@ -86,12 +86,13 @@ def _collect_wheels(lab: Lab) -> Path:
         raise LabError(f"{TAG} needs wheels for Python {PYTHON[0]}.{PYTHON[1]}: make setup with that Python")
     folder = lab.checkout / ".cache" / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    locks = ["uv", *(lock for _environment, names in LAYERS for lock in names if lock != "horovod")]
-    missing = [line for lock in locks for line in read_lock(lock) if not wheels_of(folder, line)]
+    locks = ["uv", *(lock for _environment, names in LAYERS for lock in names if lock != "compiled")]
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-cache-dir", "--no-deps")
-    if missing:
-        run_logged(lab.logs / "wheels.log", *pip, "--wheel-dir", str(folder), *missing, env=_pip(), timeout=PATIENCE)
-    _build_horovod(lab, folder)
+    into = ("--wheel-dir", str(folder))
+    for lock in locks:  # each by itself, because two may have different versions of a package
+        if missing := [line for line in read_lock(lock) if not wheels_of(folder, line)]:
+            run_logged(lab.logs / f"wheels-{lock}.log", *pip, *into, *missing, timeout=PATIENCE)
+    _compile_wheels(lab, folder)
     return folder
 
 
@@ -107,28 +108,23 @@ def _underscored(match: re.Match[str]) -> str:
     return match[0].replace(".", "_")
 
 
-def _pip() -> dict[str, str]:
-    return {**os.environ, "DS_BUILD_OPS": "0"}  # DeepSpeed compiles what it needs when it runs
-
-
-def _build_horovod(lab: Lab, folder: Path) -> None:
-    """Build a wheel of Horovod for this PyTorch, unless there is one: it takes minutes."""
-    script = RECIPES / "build-horovod"
-    (horovod,), torch, build = (read_lock(name) for name in ("horovod", "torch", "build"))
-    text = "\n".join([script.read_text(), horovod, *torch])
-    stamp = folder / f"horovod-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    if stamp.exists() and wheels_of(folder, horovod):
+def _compile_wheels(lab: Lab, folder: Path) -> None:
+    """Build the wheels that hold code for this PyTorch, unless they are there: it takes minutes."""
+    script, lock = RECIPES / "compile-wheels", RECIPE / "locks" / "compiled.txt"
+    compiled, torch, build = (read_lock(name) for name in ("compiled", "torch", "build"))
+    text = "\n".join([script.read_text(), *compiled, *torch])
+    stamp = folder / f"compiled-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    if stamp.exists() and all(wheels_of(folder, line) for line in compiled):
         return
     require("cmake", "g++")
-    environment, log = lab.folder / "horovod", lab.logs / "horovod.log"
+    environment, log = lab.folder / "compile", lab.logs / "compile.log"
     venv.create(environment, with_pip=True, clear=True)
     python = str(environment / "bin/python")
     options = ("--disable-pip-version-check", "install", "--no-cache-dir", "--no-deps", "--find-links", str(folder))
     run_logged(log, python, "-m", "pip", *options, *torch, *build, timeout=PATIENCE)
-    for wheel in wheels_of(folder, horovod):
+    for wheel in [wheel for line in compiled for wheel in wheels_of(folder, line)]:
         wheel.unlink()
-    version = horovod.partition("==")[2]
-    run_logged(log, str(script), python, version, str(folder), env={**os.environ}, timeout=PATIENCE)
+    run_logged(log, str(script), python, str(lock), str(folder), env={**os.environ}, timeout=PATIENCE)
     remove_folder(environment)
     stamp.touch()
 

@@ -47,6 +47,20 @@ def ensure_hosts(engine: Engine, state: State) -> list[str]:
     return [name for name in in_parallel(*calls) if name]
 
 
+def start_spare_host(engine: Engine, state: State, host: Host) -> str:
+    """Create a host that is not one of the lab's, and return its line of known_hosts; the next ``up`` removes it."""
+    name = container_name(state, engine.lab, host)
+    _ensure_host(engine, state, host, _list_containers(engine))
+    _await_ssh(state.address(host), host.name)
+    engine.docker("exec", name, "sh", "-c", "systemctl is-system-running --wait || true")
+    return _known_host(engine, state, host)
+
+
+def remove_spare_host(engine: Engine, state: State, host: Host) -> None:
+    """Remove a host of :func:`start_spare_host`."""
+    engine.docker("rm", "--force", "--volumes", container_name(state, engine.lab, host))
+
+
 def host_states(engine: Engine, state: State) -> dict[str, str]:
     """Return the engine's status of each host (running, exited, missing, …)."""
     present = _list_containers(engine)

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import Deadline, read_uptime
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import (
@@ -119,12 +119,15 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         networks=(),
         vnis=(),
         images={IMAGE: ImageIdentity(**image_data())},
+        image_disk=None,
         unusable_paths={},
         sessions=(),
         damaged_sessions=(),
         cordon=None,
         labels=frozenset(),
         obstacles=(),
+        topology=(),
+        topology_levels=(),
     )
     return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary
 

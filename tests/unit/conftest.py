@@ -16,7 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gateway-requests", type=int, default=1000, metavar="N", help="number of requests in test_gateway_limits.py"
     )
     parser.addoption(
-        "--decisions", type=int, default=20, metavar="N", help="number of decisions in _placement/test_optimum.py"
+        "--decisions",
+        type=int,
+        default=20,
+        metavar="N",
+        help="decisions in _placement/test_optimum.py and test_topology.py",
     )
 
 

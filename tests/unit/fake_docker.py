@@ -10,12 +10,19 @@ from docker.errors import ImageNotFound, NotFound
 from tests.unit.builders import IMAGE
 
 
+class Images(dict[str, dict[str, Any]]):
+    """The images of an engine by name; called, it lists them as the API does."""
+
+    def __call__(self) -> list[dict[str, Any]]:
+        return [{"Id": image["Id"]} for image in self.values()]
+
+
 class FakeDocker:
     """Replaces ``docker.APIClient``. ``calls`` lists the calls that change state, in order."""
 
     def __init__(self, images: dict[str, dict[str, Any]] | None = None) -> None:
         ordinary = {IMAGE: {"Id": "sha256:1", "Config": {"Env": ["PATH=/bin"]}}}
-        self.images = ordinary if images is None else images
+        self.images = Images(ordinary if images is None else images)
         self.made: list[dict[str, Any]] = []
         self.joined: list[dict[str, Any]] = []
         self.calls: list[str] = []
@@ -26,6 +33,7 @@ class FakeDocker:
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
         self.cdi_folders: list[str] = []
+        self.cgroup_driver = "cgroupfs"
         self.log_driver = "json-file"
 
         self.nodes_there: list[dict[str, Any]] = []
@@ -34,7 +42,8 @@ class FakeDocker:
         return self.nodes_there
 
     def info(self) -> dict[str, Any]:
-        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
+        known = {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
+        return {**known, "CgroupDriver": self.cgroup_driver}
 
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24"}
@@ -103,6 +112,7 @@ class FakeDocker:
         state = {key: entry[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in entry}
         endpoint = {"IPAddress": "172.18.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:AC:12:00:02"}
         return {
+            "HostConfig": entry.get("HostConfig", {}),
             "State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state},
             "NetworkSettings": {"Networks": {"backendai-default": {**endpoint, "Gateway": "172.18.0.1"}}},
         }

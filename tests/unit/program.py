@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._program import launcher
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import COMMAND
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import LAUNCHER, PACKAGE
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_request import COMMAND
 
 ECHO = """
 import os, sys, threading, time

@@ -145,7 +145,8 @@ class RunningGateway:
             process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + 60
-            while not _listens(self.https_port):
+            # HAProxy listens at one port after the other.
+            while not (_listens(self.https_port) and _listens(self.ssh_port)):
                 assert process.poll() is None, (self._folder / "log").read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.02)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.gates.image_locks import CUDA, RECIPES, software, split_locks
+from tests.gates.image_locks import CUDA, HOROVOD, RECIPES, software, split_locks
 from tests.lab.distributed_image import LAYERS
 from tests.unit.builders import REPOSITORY
 
@@ -38,15 +39,19 @@ def test_locks_contain_what_their_environment_is_for(recipe: str) -> None:
     sources = {"distributed": FOLDER / recipe / "distributed.in"}
     sources |= {path.stem: path for path in (FOLDER / "requirements").glob("*.in")}
     for environment, source in sources.items():
-        wanted = {re.split(r"[\[=]", line)[0] for line in source.read_text().split()} - {"torch"}
-        assert wanted <= {line.partition("==")[0] for line in locks[environment]}
+        wanted = {re.split(r"[\[=<]", line)[0] for line in source.read_text().split()} - {"torch"}
+        # What is compiled for PyTorch is installed last.
+        installed = [*locks[environment], *(locks.get("compiled", []) if environment == "distributed" else [])]
+        assert wanted <= {line.partition("==")[0] for line in installed}
 
 
 def test_cpu_image_has_no_library_for_gpus() -> None:
     assert [line for lock in locks_of("distributed-cpu").values() for line in lock if CUDA.match(line)] == []
     cuda = [line for line in locks_of("distributed-cuda")["distributed"] if CUDA.match(line)]
     assert len(cuda) > 10
-    assert dict(split_locks([*cuda, "torch==1", "numpy==2"], "distributed-cpu"))["distributed"] == ["numpy==2"]
+    locks = dict(split_locks([*cuda, "torch==1", "numpy==2", "deepspeed==3"], "distributed-cpu"))
+    assert locks["distributed"] == ["numpy==2"]
+    assert locks["compiled"] == ["deepspeed==3", HOROVOD]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -77,3 +82,28 @@ def test_lab_installs_the_locks_in_the_order_of_the_dockerfile() -> None:
         r"install-environment (\w+)[^&\n]* --requirement /tmp/locks/(\w+)\.txt", dockerfile(RECIPES[0])
     )
     assert installed == [(environment, lock) for environment, locks in LAYERS for lock in locks]
+
+
+def test_a_package_that_two_environments_have_is_there_once(tmp_path: Path) -> None:
+    script = tmp_path / "install-environment"
+    script.write_text((FOLDER / "install-environment").read_text().replace("/opt/", f"{tmp_path}/opt/"))
+    uv = tmp_path / "opt/uv/bin/uv"
+    uv.parent.mkdir(parents=True)
+    uv.write_text("#!/bin/sh\n")
+    uv.chmod(0o755)
+    sites = [tmp_path / f"opt/{name}/lib/python3.11/site-packages" for name in ("distributed", "nni")]
+    for site in sites:
+        for file in ("numpy/__init__.py", "six.py"):
+            path = site / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("the same in both")
+        for file in ("numpy/__pycache__/__init__.pyc", "pyarrow/__init__.py"):
+            path = site / file
+            path.parent.mkdir()
+            path.write_text(f"of {site}")
+        subprocess.run(["sh", script, site.parents[2].name], check=True)
+    assert [{path.name: path.is_symlink() for path in site.iterdir()} for site in sites] == [
+        {"numpy": False, "six.py": False, "pyarrow": False},
+        {"numpy": True, "six.py": False, "pyarrow": False},
+    ]
+    assert (sites[1] / "numpy").readlink() == sites[0] / "numpy"

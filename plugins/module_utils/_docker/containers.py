@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import calendar
-import concurrent.futures
 import dataclasses
 import json
 import threading
@@ -15,119 +14,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from .._host.accelerators import INFINIBAND
 from .._model.change import Change
-from .._model.devices import device_nodes
-from .._model.environment import HOSTFILE_VARIABLE, build_environment
-from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
+from .container import Container, create_container
 from .sdk import docker
 
 # The number of parallel requests for containers, of all sessions; more would only queue in the engine.
 PARALLEL = 8
 _REQUESTS = threading.BoundedSemaphore(PARALLEL)
-
-# Capabilities in addition to the engine's defaults: lock memory for RDMA, and pass the engine's filter of system calls
-# with mbind and set_mempolicy, which bind memory to NUMA nodes. The entrypoint drops SYS_NICE.
-CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
-
-# With it, root could send any frame over InfiniBand: through raw packet queue pairs, which pass no firewall.
-FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
-
-ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
-
-# The suffix of the bind mount of a container's hosts file. Not even its root can write there, and so fill the disk.
-HOSTS_TARGET = ":/etc/hosts:ro"
-
-# The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
-FILE_LOG_DRIVERS = ("json-file", "local")
-
-
-@dataclasses.dataclass(frozen=True)
-class LogConfig:
-    """The logging configuration of a container: at most ``files`` files of ``max_bytes`` by this ``driver``."""
-
-    driver: str
-    max_bytes: int
-    files: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Container:
-    """The desired state of a container. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are core numbers.
-
-    Without ``shm_size`` half of the memory may be shared memory, as in any tmpfs. ``omp_threads`` is the default of
-    ``OMP_NUM_THREADS``, 0 for none.
-
-    ``devices`` are the ids of its exclusive devices. ``infiniband`` are the InfiniBand device nodes, which containers
-    share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
-    the container has only the agent's default network, and on the agent's own network (``HOST_NETWORK``) it has no
-    other. ``interface`` is its session interface, ``networks`` are the session's networks, and ``overlay`` is whether
-    the session network is a swarm's.
-
-    ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
-    ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
-    runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
-    limits of its processes, -1 for none, and ``cdi_gpus`` all GPUs on the agent that have a CDI name. ``published`` are
-    (port of the container, address of the agent, port of the agent). ``sources`` are the real paths of folders in
-    ``binds``. ``pids`` is the limit of processes and threads, ``log`` is its logging configuration; with ``None`` the
-    engine's own settings apply. With ``no_new_privileges`` setuid programs give no privileges.
-    """
-
-    name: str
-    hostname: str
-    image: str
-    explicit_environment: dict[str, str]
-    image_environment: dict[str, str]
-    argv: tuple[str, ...]
-    kit: str
-    binds: tuple[str, ...]
-    cpus: tuple[int, ...]
-    devices: tuple[str, ...]
-    memory: int
-    shm_size: int | None
-    default_network: str
-    network: str | None
-    address: str | None
-    mac: str | None
-    labels: dict[str, str]
-    ssh_files: str = ""
-    interface: str = SESSION_INTERFACE
-    networks: str = ""
-    overlay: bool = False
-    published: tuple[tuple[int, str, int], ...] = ()
-    ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
-    cdi_gpus: frozenset[str] = frozenset()
-    infiniband: tuple[str, ...] | None = None
-    sources: dict[str, str] = dataclasses.field(default_factory=dict)
-    pids: int | None = None
-    log: LogConfig | None = None
-    no_new_privileges: bool = False
-    omp_threads: int = 0
-
-    def digest(self) -> str:
-        """Return a digest of all properties that cannot be changed after the container is created.
-
-        Running containers are not replaced because of a newer kit, a moved image tag, or changed limits, GPU
-        assignment or InfiniBand device nodes of the agent.
-        """
-        properties = dataclasses.asdict(self)
-        older = ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "infiniband")
-        for name in (*older, "sources", "pids", "log", "omp_threads"):
-            del properties[name]
-        if self.infiniband is not None:
-            # Keeps the digest of containers that were created by older versions, which passed the folder.
-            properties["devices"] = (*self.devices, INFINIBAND)
-        # Keeps the digest of containers that were created by older versions, with a file that they could write.
-        properties["binds"] = tuple(bind.replace(HOSTS_TARGET, HOSTS_TARGET.removesuffix(":ro")) for bind in self.binds)
-        # Keeps the digest of containers that were created by older versions, which have no such list.
-        properties["explicit_environment"].pop(HOSTFILE_VARIABLE, None)
-        if not self.published:
-            # Keeps the digest of containers that were created by older versions.
-            del properties["published"]
-        if not self.no_new_privileges:
-            del properties["no_new_privileges"]
-        return labels.content_digest(properties)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +51,11 @@ def log_driver(info: Mapping[str, Any]) -> str:
 def cdi_folders(info: Mapping[str, Any]) -> list[str]:
     """Return the engine's CDI specification directories, from its system information; empty without CDI."""
     return list(info.get("CDISpecDirs") or ())
+
+
+def has_systemd_rules(info: Mapping[str, Any]) -> bool:
+    """Return whether systemd applies the device rules of the engine's containers, from its system information."""
+    return bool(info.get("CgroupDriver") == "systemd")
 
 
 def inspect(client: docker.APIClient, container: str) -> dict[str, Any]:
@@ -196,18 +95,18 @@ def conflicting_names(client: docker.APIClient, names: Collection[str], session_
 
 
 def plan_containers(
-    existing: Sequence[dict[str, Any]], desired: Iterable[Container], lost_interfaces: Mapping[str, str] | None = None
+    existing: Sequence[dict[str, Any]], desired: Iterable[Container], lost_parts: Mapping[str, str] | None = None
 ) -> list[ContainerStep]:
     """Return the steps that lead from the existing containers to the desired ones, all running.
 
-    ``lost_interfaces`` maps hostnames of running containers to an interface that they have lost: these are recreated.
-    So are stopped containers with InfiniBand device nodes that no longer exist.
+    ``lost_parts`` maps hostnames of running containers to an interface, or device nodes, that they have lost: these are
+    recreated. So are stopped containers with InfiniBand device nodes that no longer exist.
     """
-    interfaces = lost_interfaces or {}
+    parts = lost_parts or {}
     by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
     steps = []
     for container in desired:
-        subject, after = f"container {container.name}", f"running, {_describe(container)}"
+        subject, after = f"container {container.name}", f"running, {container.description}"
         current = by_hostname.get(container.hostname)
         if current is None:
             steps.append(ContainerStep(container, Change(subject, None, after), None, True))
@@ -217,7 +116,7 @@ def plan_containers(
                     container, Change(subject, f"{current['State']}, with other properties", after), current["Id"], True
                 )
             )
-        elif lost := interfaces.get(container.hostname) or ", ".join(_lost_nodes(current, container)):
+        elif lost := parts.get(container.hostname) or ", ".join(_lost_nodes(current, container)):
             before = f"{current['State']}, without {lost}"
             steps.append(ContainerStep(container, Change(subject, before, after), current["Id"], True))
         elif current["State"] != "running":
@@ -297,133 +196,7 @@ def _apply_step(client: docker.APIClient, step: ContainerStep) -> None:
         return
     if step.existing:
         _remove(client, step.existing)
-    client.start(_create(client, step.desired))
-
-
-def _create(client: docker.APIClient, container: Container) -> str:
-    """Create a container with its first network, then connect the other: API 1.41 accepts only one at creation."""
-    (first, first_address), *others = _network_attachments(container)
-    endpoint = client.create_endpoint_config(ipv4_address=first_address) if first_address else None
-    container_id = client.create_container(
-        container.image,
-        name=container.name,
-        hostname=container.hostname,
-        entrypoint=ENTRYPOINT,
-        command=list(container.argv),
-        user="0:0",
-        # The entrypoint forwards it to all processes of the container, whatever the image's stop signal.
-        stop_signal="SIGTERM",
-        environment=_container_environment(container),
-        labels=_labels(container),
-        mac_address=container.mac,
-        ports=[port for port, _address, _host_port in container.published],
-        networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
-        host_config=client.create_host_config(
-            network_mode=first,
-            binds=[f"{container.kit}:/opt/backendai:ro", *_real_binds(container)],
-            init=True,
-            cpuset_cpus=",".join(map(str, container.cpus)),
-            devices=_device_mappings(container),
-            device_requests=_gpu_request(container),
-            cap_add=CAPABILITIES,
-            cap_drop=None if container.infiniband is None else FORBIDDEN_WITH_INFINIBAND,
-            security_opt=["no-new-privileges"] if container.no_new_privileges else None,
-            ulimits=_ulimits(container),
-            mem_limit=container.memory,
-            # The limit of memory and swap together: equal to the memory limit, so no swap.
-            memswap_limit=container.memory,
-            # The engine's default of 64 MiB is too little for the workers of data loaders, and for Ray. What is used
-            # counts towards the memory limit.
-            shm_size=container.shm_size or container.memory // 2,
-            pids_limit=container.pids,
-            log_config=_log_config(container.log),
-            restart_policy={"Name": "no"},
-            port_bindings={port: (address, host_port) for port, address, host_port in container.published},
-        ),
-    )["Id"]
-    for network, address in others:
-        client.connect_container_to_network(container_id, network, ipv4_address=address)
-    return str(container_id)
-
-
-def _real_binds(container: Container) -> list[str]:
-    """Return the binds with real paths: the engine follows no link that a user may have replaced."""
-    parts = [bind.partition(":") for bind in container.binds]
-    return [f"{container.sources.get(source, source)}:{rest}" for source, _colon, rest in parts]
-
-
-def _labels(container: Container) -> dict[str, str]:
-    own = {**container.labels, labels.DIGEST: container.digest()}
-    return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}
-
-
-def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
-    """Return the networks of a container in the order in which it joins them, each with its address there.
-
-    An overlay is the second: engine 26.1 cannot restart a container with a missing overlay as its first network
-    on the host, as all overlays are when the engine starts.
-    """
-    default = (container.default_network, None)
-    if container.network is None:
-        return [default]
-    if container.network == HOST_NETWORK:
-        return [(HOST_NETWORK, None)]
-    session = (container.network, container.address)
-    return [default, session] if container.overlay else [session, default]
-
-
-def _nvidia_gpus(container: Container) -> list[str]:
-    return [device for device in container.devices if not device_nodes([device])]
-
-
-def _device_mappings(container: Container) -> list[Any]:
-    """Return the device nodes of a container in the format of the engine's API."""
-    paths = device_nodes([*container.devices, *(container.infiniband or ())])
-    return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
-
-
-def _ulimits(container: Container) -> list[Any]:
-    return [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in container.ulimits.items()]
-
-
-def _log_config(log: LogConfig | None) -> docker.types.LogConfig | None:
-    """Return the logging configuration in the format of the engine's API; ``None`` for the engine's default."""
-    if log is None:
-        return None
-    return docker.types.LogConfig(type=log.driver, config={"max-size": str(log.max_bytes), "max-file": str(log.files)})
-
-
-def _gpu_request(container: Container) -> list[Any] | None:
-    """Return the device request for the GPUs of a container, by CDI or NVIDIA's runtime; ``None`` without GPUs."""
-    gpus = _nvidia_gpus(container)
-    if gpus and _uses_cdi(container):
-        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}]
-    return [{"Driver": "nvidia", "DeviceIDs": gpus, "Capabilities": [["gpu"]]}] if gpus else None
-
-
-def _uses_cdi(container: Container) -> bool:
-    """Return whether all GPUs of a container have a CDI name."""
-    return container.cdi_gpus.issuperset(_nvidia_gpus(container))
-
-
-def _container_environment(container: Container) -> dict[str, str]:
-    """Return the whole environment of a container.
-
-    If NVIDIA's runtime is the engine's default, CUDA images and users that set ``NVIDIA_VISIBLE_DEVICES`` would get all
-    GPUs, so the variable is set to the container's own GPUs wherever it could have an effect. With CDI it is ``void``:
-    GPUs must not be requested from that runtime too.
-    """
-    environment = build_environment(
-        container.image_environment,
-        container.explicit_environment,
-        container.interface,
-        container.networks,
-        container.omp_threads,
-    )
-    gpus = _nvidia_gpus(container)
-    if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
-        environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
-    return environment
+    client.start(create_container(client, step.desired))
 
 
 def _remove(client: docker.APIClient, container: str) -> None:
@@ -436,6 +209,9 @@ def _remove(client: docker.APIClient, container: str) -> None:
 def in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
     """Take an action for each item; the first error is raised after all have finished."""
 
+    # Most requests only read, and the import takes milliseconds.
+    import concurrent.futures
+
     def take_turn(item: Any) -> None:
         with _REQUESTS:
             action(item)
@@ -444,11 +220,3 @@ def in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
         futures = [pool.submit(take_turn, item) for item in items]
     for future in futures:
         future.result()
-
-
-def _describe(container: Container) -> str:
-    cpus = ",".join(map(str, container.cpus))
-    devices = "".join(f", device {device}" for device in (*container.devices, *(container.infiniband or ())))
-    return (
-        f"image {container.image}, address {container.address or '-'}, cores {cpus}, memory {container.memory}{devices}"
-    )

@@ -77,6 +77,16 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
     )
 
 
+def remove_default_network(client: docker.APIClient, name: str, *, check_mode: bool) -> list[Change]:
+    """Remove the network of that name, and return the change; one that is not of this collection stays."""
+    existing = _find_network(client, name)
+    if existing is None or existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
+        return []
+    if not check_mode:
+        client.remove_network(existing["Id"])
+    return [Change(f"network {name}", existing["Id"][:12], None)]
+
+
 def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
     # The engine's filter also matches names that contain this one.
     return next((network for network in client.networks(filters={"name": [name]}) if network["Name"] == name), None)

@@ -2,16 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Inspect and pull images on an agent's engine."""
+"""Inspect, pull and remove images on an agent's engine."""
 
 from __future__ import annotations
 
+import calendar
 import dataclasses
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
 from .._model.images import ImageIdentity, repository_of
+from .._model.quantity import decimal_unit
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -40,7 +44,8 @@ class Image:
 
     ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image. ``argv``
     is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`. ``tags`` and ``digests`` are
-    all names of the image, with a tag or with the digest of their registry.
+    all names of the image, with a tag or with the digest of their registry. ``size`` is in bytes; ``tagged_at``, in
+    seconds since the epoch, is when it got its last tag on this engine, ``None`` if that is not known.
     """
 
     digest: str
@@ -50,6 +55,8 @@ class Image:
     reference: str = ""
     tags: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
+    size: int = 0
+    tagged_at: float | None = None
 
     @property
     def identity(self) -> ImageIdentity:
@@ -96,7 +103,7 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
         return None
     try:
         return _parse_image(name, inspected)
-    except (AttributeError, LookupError, TypeError):
+    except (AttributeError, LookupError, TypeError, ValueError):
         raise ClusterError(f"the engine describes the image {name!r} in a form that is not known") from None
 
 
@@ -113,7 +120,43 @@ def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
         reference=reference,
         tags=tuple(inspected.get("RepoTags") or ()),
         digests=tuple(digests),
+        size=int(inspected.get("Size") or 0),
+        tagged_at=_parse_moment(str((inspected.get("Metadata") or {}).get("LastTagTime") or "")),
     )
+
+
+def _parse_moment(moment: str) -> float | None:
+    """Return a time of the engine in seconds since the epoch; its zone, some hours, does not matter here."""
+    try:
+        return None if moment.startswith("0001-") else calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
+
+
+def image_ids(client: docker.APIClient) -> list[str]:
+    """Return the ids of all images on the engine that are not only layers of others."""
+    return [str(image["Id"]) for image in client.images()]
+
+
+def remove_image(client: docker.APIClient, image: Image) -> None:
+    """Remove an image with all of its names. Raises :class:`docker.errors.APIError` if the engine needs it."""
+    for name in image.tags or image.digests or (image.id,):
+        client.remove_image(name)
+    # Without its tags, it may still have the digest that was pulled.
+    left = find_image(client, image.id)
+    for name in left.digests if left else ():
+        client.remove_image(name)
+
+
+def engine_folder(info: Mapping[str, Any]) -> str:
+    """Return the folder with the engine's images, from its system information; empty if it does not say."""
+    return str(info.get("DockerRootDir") or "")
+
+
+def free_bytes(folder: str) -> int:
+    """Return the free space of the file system of a folder. Raises :class:`OSError`."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 def pull_image(
@@ -153,9 +196,6 @@ def _first_error(lines: Iterable[Mapping[str, Any]], on_line: Callable[[Mapping[
     return problem
 
 
-_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
-
-
 @dataclasses.dataclass(frozen=True)
 class Progress:
     """The progress of a pull: received and total bytes of the layers that have started, and complete layers.
@@ -173,6 +213,6 @@ class Progress:
         """Format it as a phrase such as ``1.2 of 4.6 GB, 12 of 31 layers``; empty while no size is known."""
         if not self.bytes_total:
             return ""
-        factor, unit = next((entry for entry in _UNITS if self.bytes_total >= entry[0]), _UNITS[-1])
+        factor, unit = decimal_unit(self.bytes_total)
         total = f"{'at least ' if self.more else ''}{self.bytes_total / factor:.1f} {unit}"
         return f"{self.bytes_done / factor:.1f} of {total}, {self.layers_done} of {self.layers_total} layers"

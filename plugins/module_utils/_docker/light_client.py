@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PATHS = {
     "containers": "/containers/json",
+    "images": "/images/json",
     "info": "/info",
     "inspect_container": "/containers/{}/json",
     "inspect_image": "/images/{}/json",

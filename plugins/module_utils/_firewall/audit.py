@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks the network around an agent for exposure that rules on the host cannot prevent."""
+"""Checks the network of an agent: for exposure that its rules cannot prevent, and whether its zones are apart."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from .._model.addressing import bracketed
+from .policy import COMPUTE, MANAGEMENT
 
 # TCP ports of Docker Swarm between nodes, protected by the certificates of the swarm.
 SWARM_PORTS = (2377, 7946)
@@ -35,6 +36,21 @@ class NetworkExposure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Zones:
+    """Management and compute of an agent: the networks that are declared, and the agent's own addresses.
+
+    ``ssh_address`` is where this connection reaches it, empty without SSH; ``underlay_address`` is the one for peers,
+    empty if no interface has it. ``interfaces`` are the addresses of each interface.
+    """
+
+    management: tuple[str, ...]
+    compute: tuple[str, ...]
+    ssh_address: str
+    underlay_address: str
+    interfaces: Mapping[str, tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """One exposure of an agent; ``message`` is a sentence without its full stop."""
 
@@ -45,14 +61,69 @@ class Finding:
 def audit(around: NetworkExposure, others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     """Return the exposures of an agent. ``others`` are addresses by host, for ``managers`` and ``users``."""
     return [
-        *_audit_public_addresses(around.addresses),
+        *audit_public_addresses(around.addresses),
         *_audit_shared_networks(around.networks, others),
         *(_audit_docker_socket(address, port) for address, port in around.engine if port not in SWARM_PORTS),
         *_audit_ipv6(around),
     ]
 
 
-def _audit_public_addresses(addresses: Iterable[str]) -> list[Finding]:
+def audit_zones(zones: Zones) -> list[Finding]:
+    """Return why management and compute of an agent are not apart; nothing where neither is declared."""
+    if not zones.management and not zones.compute:
+        return []
+    if not zones.management or not zones.compute:
+        missing, given = (MANAGEMENT, COMPUTE) if zones.compute else (COMPUTE, MANAGEMENT)
+        return [
+            Finding("half_declared", f"{given} needs {missing} beside it, which is empty: declare both, or neither")
+        ]
+    management, compute = ([ip_network(text) for text in texts] for texts in (zones.management, zones.compute))
+    return _audit_overlap(management, compute) or [
+        *_audit_ssh(zones.ssh_address, management),
+        *_audit_underlay(zones.underlay_address, compute),
+        *_audit_interfaces(zones.interfaces, management, compute),
+    ]
+
+
+def _audit_overlap(management: Sequence[Any], compute: Sequence[Any]) -> list[Finding]:
+    pairs = [
+        f"{one} and {other}"
+        for one in management
+        for other in compute
+        if one.version == other.version and one.overlaps(other)
+    ]
+    problem = f"{MANAGEMENT} and {COMPUTE} overlap: {', '.join(pairs)}"
+    return [Finding("overlap", f"{problem}; give management and compute networks of their own")] if pairs else []
+
+
+def _audit_ssh(address: str, management: Sequence[Any]) -> list[Finding]:
+    if not address or _is_in_any(address, management):
+        return []
+    problem = f"SSH reaches it at {address}, which is not in {MANAGEMENT} ({', '.join(map(str, management))})"
+    return [Finding("ssh_address", f"{problem}: set ansible_host to its address there")]
+
+
+def _audit_underlay(address: str, compute: Sequence[Any]) -> list[Finding]:
+    if address and _is_in_any(address, compute):
+        return []
+    problem = f"its underlay address ({address or 'none'}) is not in {COMPUTE} ({', '.join(map(str, compute))})"
+    return [Finding("underlay_address", f"{problem}: set agent_underlay_address to its address there")]
+
+
+def _audit_interfaces(
+    interfaces: Mapping[str, tuple[str, ...]], management: Sequence[Any], compute: Sequence[Any]
+) -> list[Finding]:
+    findings = []
+    for name, addresses in interfaces.items():
+        both = [[address for address in addresses if _is_in_any(address, ranges)] for ranges in (management, compute)]
+        if all(both):
+            problem = f"{name} has addresses of management ({', '.join(both[0])}) and of compute ({', '.join(both[1])})"
+            findings.append(Finding("shared_interface", f"{problem}: give each an interface or a VLAN of its own"))
+    return findings
+
+
+def audit_public_addresses(addresses: Iterable[str]) -> list[Finding]:
+    """Return the public addresses of an agent as one finding."""
     public = [address for address in addresses if ip_address(address).is_global]
     if not public:
         return []

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from .._model.addressing import collapse
+from .._wireguard.mesh import DEVICE
 from .policy import REPORT, AllowRule, Firewall, filter_family
 from .would_drop import INGRESS, ROUTED, SETS, render_chains
 
@@ -19,16 +20,26 @@ SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
 ENFORCING_CHAIN, REPORTING_CHAIN = "host_firewall", "reported_firewall"
 """The chain of the host firewall, by what it does with what is not allowed."""
 
+ZONES_CHAIN = "zones"
+"""The chain that keeps management and compute apart."""
+
+_COMPUTE_PORTS = ("tcp dport @ssh_ports", "tcp dport @peer_tcp_ports", "udp dport @peer_udp_ports")
+"""What agents send each other, besides tunnels."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FirewallRules:
-    """Parts of the table: types and elements of ``sets``, rules of the chains ``ingress`` and ``forward``, a chain."""
+    """Parts of the table: types and elements of ``sets``, rules of the chains ``ingress`` and ``forward``, a chain.
+
+    ``tunnels`` are the rules of ``ingress`` before tunnel datagrams leave it.
+    """
 
     sets: dict[str, str]
     elements: dict[str, list[str]]
     ingress: str
     forward: str
     chain: str
+    tunnels: str = ""
 
 
 def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> FirewallRules:
@@ -39,7 +50,9 @@ def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) ->
     if firewall is None:
         return FirewallRules({}, {}, "", "", "")
     trusted = collapse([*firewall.ssh_sources, *firewall.gateways, *firewall.agents])
+    apart = bool(firewall.management and firewall.compute)
     groups = {"managers": firewall.ssh_sources, "peers": firewall.agents, "trusted": trusted}
+    groups |= {"management": firewall.management, "compute": firewall.compute} if apart else {}
     families = ((4, "ipv4_addr"), (6, "ipv6_addr"))
     elements = {
         f"{name}{family}": filter_family(networks, family)
@@ -62,16 +75,44 @@ def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) ->
     return FirewallRules(
         kinds,
         elements,
-        ingress=f"        {match}jump {chain}\n",
+        ingress=f"        jump {ZONES_CHAIN}\n" if apart else f"        {match}jump {chain}\n",
         # Traffic that the host routes between other hosts is not filtered.
         forward="        # Containers are reachable from outside only through published ports.\n"
         "        iifname @external_ifaces oifname @external_ifaces return\n"
         f"        iifname @external_ifaces ct direction original ct status ! dnat goto {routed}\n",
-        chain=(render_chains() if reports else "") + _render_chain(chain, firewall.allow, rest),
+        chain=(render_chains() if reports else "")
+        + (_render_zones(rest, f"{match}goto {chain}") if apart else "")
+        + _render_chain(chain, firewall.allow, rest, "ip daddr @compute4 " if apart else ""),
+        tunnels="".join(_keep_in("compute", "udp dport @tunnel_ports", rest)) if apart else "",
     )
 
 
-def _render_chain(name: str, allow: Iterable[AllowRule], rest: str) -> str:
+def _render_zones(rest: str, host_firewall: str) -> str:
+    """Return the chain that keeps management and compute apart, on all interfaces; its end is the host firewall."""
+    compute = [rule for ports in _COMPUTE_PORTS for rule in _keep_in("compute", ports, rest)]
+    rules = "".join([*_keep_in("management", "tcp dport @manager_ports", rest), *compute])
+    return f"""
+    # SSH is for addresses of management only, what agents send each other for those of compute only.
+    chain {ZONES_CHAIN} {{
+{rules}        {host_firewall}
+    }}
+"""
+
+
+def _keep_in(zone: str, ports: str, rest: str) -> list[str]:
+    """Return the rules for packets to ports of this host that are not for an address of a zone.
+
+    What comes out of WireGuard has addresses of its own; its own packets are kept in the zone of compute.
+    """
+    inside = f'iifname != "{DEVICE}" ' if zone == "compute" else ""
+    return [
+        f"        {ports} {inside}{word} daddr != @{zone}{family} fib daddr type local goto {rest}\n"
+        for word, family in (("ip", 4), ("ip6", 6))
+    ]
+
+
+def _render_chain(name: str, allow: Iterable[AllowRule], rest: str, compute: str) -> str:
+    """Return the chain of the host firewall; ``compute`` matches what peers with host networks may send to."""
     allowed = "".join(f"        {line} return\n" for rule in allow for line in _render_conditions(rule))
     return f"""
     # Host firewall: allowed incoming traffic; everything else is dropped (in report mode: reported).
@@ -80,9 +121,9 @@ def _render_chain(name: str, allow: Iterable[AllowRule], rest: str) -> str:
         fib daddr type unicast return
         # sshds of sessions are handled by the chain session_sshd.
         tcp dport @ssh_ports return
-        ip saddr . ether saddr @host_pinned4 return
+        {compute}ip saddr . ether saddr @host_pinned4 return
         ip saddr . iifname @host_encrypted4 return
-        ip saddr @host_routed4 return
+        {compute}ip saddr @host_routed4 return
         ip saddr @managers4 tcp dport @manager_ports return
         ip6 saddr @managers6 tcp dport @manager_ports return
         ip saddr @peers4 tcp dport @peer_tcp_ports return

@@ -18,6 +18,9 @@ from .._model.validation import ValidationError, ValidationErrors, choice, integ
 ENFORCE, REPORT = "enforce", "report"
 MODES = (ENFORCE, REPORT)
 
+MANAGEMENT, COMPUTE = "agent_management_networks", "agent_compute_networks"
+"""The variables that declare the networks of an agent for SSH, and those for sessions."""
+
 
 @dataclasses.dataclass(frozen=True)
 class AllowRule:
@@ -37,7 +40,8 @@ class Firewall:
 
     ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` the published ports of sessions, ``agents`` the ports of Swarm
     and WireGuard. ``interfaces`` are those that it applies to, empty for all of them. In the ``mode`` ``report`` it
-    counts and logs what it would drop, and drops nothing.
+    counts and logs what it would drop, and drops nothing. Where ``management`` and ``compute`` are declared, SSH is
+    accepted only at addresses of the former, tunnels and host networks of sessions only at those of the latter.
     """
 
     ssh_sources: tuple[str, ...]
@@ -47,6 +51,8 @@ class Firewall:
     allow: tuple[AllowRule, ...] = ()
     interfaces: tuple[str, ...] = ()
     mode: str = ENFORCE
+    management: tuple[str, ...] = ()
+    compute: tuple[str, ...] = ()
 
 
 def filter_family(addresses: Iterable[str], family: int) -> list[str]:
@@ -85,6 +91,8 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
         allow=_parse_allow_rules(problems, options.get("allow") or ()),
         interfaces=tuple(sorted({*string_list(problems, "firewall_interfaces", options.get("interfaces") or ())})),
         mode=choice(problems, "firewall_mode", options.get("mode") or ENFORCE, MODES),
+        management=parse_networks(problems, MANAGEMENT, options.get("management") or ()),
+        compute=parse_networks(problems, COMPUTE, options.get("compute") or ()),
     )
     if problems:
         raise ValidationError(str(problems))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Collects facts for the audit: addresses, networks, sockets of the Docker engine, other firewalls."""
+"""Collects facts for the audit: addresses, networks, zones, sockets of the Docker engine, other firewalls."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
 from .._host.processes import PROC
 from .._model.network import Underlay
-from .._network.host import find_underlay, own_addresses
+from .._model.validation import ValidationErrors
+from .._network.host import find_underlay, own_addresses, ssh_connection
 from .._network.iproute import show
 from .._network.sockets import sockets
-from .audit import NetworkExposure, filters_ipv6
+from .audit import NetworkExposure, Zones, filters_ipv6
 from .host_rules import ENFORCING_CHAIN
+from .policy import COMPUTE, MANAGEMENT, parse_networks
 from .table import TABLE
 
 ENGINE = "dockerd"
@@ -45,6 +47,29 @@ def read_exposure(underlay_address: str) -> NetworkExposure:
             link["ifname"] for link in outward if any(entry["family"] == "inet6" for entry in link["addr_info"])
         ),
         filtered6=filters_ipv6(_read_ruleset(), TABLE, ENFORCING_CHAIN),
+    )
+
+
+def read_zones(management: Sequence[str], compute: Sequence[str], underlay_address: str) -> Zones:
+    """Return the zones of this agent, given the networks that are declared for each.
+
+    Raises :class:`ValidationError`, and :class:`NetworkError`.
+    """
+    problems = ValidationErrors()
+    parsed = parse_networks(problems, MANAGEMENT, management), parse_networks(problems, COMPUTE, compute)
+    problems.raise_if_any()
+    underlay = find_underlay(underlay_address)
+    own, links = {*own_addresses(underlay)}, show("ip", "-j", "addr", "show")
+    listed = {link["ifname"]: tuple(entry["local"] for entry in link["addr_info"]) for link in links}
+    return Zones(
+        *parsed,
+        ssh_address="".join(ssh_connection().split()[2:3]).partition("%")[0],
+        underlay_address=underlay.address if underlay else "",
+        interfaces={
+            name: tuple(address for address in addresses if address in own)
+            for name, addresses in listed.items()
+            if not own.isdisjoint(addresses)
+        },
     )
 
 

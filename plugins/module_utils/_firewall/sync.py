@@ -19,8 +19,9 @@ from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
 from .connections import sync_connections
 from .egress import active_egress
+from .isolation_policy import build_isolation_policy, list_peers
 from .policy import REPORT, Firewall
-from .ruleset import PIN_SETS, build_isolation_policy, has_pin_sets, list_peers, render, render_pins
+from .ruleset import PIN_SETS, has_pin_sets, render, render_pins
 from .state import FirewallState
 from .table import AGENTS_TABLE
 from .would_drop import read_would_drop, render_elements

@@ -17,15 +17,17 @@ from typing import Any
 
 from .._model.devices import HOST_SLOTS, Device
 from .._model.errors import one_line
+from .._model.quantity import parse_bytes
+from .nvidia import are_linked, gpu_nodes
 
 KIND = "nvidia.com/gpu"
 
 _KIND = re.compile(r"""^kind:\s*["']?nvidia\.com/gpu["']?\s*(#.*)?$""", re.MULTILINE)
-_NAME = re.compile(r"""^[\s-]*name:\s*["']?(GPU-[^\s"'#]+)""", re.MULTILINE)
+_NAME = re.compile(r"""^[\s-]*name:\s*["']?((?:GPU|MIG)-[^\s"'#]+)""", re.MULTILINE)
 
 
 def named_gpus(folders: Iterable[str], root: Path = Path("/")) -> frozenset[str]:
-    """Return the UUIDs of the GPUs that can be assigned to containers by CDI.
+    """Return the UUIDs of the GPUs, and of their MIG instances, that can be assigned to containers by CDI.
 
     ``folders`` are the engine's CDI specification directories, below ``root``. GPUs that a specification names only by
     index are ignored, because indexes change. Specifications that cannot be read are ignored.
@@ -45,7 +47,7 @@ def _read_gpu_uuids(path: Path) -> list[str]:
 def _parse_json_spec(text: str) -> list[str]:
     spec = json.loads(text)
     names = [str(device["name"]) for device in spec["devices"]] if spec["kind"] == KIND else []
-    return [name for name in names if name.startswith("GPU-")]
+    return [name for name in names if name.startswith(("GPU-", "MIG-"))]
 
 
 def _parse_yaml_spec(text: str) -> list[str]:
@@ -53,7 +55,8 @@ def _parse_yaml_spec(text: str) -> list[str]:
 
 
 CUDA, ROCM = "cuda.device", "rocm.device"
-QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
+QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id,name,memory.total,mig.mode.current", "--format=csv,noheader")
+LIST = ("nvidia-smi", "-L")
 # Timeout of driver queries in seconds.
 TIMEOUT_SECONDS = 30
 
@@ -62,7 +65,16 @@ NVIDIA_HOOK = "nvidia-container-runtime-hook"
 
 INFINIBAND = "/dev/infiniband"
 
-_GPU = re.compile(r"^(?P<uuid>GPU-\S+), (?P<domain>[0-9a-f]+):(?P<rest>\S+)$", re.MULTILINE | re.IGNORECASE)
+_GPU = re.compile(
+    r"^(?P<uuid>GPU-\S+), (?P<domain>[0-9a-f]+):(?P<rest>[^\s,]+)"
+    r"(, (?P<model>[^,\n]+), (?P<memory>[^,\n]+)(, (?P<mig>[^,\n]+))?)?$",
+    re.MULTILINE | re.IGNORECASE,
+)
+# A GPU in the driver's list, or an instance of the GPU before it.
+_LISTED = re.compile(
+    r"^GPU \d+: .*\(UUID: (?P<gpu>[^)\s]+)\)|^\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>[^)\s]+)\)",
+    re.MULTILINE,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,34 +86,47 @@ class Accelerators:
 
 
 def find_accelerators(
-    slots: Sequence[Mapping[str, Any]], root: Path = Path("/"), cdi_folders: Iterable[str] = ()
+    slots: Sequence[Mapping[str, Any]],
+    root: Path = Path("/"),
+    cdi_folders: Iterable[str] = (),
+    *,
+    systemd_rules: bool = False,
 ) -> Accelerators:
     """Return the devices of the host below ``root``; ``slots`` are those declared in the inventory (``agent_slots``).
 
-    A declared slot replaces the detected devices of that name; without devices, it hides them. A driver that fails
-    yields a warning and no devices. NVIDIA GPUs that the engine cannot assign yield a warning too; ``cdi_folders`` are
-    its CDI specification directories. Raises :class:`ValueError` with one sentence for an invalid declaration.
+    A declared slot replaces the detected devices of that name; without devices, it hides them; ``cuda.device`` hides
+    MIG instances, too. A driver that fails yields a warning and no devices. NVIDIA GPUs that the engine cannot assign
+    yield a warning too; ``cdi_folders`` are its CDI specification directories. So do those that containers may lose,
+    with ``systemd_rules``: if systemd applies the device rules of containers, it takes away what it does not know of.
+    Raises :class:`ValueError` with one sentence for an invalid declaration.
     """
     declared = _parse_slots(slots, root)
     names = {slot["name"] for slot in slots}
-    warnings: list[str] = []
     detected = [] if ROCM in names else _find_rocm(root)
+    gpus: list[Device] = []
     try:
-        gpus = [] if CUDA in names else _find_cuda(root)
+        found, warnings = ([], []) if CUDA in names else _find_cuda(root)
+        gpus = [gpu for gpu in found if gpu.slot not in names]
     except subprocess.TimeoutExpired:
-        gpus, warnings = (
-            [],
-            [f"nvidia-smi did not finish within {TIMEOUT_SECONDS} seconds, so this agent offers no {CUDA}"],
-        )
+        warnings = [f"nvidia-smi did not finish within {TIMEOUT_SECONDS} seconds, so this agent offers no {CUDA}"]
     except subprocess.CalledProcessError as error:
-        gpus, warnings = [], [f"nvidia-smi failed ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
-    unusable = _unusable_gpus([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
+        warnings = [f"nvidia-smi failed ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
+    named = named_gpus(cdi_folders, root)
+    unusable = _unusable_gpus([gpu.id for gpu in gpus], named)
     if unusable:
         reason = f"no CDI specification contains them and {NVIDIA_HOOK} is not installed"
         warnings.append(
             f"{', '.join(unusable)}: {reason}, so this agent does not offer them: install nvidia-container-toolkit"
         )
-    return Accelerators([*declared, *detected, *(gpu for gpu in gpus if gpu.id not in unusable)], warnings)
+    usable = [gpu for gpu in gpus if gpu.id not in unusable]
+    fleeting = _fleeting_gpus([gpu.id for gpu in usable if gpu.id not in named], root) if systemd_rules else []
+    if fleeting:
+        warnings.append(
+            f"{', '.join(fleeting)}: {NVIDIA_HOOK} gives them to containers, which lose them when systemd reloads its"
+            " units (cgroup driver systemd): use an engine with CDI, or provision this agent again, so that"
+            " the role accelerator links their device nodes in /dev/char"
+        )
+    return Accelerators([*declared, *detected, *usable], warnings)
 
 
 def infiniband_nodes(root: Path = Path("/")) -> list[str]:
@@ -123,6 +148,12 @@ def _find_infiniband(pattern: str, root: Path) -> list[str]:
 def _unusable_gpus(gpus: Iterable[str], cdi_gpus: Collection[str]) -> list[str]:
     """Return the NVIDIA GPUs that the engine cannot assign to containers; it can assign ``cdi_gpus``."""
     return [] if shutil.which(NVIDIA_HOOK) else [gpu for gpu in gpus if gpu not in cdi_gpus]
+
+
+def _fleeting_gpus(gpus: Iterable[str], root: Path) -> list[str]:
+    """Return those of the GPUs that the hook gives to containers whose device nodes are unknown, or not linked."""
+    nodes = gpu_nodes(root)
+    return [gpu for gpu in gpus if gpu not in nodes or not are_linked(nodes[gpu], root)]
 
 
 def _parse_slots(slots: Iterable[Mapping[str, Any]], root: Path) -> list[Device]:
@@ -154,18 +185,74 @@ def _parse_device(slot: str, entry: Any, root: Path) -> Device:
     return Device(slot, ",".join(paths), _numa_or_none(numa))
 
 
-def _find_cuda(root: Path) -> list[Device]:
+def _find_cuda(root: Path) -> tuple[list[Device], list[str]]:
+    """Return the NVIDIA GPUs, or instead of those in MIG mode their instances, and warnings about GPUs without any."""
     if shutil.which(QUERY[0]) is None:
-        return []
-    completed = subprocess.run(
-        QUERY, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
-    )
-    devices = []
-    for gpu in _GPU.finditer(completed.stdout):
+        return [], []
+    devices: list[Device] = []
+    split: dict[str, Device] = {}
+    for gpu in _GPU.finditer(_ask_driver(QUERY)):
         # nvidia-smi prints the PCI domain with eight digits, the kernel with at least four.
         address = f"{int(gpu['domain'], 16):04x}:{gpu['rest'].lower()}"
-        devices.append(Device(CUDA, gpu["uuid"], _read_numa_node(root / "sys/bus/pci/devices" / address)))
-    return devices
+        numa = _read_numa_node(root / "sys/bus/pci/devices" / address)
+        whole = Device(CUDA, gpu["uuid"], numa, model=gpu["model"] or "", memory=_bytes_or_zero(gpu["memory"]))
+        if gpu["mig"] == "Enabled":
+            split[whole.id] = whole
+        else:
+            devices.append(whole)
+    instances = _find_instances(_ask_driver(LIST), split) if split else {}
+    empty = [gpu for gpu in split if gpu not in instances]
+    warnings = (
+        [f"{', '.join(empty)}: in MIG mode without instances, so this agent does not offer them"] if empty else []
+    )
+    return [*devices, *(device for found in instances.values() for device in found)], warnings
+
+
+def _find_instances(listed: str, gpus: Mapping[str, Device]) -> dict[str, list[Device]]:
+    """Return the MIG instances of GPUs, by the UUIDs of these; each kind of instance is a slot."""
+    instances: dict[str, list[Device]] = {}
+    gpu = ""
+    for entry in _LISTED.finditer(listed):
+        gpu = entry["gpu"] or gpu
+        if entry["uuid"] and gpu in gpus:
+            # The name of a slot has no plus sign, which instances with media engines have.
+            slot = f"cuda.mig-{entry['profile'].lower().replace('+', '.')}"
+            size = re.search(r"\d+gb", slot)
+            whole = gpus[gpu]
+            memory = _bytes_or_zero(size[0]) if size else 0
+            instances.setdefault(gpu, []).append(
+                Device(slot, entry["uuid"], whole.numa, model=whole.model, memory=memory)
+            )
+    return instances
+
+
+def gpu_instances() -> dict[str, list[str]]:
+    """Return the UUIDs of the MIG instances of GPUs, by those of the GPUs.
+
+    Raises :class:`OSError` or :class:`subprocess.SubprocessError` if the driver fails.
+    """
+    instances: dict[str, list[str]] = {}
+    gpu = ""
+    for entry in _LISTED.finditer(_ask_driver(LIST)):
+        gpu = entry["gpu"] or gpu
+        if entry["uuid"]:
+            instances.setdefault(gpu, []).append(entry["uuid"])
+    return instances
+
+
+def _ask_driver(command: Sequence[str]) -> str:
+    completed = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
+    )
+    return completed.stdout
+
+
+def _bytes_or_zero(text: str | None) -> int:
+    """Return the bytes in a text of the driver; 0 if it has no number, as for memory that is shared with the host."""
+    try:
+        return parse_bytes(text)
+    except ValueError:
+        return 0
 
 
 def _find_rocm(root: Path) -> list[Device]:

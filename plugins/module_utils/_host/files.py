@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -129,3 +130,11 @@ def _diff_contents(before: str | None, after: str | None, secret: bool) -> tuple
 
 def _format_block(lines: Iterable[str]) -> str:
     return "".join(f"\n  {line}" for line in lines) or "(nothing)"
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it; it may be missing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

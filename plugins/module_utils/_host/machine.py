@@ -21,7 +21,7 @@ def numa_nodes(cpus: Iterable[int], root: Path = Path("/")) -> dict[int, int]:
     """Return the NUMA node of each of these cores; 0 if the kernel below ``root`` does not report one."""
     nodes = {}
     for folder in root.glob("sys/devices/system/node/node[0-9]*"):
-        for cpu in _parse_cpu_list((folder / "cpulist").read_text().strip()):
+        for cpu in parse_cpu_list((folder / "cpulist").read_text().strip()):
             nodes[cpu] = int(folder.name[len("node") :])
     return {cpu: nodes.get(cpu, 0) for cpu in cpus}
 
@@ -40,7 +40,7 @@ def architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def _parse_cpu_list(listed: str) -> list[int]:
+def parse_cpu_list(listed: str) -> list[int]:
     """Parse the kernel's list of cores, such as ``0-3,8``; it is empty for NUMA nodes without cores."""
     ranges = (part.partition("-") for part in listed.split(",") if part)
     return [number for first, _dash, last in ranges for number in range(int(first), int(last or first) + 1)]

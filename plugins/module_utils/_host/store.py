@@ -16,21 +16,15 @@ import hashlib
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
-from .._model.devices import PinnedResources
 from .._model.errors import ClusterError
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
-from .._model.held_session import PublicKeys
-from .._model.plain_data import to_plain
-from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
 from .._model.state_format import StateFormat
-from .deadline import Deadline, deadline_in
+from .local_session import SESSION, LocalSession
 from .port_reservations import PortReservations
 
 DESCRIPTION = "session.json"
@@ -53,58 +47,6 @@ class LockTimeoutError(ClusterError):
 
 class CorruptStateError(ClusterError):
     """Stored state cannot be read; the message is one sentence for the operator."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LocalSession:
-    """A session as stored on one agent.
-
-    ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is
-    ``None`` once the session is committed. ``pinned`` are the cores and devices of each
-    container, ``keys`` the public keys, empty if a claim was interrupted before they were generated. ``request`` is the
-    normalized request of the user.
-    """
-
-    plan: SessionPlan
-    request: dict[str, Any]
-    agent: str
-    nonce: str
-    expires_at: Deadline | None
-    pinned: dict[str, PinnedResources]
-    keys: dict[str, PublicKeys]
-
-    @property
-    def committed(self) -> bool:
-        """Whether the session is committed. An uncommitted session is removed when its claim expires."""
-        return self.expires_at is None
-
-    @property
-    def expired(self) -> bool:
-        """Whether the claim expired before the session was committed."""
-        return self.expires_at is not None and self.expires_at.passed
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        """The containers of the session on this agent."""
-        return self.plan.kernels_on(self.agent)
-
-    @property
-    def slots(self) -> dict[str, int]:
-        """The total slots of the containers on this agent."""
-        total: Counter[str] = Counter()
-        for kernel in self.kernels:
-            total.update(kernel.resources)
-        return dict(total)
-
-
-def _without_clock(data: dict[str, Any]) -> dict[str, Any]:
-    """Convert the time at which a claim expires, in seconds since the epoch, to one that the clock does not change."""
-    at = data["expires_at"]
-    return {**data, "expires_at": None if at is None else to_plain(deadline_in(at - time.time()))}
-
-
-# Version 2: containers may have macvlans, which are no network of the engine. Version 3: claims expire by uptime.
-SESSION = StateFormat("the session", LocalSession, (dict, _without_clock))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,6 +168,11 @@ class Store:
     def registries_folder(self) -> Path:
         """The folder of what the agent knows about registries; it exists only if an image was private."""
         return self._root / "registries"
+
+    @property
+    def images_folder(self) -> Path:
+        """The folder of what the agent knows about images: which came with sessions, and when each was needed last."""
+        return self._root / "images"
 
     @property
     def root(self) -> Path:

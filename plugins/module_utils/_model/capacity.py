@@ -57,38 +57,34 @@ class Bundle:
         widest = max((request.get("cpu", 0) for request, _count in normalized), default=0)
         return cls(tuple(amounts), widest, sum(count for _request, count in normalized))
 
-    def fitting_agents(self, agents: Iterable[AgentFacts]) -> list[AgentFacts]:
+    def fitting_agents(self, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
         """Return the agents that can hold the whole bundle."""
-        for slot, amount in self.amounts:
-            agents = [agent for agent in agents if agent.free.get(slot, 0) >= amount]
-        wide = (agent for agent in agents if agent.online_cpu_count >= self.max_cpus_per_container)
-        return [
-            agent
-            for agent in wide
-            if not agent.max_containers or agent.max_containers - agent.containers >= self.containers
-        ]
+        return [agent for agent, room in zip(agents, self.capacities(agents)) if room]
 
-    def capacities(self, agents: Iterable[HasCapacity]) -> list[int]:
+    def capacities(self, agents: Iterable[AgentFacts]) -> list[int]:
         """Return for each agent how many times the whole bundle fits."""
-        amounts, widest, containers = self.amounts, self.max_cpus_per_container, self.containers
-        capacities = []
-        for agent in agents:
-            free = agent.free
-            room = UNLIMITED
-            for slot, amount in amounts:
-                available = free.get(slot, 0)
-                if available < amount:
-                    room = 0
-                    break
-                count = available // amount
-                room = min(room, count)
-            if room:
-                if widest > agent.online_cpu_count:
-                    room = 0
-                elif agent.max_containers:
-                    room = max(0, min(room, (agent.max_containers - agent.containers) // containers))
-            capacities.append(room)
-        return capacities
+        headrooms = [agent.headroom for agent in agents]
+        known = {headroom: self.capacity(headroom) for headroom in set(headrooms)}
+        return [known[headroom] for headroom in headrooms]
+
+    def capacity(self, agent: HasCapacity) -> int:
+        """Return how many times the whole bundle fits."""
+        free = agent.free
+        room = UNLIMITED
+        for slot, amount in self.amounts:
+            available = free.get(slot, 0)
+            if available < amount:
+                return 0
+            room = min(room, available // amount)
+        if self.max_cpus_per_container > agent.online_cpu_count:
+            return 0
+        if not agent.max_containers:
+            return room
+        left = agent.max_containers - agent.containers
+        if left < self.containers:
+            return 0
+        # A swarm manager may hold none of a session's containers.
+        return min(room, left // self.containers) if self.containers else room
 
 
 def schedulable_slots(request: Mapping[str, int]) -> dict[str, int]:

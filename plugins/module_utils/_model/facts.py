@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .cordon import Cordon
-from .devices import Device
+from .devices import Device, GpuRequest
 from .held_session import HeldSession
-from .images import ImageIdentity
+from .images import ImageDisk, ImageIdentity
 from .mounts import Unusable
 from .network import Underlay
-from .plain_data import DataError, from_plain, to_plain
+from .plain_data import DataError, Repeated, from_plain, to_plain
 from .plan import SessionPlan
 from .session import is_session_id
 
@@ -63,6 +63,25 @@ class SessionUsage:
         return cls(plan.id, plan.name, plan.created_at, slots, len(requests))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Headroom:
+    """What decides how many more containers an agent can hold, as in its facts.
+
+    Agents with equal headroom share one object, so that a decision about thousands looks at a few: it is hashed and
+    compared by identity.
+    """
+
+    free: dict[str, int]
+    online_cpu_count: int
+    containers: int
+    max_containers: int
+
+
+@functools.lru_cache(4096)
+def _shared_headroom(free: tuple[tuple[str, int], ...], *others: int) -> Headroom:
+    return Headroom(dict(free), *others)
+
+
 @dataclasses.dataclass(frozen=True)
 class AgentFacts:
     """The facts of one agent; ``name`` is its inventory name, which the agent need not know.
@@ -82,11 +101,13 @@ class AgentFacts:
     the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``has_infiniband`` is whether the agent
     has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
 
-    ``images`` are the requested images by name, ``None`` if absent; ``unusable_paths`` are the requested folders that
+    ``images`` are the requested images by name, ``None`` if absent; ``image_disk`` is where the engine keeps them,
+    ``None`` if that is not known. ``unusable_paths`` are the requested folders that
     cannot be mounted. ``sessions`` are all sessions on the agent, and ``damaged_sessions`` the ids of those that it
     holds and cannot read. ``cordon`` is an operator's decision that the agent takes no new sessions; it is not
     ``schedulable`` then. ``labels`` are words by which sessions choose agents, and ``obstacles``
-    sentences about what is wrong with one that is not ``schedulable`` for that.
+    sentences about what is wrong with one that is not ``schedulable`` for that. ``topology`` are the domains that it is
+    in, from the outside in, and ``topology_levels`` the names of their levels, if they have any.
     """
 
     name: str
@@ -115,12 +136,15 @@ class AgentFacts:
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
     images: dict[str, ImageIdentity | None]
+    image_disk: ImageDisk | None
     unusable_paths: dict[str, Unusable]
     sessions: tuple[HeldSession, ...]
     damaged_sessions: tuple[str, ...]
     cordon: Cordon | None
     labels: frozenset[str]
     obstacles: tuple[str, ...]
+    topology: tuple[Repeated, ...]
+    topology_levels: tuple[Repeated, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -130,6 +154,11 @@ class AgentFacts:
         free = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "online_cpu_count", len(self.online_cpus))
+
+    @functools.cached_property
+    def headroom(self) -> Headroom:
+        """What decides how many more containers this agent can hold."""
+        return _shared_headroom(tuple(self.free.items()), self.online_cpu_count, self.containers, self.max_containers)
 
     @functools.cached_property
     def session_usage(self) -> tuple[SessionUsage, ...]:
@@ -150,6 +179,30 @@ class AgentFacts:
     def offers(self, slot: str) -> bool:
         """Return whether this agent has any capacity of ``slot``."""
         return self.capacity.get(slot, 0) > 0
+
+    def with_gpus(self, request: GpuRequest) -> AgentFacts:
+        """Return these facts as if the agent had no other NVIDIA GPUs than those that a request accepts.
+
+        Sessions free none of these when they end, as far as is known.
+        """
+        slots = {device.slot for device in self.devices if not request.accepts(device)}
+        if not slots:
+            return self
+        capacity, allocated = dict(self.capacity), dict(self.allocated)
+        for slot in slots:
+            accepted = [device for device in self.devices if device.slot == slot and request.accepts(device)]
+            capacity[slot] = min(self.capacity.get(slot, 0), len(accepted))
+            unused = [device for device in accepted if device.free or not self.allocated.get(slot)]
+            allocated[slot] = capacity[slot] - min(capacity[slot], self.free.get(slot, 0), len(unused))
+        facts = dataclasses.replace(self, capacity=capacity, allocated=allocated)
+        usage = tuple(
+            dataclasses.replace(
+                usage, slots={slot: amount for slot, amount in usage.slots.items() if slot not in slots}
+            )
+            for usage in self.session_usage
+        )
+        object.__setattr__(facts, "session_usage", usage)
+        return facts
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain data, without the name: that is defined by the inventory."""

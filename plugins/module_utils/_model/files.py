@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +35,9 @@ def write_atomically(
     descriptor of the file while that is empty. With ``durable`` the content is on the disk before the old file is
     replaced. On errors, the temporary file is removed.
     """
+    # Most requests to hosts write nothing, and the import takes milliseconds.
+    import tempfile
+
     descriptor, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     try:
         with os.fdopen(descriptor, "wb") as stream:

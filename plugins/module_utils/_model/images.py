@@ -33,6 +33,19 @@ class ImageIdentity:
     reference: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class ImageDisk:
+    """Where the engine of an agent keeps its images: ``free`` bytes in its ``folder``; ``reserve`` should stay free.
+
+    ``sizes`` are those of the requested images that are there, in bytes by name.
+    """
+
+    folder: str
+    free: int
+    reserve: int
+    sizes: dict[str, int]
+
+
 # The images on agents: by agent, then by name.
 ImagesByAgent = Mapping[str, Mapping[str, ImageIdentity]]
 
@@ -116,6 +129,14 @@ def repository_of(image: str) -> str:
         first, rest = DOCKER_HUB, name
     first, path = normalize_host(first), _untagged(rest)
     return f"{first}/library/{path}" if first == DOCKER_HUB and "/" not in path else f"{first}/{path}"
+
+
+def full_name(image: str) -> str:
+    """Return the name of an image in the one form that is equal for all spellings: with registry, and tag or digest."""
+    name, _at, digest = image.partition("@")
+    if digest:
+        return f"{repository_of(name)}@{digest}"
+    return f"{repository_of(name)}:{name.rpartition('/')[2].partition(':')[2] or 'latest'}"
 
 
 def _untagged(name: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from .addressing import is_address
+from .devices import ANY_GPU, GpuRequest
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
 from .plain_data import DataError, Repeated, from_plain, to_plain
 from .quantity import format_slots
@@ -55,7 +56,7 @@ class SessionPlan:
     ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
     source addresses of gateways. At an end, main1 runs ``stop_command``, and all processes have ``stop_grace`` seconds.
-    With ``no_new_privileges`` setuid programs give no privileges in its containers.
+    With ``no_new_privileges`` setuid programs give no privileges in its containers. Its NVIDIA GPUs are as in ``gpu``.
     The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
     """
 
@@ -89,6 +90,7 @@ class SessionPlan:
     idle_timeout: int = 0
     user_uid: int | None = None
     no_new_privileges: bool = False
+    gpu: GpuRequest = ANY_GPU
 
     @property
     def agents(self) -> list[str]:

@@ -63,6 +63,20 @@ def format_slot(slot: str, amount: int) -> str:
     return str(amount)
 
 
+_DECIMAL = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+def decimal_unit(amount: int) -> tuple[int, str]:
+    """Return the factor and the name of the decimal unit that suits a number of bytes, as engines show them."""
+    return next((unit for unit in _DECIMAL if amount >= unit[0]), _DECIMAL[-1])
+
+
+def format_size(amount: int) -> str:
+    """Format a number of bytes for people, such as ``4.6 GB``."""
+    factor, unit = decimal_unit(amount)
+    return f"{amount / factor:.1f} {unit}"
+
+
 def format_slots(slots: dict[str, int]) -> str:
     """Format slots as one phrase, such as ``cpu 4, mem 1g``."""
     return ", ".join(f"{slot} {format_slot(slot, amount)}" for slot, amount in slots.items())

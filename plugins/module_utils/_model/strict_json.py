@@ -19,8 +19,11 @@ def parse_json(text: str | bytes) -> Any:
     """
     # Not json.loads(bytes), which accepts other encodings and surrogates.
     decoded = text.decode() if isinstance(text, bytes) else text.encode().decode()
+    if decoded.startswith("\ufeff"):
+        # As json.loads does.
+        raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", decoded, 0)
     try:
-        data = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_parse_finite)
+        data = _DECODER.decode(decoded)
         if "\\u" in decoded:
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:
@@ -39,3 +42,7 @@ def _parse_finite(text: str) -> float:
     if abs(number) > sys.float_info.max:
         raise ValueError("a number is too large")
     return number
+
+
+# Made once: a long queue has many small texts.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._host.processes import parent_pid, process_environment
@@ -23,26 +24,39 @@ _CONTAINER_LINKS = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEF
 _PORTS_INSIDE = ("veth", "tun", "vxlan")
 
 
-def networks_in_use() -> list[str]:
+Links = Sequence[Mapping[str, Any]]
+"""The links of this host with their addresses and kinds, as :func:`read_links` returns them."""
+
+
+def read_links() -> Links:
+    """Read the links of this host, for all that is asked about them at one time."""
+    return show("ip", "-j", "-d", "addr", "show")
+
+
+def networks_in_use(links: Links) -> list[str]:
     """Return every IPv4 range that the host routes or has an address in, without the default route."""
     routes = show("ip", "-j", "-4", "route", "show")
-    addresses = (entry for link in show("ip", "-j", "-4", "addr", "show") for entry in link["addr_info"])
+    addresses = (entry for link in links for entry in link["addr_info"] if entry["family"] == "inet")
     ranges = {route["dst"] for route in routes if route["dst"] != "default"}
     return sorted(ranges | {f"{entry['local']}/{entry['prefixlen']}" for entry in addresses})
 
 
-def vnis_in_use() -> list[int]:
+def vnis_in_use(links: Links) -> list[int]:
     """Return the VXLAN network identifiers of all links, of sessions or not."""
-    links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
-    return sorted({link["linkinfo"]["info_data"]["id"] for link in links if "id" in link["linkinfo"]["info_data"]})
+    return sorted({data["id"] for data in _tunnels(links).values() if "id" in data})
 
 
-def find_underlay(address: str) -> Underlay | None:
+def _tunnels(links: Links) -> dict[str, Any]:
+    """Return the properties of all VXLAN links by name."""
+    return {link["ifname"]: link["linkinfo"]["info_data"] for link in links if _link_kind(link) == "vxlan"}
+
+
+def find_underlay(address: str, links: Links | None = None) -> Underlay | None:
     """Return the underlay with ``address``, by default the address of the default route or of this SSH connection.
 
     ``None`` if no interface has the address.
     """
-    links = show("ip", "-j", "addr", "show")
+    links = read_links() if links is None else links
     underlay_address = address or _default_source(links) or _connection_address()
     for link in links:
         if any(entry.get("local") == underlay_address for entry in link["addr_info"]):
@@ -50,7 +64,7 @@ def find_underlay(address: str) -> Underlay | None:
     return None
 
 
-def own_addresses(underlay: Underlay | None) -> list[str]:
+def own_addresses(underlay: Underlay | None, links: Links | None = None) -> list[str]:
     """Return the addresses at which this host itself can be reached, IPv4 and IPv6.
 
     Without those of the engine's bridges: every host has the same, and other hosts do not route them.
@@ -58,7 +72,7 @@ def own_addresses(underlay: Underlay | None) -> list[str]:
     return sorted(
         {
             entry["local"]
-            for link in show("ip", "-j", "addr", "show")
+            for link in (read_links() if links is None else links)
             if link["ifname"] == (underlay and underlay.interface) or not _CONTAINER_LINKS.fullmatch(link["ifname"])
             for entry in link["addr_info"]
             if entry["scope"] == "global"
@@ -71,7 +85,7 @@ def external_interfaces() -> list[str]:
 
     They have a global address. A bridge counts if it has a route with a next hop, or a port that leaves this host.
     """
-    links = show("ip", "-j", "-d", "addr", "show")
+    links = read_links()
     external_bridges = {link["master"] for link in links if "master" in link and _link_kind(link) not in _PORTS_INSIDE}
     routes = [route for family in ("-4", "-6") for route in show("ip", "-j", family, "route", "show")]
     routed = {route["dev"] for route in routes if "dev" in route and ("gateway" in route or "via" in route)}
@@ -83,7 +97,7 @@ def external_interfaces() -> list[str]:
     )
 
 
-def _link_kind(link: dict[str, Any]) -> str:
+def _link_kind(link: Mapping[str, Any]) -> str:
     """Return the kind of a virtual link; empty for hardware."""
     return str(link.get("linkinfo", {}).get("info_kind", ""))
 
@@ -93,10 +107,9 @@ def interfaces() -> set[str]:
     return {link["ifname"] for link in show("ip", "-j", "link", "show")}
 
 
-def udp_ports() -> dict[int, str]:
+def udp_ports(links: Links) -> dict[int, str]:
     """Return the UDP ports in use on this host, except those of sessions' tunnels, each with its user."""
-    links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
-    port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
+    port_of = {name: data.get("port") for name, data in _tunnels(links).items()}
     ours = {port for name, port in port_of.items() if name.startswith(VXLAN_PREFIX)}
     open_ports = {entry.port for entry in sockets("udp")}
     foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(VXLAN_PREFIX)}
@@ -113,11 +126,11 @@ def on_link(address: str) -> bool:
     return not any("gateway" in route or "via" in route for route in show("ip", "-j", "route", "get", address))
 
 
-def _mac(link: dict[str, Any]) -> str:
+def _mac(link: Mapping[str, Any]) -> str:
     return str(link.get("address", "")) if link.get("link_type") == "ether" else ""
 
 
-def _default_source(links: list[dict[str, Any]]) -> str:
+def _default_source(links: Links) -> str:
     """Return the first global address of the interface that holds the default route."""
     default = next(iter(show("ip", "-j", "-4", "route", "show", "default")), {})
     for link in links:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .._docker.client import connect
 from .._host.cordon import replace_cordon
+from .._host.image_records import ImageRecords
 from .._host.store import Store
 from .._model.change import as_diff
 from .._model.cordon import Cordon
@@ -20,8 +21,8 @@ from .._session.facts import AgentSettings, FactsQuery, collect_facts
 from .._session.look import announce
 
 
-def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the facts of this ``agent``, or an ``error``.
+def survey(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the facts of this ``agent``, or an ``error``. The images that sessions may need stay for now.
 
     ``settings`` are those of :class:`AgentSettings`; ``images`` and ``paths`` are those that sessions may need.
     """
@@ -30,6 +31,8 @@ def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
         query = FactsQuery(images=options["images"], paths=options["paths"])
         settings = AgentSettings(**options["settings"], docker_host=options["docker_host"])
         facts = collect_facts(client, store, settings, query)
+        if not check_mode:
+            ImageRecords(store.images_folder).touch(image.id for image in facts.images.values() if image)
         return {"agent": facts.to_dict(), "error": None}
     except EXPECTED as error:
         return {"agent": None, "error": reason(error)}

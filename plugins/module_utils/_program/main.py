@@ -22,6 +22,7 @@ PHASES = {
     "cordon": "agent",
     "start": "start",
     "pull": "image",
+    "prune": "image",
     "overlay": "overlay",
     "remove": "session",
     "reap": "session",
@@ -33,6 +34,7 @@ PHASES = {
     "firewall_traffic": "firewall",
     "targets": "exposure",
     "probe": "exposure",
+    "inside": "exposure",
 }
 """The module of each phase, with a function of the phase's name; only the requested module is imported."""
 
@@ -92,4 +94,5 @@ def limited_to(seconds: float) -> Iterator[None]:
 
 def command(arguments: Sequence[str]) -> int:
     """Run the command of a systemd unit and return its exit code."""
-    return int(importlib.import_module(f"{PACKAGE}.unit").main(arguments))
+    name = "health" if "--health" in arguments else "unit"
+    return int(importlib.import_module(f"{PACKAGE}.{name}").main(arguments))

@@ -2,17 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The commands of systemd units on a host: restore sessions, apply rules, check health, roll back a firewall."""
+"""The commands of systemd units on a host: restore sessions, apply rules, roll back a firewall."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import functools
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._docker.client import DockerUnavailableError, connect
@@ -20,9 +18,9 @@ from .._firewall.state import FirewallState
 from .._firewall.sync import sync_ruleset
 from .._firewall.trial import roll_back
 from .._host.store import Store
-from .._model.errors import EXPECTED, one_line, reason
-from .._session.health import look_at_health
+from .._model.errors import EXPECTED, reason
 from .._session.reconcile import restore
+from .journal import log
 
 if TYPE_CHECKING:
     import docker
@@ -47,7 +45,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--docker-host", required=True)
     parser.add_argument("--start", action="store_true", help="also start containers, not only restore links and rules")
     parser.add_argument("--rules", action="store_true", help="apply the rules and nothing else")
-    parser.add_argument("--health", metavar="FOLDER", help="run the health checks of a folder and nothing else")
     parser.add_argument("--withdraw", metavar="NONCE", help="roll back a firewall that was not confirmed")
     options = parser.parse_args(arguments)
     store = Store(options.state_path)
@@ -57,8 +54,6 @@ def main(arguments: Sequence[str]) -> int:
         if options.withdraw:
             changes = roll_back(store, options.withdraw)
             failures += filter(None, [FirewallState(store).damage])
-        elif options.health:
-            changes, failures = look_at_health(store, options.docker_host, Path(options.health))
         elif options.rules:
             changes = sync_ruleset(store, check_mode=False)
             failures += filter(None, [FirewallState(store).damage])
@@ -66,9 +61,4 @@ def main(arguments: Sequence[str]) -> int:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:
         changes, failures = [], [reason(error)]
-    for change in changes:
-        text = one_line(f"{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}")
-        sys.stdout.write(f"<5>{text}\n")
-    for failure in failures:
-        sys.stderr.write(f"<3>{one_line(failure)}\n")
-    return 1 if failures else 0
+    return log(changes, failures)

@@ -15,7 +15,8 @@ from .._docker.images import Image, ImagePullError, find_image
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host.files import plan_files, write_files
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._model.images import ImagesByAgent, image_mismatch
@@ -27,6 +28,7 @@ from .claim import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
 from .end import replace_containers
 from .facts import read_host
+from .gpu_access import lost_nodes
 from .image_access import ImageAccess, require_image_access
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
@@ -182,7 +184,8 @@ def apply_slice(
     started_hostnames = store.started_commands(session)
     repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
     existing = containers.find_containers(client, session.plan.id)
-    steps = containers.plan_containers(existing, repairable, interface_plan.lost)
+    lost_parts = {**lost_nodes(client, session), **interface_plan.lost}
+    steps = containers.plan_containers(existing, repairable, lost_parts)
     if session.plan.infiniband and not host.infiniband and any(step.create for step in steps):
         raise InfinibandMissingError(
             f"session_infiniband: {session.agent} no longer has /dev/infiniband/uverbs*, so no container can be created"

@@ -14,7 +14,8 @@ from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.errors import ClusterError
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan

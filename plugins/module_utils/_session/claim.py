@@ -19,9 +19,10 @@ from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host import machine
 from .._host.deadline import deadline_in
+from .._host.local_session import LocalSession
 from .._host.path_look import Folder
 from .._host.ssh_keys import ensure_keys
-from .._host.store import LocalSession, Store
+from .._host.store import Store
 from .._model.capacity import fits
 from .._model.change import Change
 from .._model.devices import PinnedResources
@@ -206,10 +207,11 @@ def _allocate(
         raise ContainerNameConflictError(
             f"container {', '.join(names)} already exists on {request.agent} and does not belong to this session"
         )
-    refusal_reason = _why_refused(request, facts, active)
+    gpu = request.plan.gpu
+    refusal_reason = _why_refused(request, facts.with_gpus(gpu), active)
     if refusal_reason:
         raise ClaimRefusedError(refusal_reason)
-    free = [device for device in facts.devices if device.free]
+    free = [device for device in facts.devices if device.free and gpu.accepts(device)]
     nodes = machine.numa_nodes(facts.online_cpus)
     requests = [kernel.resources for kernel in request.kernels]
     pinned = pin_containers(nodes, cpu_load(active), settings.cpu_overcommit, free, requests)

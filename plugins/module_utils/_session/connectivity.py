@@ -13,7 +13,7 @@ from typing import Any
 
 from .._docker import containers
 from .._docker.sdk import docker
-from .._host.store import LocalSession
+from .._host.local_session import LocalSession
 from .._model.addressing import is_ipv6
 from .._model.errors import EXPECTED, reason
 from .._model.plan import Kernel

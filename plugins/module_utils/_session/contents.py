@@ -14,10 +14,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._docker import containers, labels, networks
+from .._docker import labels, networks
+from .._docker.container import FILE_LOG_DRIVERS, HOSTS_TARGET, Container, LogConfig
 from .._docker.images import Image
 from .._host.files import DesiredFile
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.devices import PinnedResources, device_nodes
 from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text, hostfile, threads
 from .._model.held_session import PublicKeys
@@ -88,7 +90,7 @@ class DesiredState:
 
     files: list[DesiredFile]
     network: networks.BridgeNetwork | None
-    containers: list[containers.Container]
+    containers: list[Container]
 
 
 def desired_slice(
@@ -110,18 +112,20 @@ def desired_slice(
         files += _files(folder, session, kernel, contents, host.infiniband, derived)
         container = _container(session, kernel, environment, image, str(folder), store.kit(), default_network)
         infiniband = host.infiniband if session.plan.infiniband else None
+        nodes = dict.fromkeys(node for device in container.devices for node in host.gpu_nodes.get(device, ()))
         container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus, infiniband=infiniband)
+        container = dataclasses.replace(container, gpu_nodes=tuple(nodes))
         pids, log = limits.pids_of(len(container.cpus)), log_config(host.log_driver, limits)
         container = dataclasses.replace(container, pids=pids, log=log)
         desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, contents)))
     return DesiredState(files, networks.desired_network(session.plan), desired)
 
 
-def log_config(driver: str, limits: ContainerLimits) -> containers.LogConfig | None:
+def log_config(driver: str, limits: ContainerLimits) -> LogConfig | None:
     """Return the logging configuration of a container where ``driver`` is the engine's default; ``None`` for that."""
-    if driver not in containers.FILE_LOG_DRIVERS or not limits.log_bytes:
+    if driver not in FILE_LOG_DRIVERS or not limits.log_bytes:
         return None
-    return containers.LogConfig(driver, limits.log_bytes, limits.log_files)
+    return LogConfig(driver, limits.log_bytes, limits.log_files)
 
 
 def _files(
@@ -192,12 +196,12 @@ def _container(
     folder: str,
     kit: str,
     default_network: str,
-) -> containers.Container:
+) -> Container:
     plan, pinned = session.plan, session.pinned.get(kernel.hostname, PinnedResources())
     # On the agent's own network gateways reach all ports without publishing.
     published = plan.published if kernel.rank == 0 and not plan.shares_host_network else ()
     mounts = (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in plan.mounts)
-    return containers.Container(
+    return Container(
         name=kernel.container,
         hostname=kernel.hostname,
         image=kernel.image,
@@ -205,7 +209,7 @@ def _container(
         explicit_environment=environment,
         image_environment=image.environment,
         kit=kit,
-        binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts{containers.HOSTS_TARGET}", *mounts),
+        binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts{HOSTS_TARGET}", *mounts),
         cpus=tuple(pinned.cpus),
         devices=tuple(pinned.device_ids),
         memory=kernel.resources["mem"],

@@ -12,11 +12,13 @@ from .._docker import containers, labels, networks
 from .._docker.sdk import docker
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.sync import sync_ruleset
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network.iproute import LinkState
 from .._wireguard.peers import sync_wireguard_peers
+from .gpu_access import lost_nodes
 from .interfaces import plan_interfaces
 from .links import plan_links
 from .overlay import overlay_drift
@@ -35,6 +37,7 @@ def find_drift(client: docker.APIClient, store: Store, session: LocalSession) ->
         "links": lambda: [step.change for step in plan_links(session.plan, session.agent, LinkState())],
         "containers": lambda: _container_drift(client, store, session),
         "ports": lambda: _interface_drift(client, session),
+        "GPUs": lambda: _gpu_drift(client, session),
     }
     return [change for subject, check in checks.items() for change in _read_or_report(subject, check)]
 
@@ -86,3 +89,13 @@ def _interface_drift(client: docker.APIClient, session: LocalSession) -> list[Ch
     ]
     recreated = [Change(f"container {name}", f"running, without {interface}", "running") for name, interface in lost]
     return recreated + [step.change for step in interface_plan.steps]
+
+
+def _gpu_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
+    """Return the running containers that have lost the device nodes of their GPUs, and have to be recreated."""
+    lost = lost_nodes(client, session)
+    return [
+        Change(f"container {kernel.container}", f"running, without {lost[kernel.hostname]}", "running")
+        for kernel in session.kernels
+        if kernel.hostname in lost
+    ]

@@ -13,7 +13,9 @@ from typing import Any
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._docker.stop import stop_containers
-from .._host.store import CorruptStateError, LocalSession, Store
+from .._host.image_records import ImageRecords
+from .._host.local_session import LocalSession
+from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.session import STOP_GRACE
 from .output import DAYS, keep_output
@@ -72,6 +74,7 @@ def remove_containers(
         end.lost |= {_hostname(container): "its plan is damaged, so its output has no place" for container in existing}
     elif end is not None and session is not None and session.committed:
         end.lost |= keep_output(client, store, session, existing, end.days)
+    ImageRecords(store.images_folder).touch({each["ImageID"] for each in existing if each.get("ImageID")})
     return containers.remove_containers(client, existing)
 
 

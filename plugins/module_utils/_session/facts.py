@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker import labels
-from .._docker.containers import cdi_folders, exit_status, find_containers, log_driver
-from .._docker.images import find_image
+from .._docker.containers import cdi_folders, exit_status, find_containers, has_systemd_rules, log_driver
+from .._docker.images import Image, engine_folder, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
@@ -26,17 +26,20 @@ from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
 from .._host.container_use import working_gpus
 from .._host.limits import read_limits
-from .._host.store import LocalSession, Store
-from .._model.agent_labels import LABEL_RULE, is_label
+from .._host.local_session import LocalSession
+from .._host.nvidia import gpu_nodes
+from .._host.store import Store
+from .._model.agent_labels import LABEL_RULE, is_label, topology_problem
 from .._model.cordon import Cordon
 from .._model.devices import Device
 from .._model.facts import AgentFacts
 from .._model.held_session import ContainerState, HeldSession
-from .._model.images import ImageIdentity
-from .._model.quantity import parse_slot
+from .._model.images import ImageDisk
+from .._model.quantity import parse_bytes, parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .foreign_use import ForeignUse, busy_warning, read_foreign_use
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
 from .service_state import read_service_state
@@ -47,19 +50,23 @@ class HostCapabilities:
     """What the host provides to every container.
 
     ``ulimits`` are the process limits, -1 for unlimited, ``cdi_gpus`` the GPUs that CDI names, and ``infiniband`` the
-    paths of the InfiniBand device nodes, for sessions with InfiniBand. ``log_driver`` is the engine's default.
+    paths of the InfiniBand device nodes, for sessions with InfiniBand. ``log_driver`` is the engine's default, and
+    ``gpu_nodes`` are the device nodes of NVIDIA GPUs by UUID.
     """
 
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
     infiniband: tuple[str, ...] = ()
     log_driver: str = ""
+    gpu_nodes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def read_host(client: docker.APIClient) -> HostCapabilities:
     """Read the capabilities of this host."""
     info = client.info()
-    return HostCapabilities(read_limits(), named_gpus(cdi_folders(info)), tuple(infiniband_nodes()), log_driver(info))
+    return HostCapabilities(
+        read_limits(), named_gpus(cdi_folders(info)), tuple(infiniband_nodes()), log_driver(info), gpu_nodes()
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +85,11 @@ class AgentSettings:
     allow_infiniband: bool = False
     mount_roots: Sequence[str] = ("/",)
     labels: Sequence[str] = ()
+    topology: Sequence[str] = ()
+    topology_levels: Sequence[str] = ()
+    disk_reserve: str = "1g"
     docker_host: str = MountSettings.docker_host
+    reserve: str = "fixed"
 
     @property
     def mounts(self) -> MountSettings:
@@ -116,8 +127,13 @@ def collect_facts(
     orphans = _orphans(containers, sessions)
     held = {*store.held_ids()}
     mounts = settings.mounts
-    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client.info()))
-    plain = network.find_underlay(settings.underlay_address)
+    info = client.info()
+    accelerators = find_accelerators(
+        settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
+    )
+    images = {image: find_image(client, image) for image in query.images}
+    links = network.read_links()
+    plain = network.find_underlay(settings.underlay_address, links)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
     # The driver is asked once for all sessions, under the agent's lock in a claim.
@@ -126,7 +142,9 @@ def collect_facts(
     allocated = _allocated_devices(active, orphans)
     # What a container has stays there, and is counted.
     sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
-    devices = [device for device in accelerators.devices if device.id not in sick]
+    foreign = _read_foreign(client, settings, accelerators.devices, containers)
+    busy = {device: process for device, process in foreign.gpus.items() if device not in allocated}
+    devices = [device for device in accelerators.devices if device.id not in {*sick, *busy}]
     has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
         name=name,
@@ -134,13 +152,15 @@ def collect_facts(
         schedulable=settings.schedulable and state.in_service,
         cordon=state.cordon,
         labels=_labels(settings),
+        topology=_topology(settings),
+        topology_levels=tuple(settings.topology_levels),
         obstacles=state.obstacles,
         architecture=machine.architecture(),
         engine=client.version()["Version"],
         kit=os.path.basename(store.kit()),
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
-        capacity=_capacity(settings, devices),
+        capacity=_capacity(settings, devices, foreign.share),
         allocated=_sum_slots(
             [
                 *(session.slots for session in active),
@@ -150,6 +170,8 @@ def collect_facts(
         devices=_devices(devices, allocated),
         warnings=(
             *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
+            *(busy_warning(device, process) for device, process in busy.items() if device not in sick),
+            *foreign.warnings,
             *state.refused,
             *_firewall_warnings(FirewallState(store)),
             *accelerators.warnings,
@@ -158,8 +180,8 @@ def collect_facts(
         containers=sum(len(session.kernels) for session in active) + len(orphans),
         max_containers=settings.max_containers,
         underlay=underlay,
-        addresses=tuple(network.own_addresses(plain)),
-        udp_ports={**network.udp_ports(), **swarm_port(swarm)},
+        addresses=tuple(network.own_addresses(plain, links)),
+        udp_ports={**network.udp_ports(links), **swarm_port(swarm)},
         swarm=swarm_membership(client, swarm),
         tcp_ports=frozenset(
             {
@@ -172,9 +194,10 @@ def collect_facts(
         allow_host_network=settings.allow_host_network,
         has_infiniband=has_infiniband,
         infiniband=has_infiniband and settings.allow_infiniband,
-        networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(active)})),
-        vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
-        images={image: _image_identity(client, image) for image in query.images},
+        networks=tuple(sorted({*network.networks_in_use(links), *subnets(client), *_claimed_subnets(active)})),
+        vnis=tuple(sorted({*network.vnis_in_use(links), *_claimed_vnis(active)})),
+        images={name: image.identity if image else None for name, image in images.items()},
+        image_disk=_image_disk(engine_folder(info), settings, images),
         unusable_paths=find_sources(client, store, mounts, query.paths)[1],
         sessions=tuple(_held_session(client, store, session, containers, gpus, state.draining) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
@@ -199,6 +222,14 @@ def _labels(settings: AgentSettings) -> frozenset[str]:
     return frozenset(settings.labels)
 
 
+def _topology(settings: AgentSettings) -> tuple[str, ...]:
+    """Return the domains of this agent. Raises :class:`ValueError`."""
+    problem = topology_problem(settings.topology, settings.topology_levels)
+    if problem:
+        raise ValueError(problem)
+    return tuple(settings.topology)
+
+
 def active_sessions(
     sessions: Iterable[LocalSession], excluded: Collection[str] = (), *, counts_expired: bool = False
 ) -> list[LocalSession]:
@@ -213,8 +244,22 @@ def cpu_load(sessions: Iterable[LocalSession]) -> dict[int, int]:
     return Counter(cpu for session in sessions for pinned in session.pinned.values() for cpu in pinned.cpus)
 
 
-def _capacity(settings: AgentSettings, devices: Iterable[Device]) -> dict[str, int]:
-    host_slots = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
+def _read_foreign(
+    client: docker.APIClient,
+    settings: AgentSettings,
+    devices: Iterable[Device],
+    containers: Iterable[Mapping[str, Any]],
+) -> ForeignUse:
+    if settings.reserve != "auto":
+        return ForeignUse()
+    gpus = [device.id for device in devices if device.id.startswith(("GPU-", "MIG-"))]
+    return read_foreign_use(client, gpus, [container["Id"] for container in containers])
+
+
+def _capacity(settings: AgentSettings, devices: Iterable[Device], foreign: Mapping[str, int]) -> dict[str, int]:
+    cores = max(0, len(machine.online_cpus()) - foreign.get("cpu", 0))
+    memory = machine.memory_total() - foreign.get("mem", 0)
+    host_slots = {"cpu": cores * settings.cpu_overcommit, "mem": memory}
     total = {**host_slots, **Counter(device.slot for device in devices)}
     reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
     return {slot: max(0, amount - reserved.get(slot, 0)) for slot, amount in total.items()}
@@ -259,9 +304,17 @@ def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
     return {session.plan.network.vni for session in sessions if session.plan.network and session.plan.network.vni}
 
 
-def _image_identity(client: docker.APIClient, name: str) -> ImageIdentity | None:
-    image = find_image(client, name)
-    return image.identity if image else None
+def _image_disk(folder: str, settings: AgentSettings, images: Mapping[str, Image | None]) -> ImageDisk | None:
+    """Return where the engine keeps its images; ``None`` if it does not say, or has it in a place of its own."""
+    try:
+        reserve = parse_bytes(settings.disk_reserve)
+    except ValueError as error:
+        raise ValueError(f"agent_disk_reserve: {settings.disk_reserve!r} {error}") from None
+    try:
+        sizes = {name: image.size for name, image in images.items() if image}
+        return ImageDisk(folder, free_bytes(folder), reserve, sizes)
+    except OSError:
+        return None
 
 
 def _held_session(

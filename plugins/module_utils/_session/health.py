@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from .._host.health import find_checks, read_health, run_checks, write_health
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.change import Change
 from .._model.health import HealthProblem
-from .look import announce
 
 
 def look_at_health(store: Store, docker_host: str, folder: Path) -> tuple[list[Change], list[str]]:
@@ -23,11 +24,21 @@ def look_at_health(store: Store, docker_host: str, folder: Path) -> tuple[list[C
     environment = {"BACKENDAI_STATE_PATH": str(store.root), "BACKENDAI_DOCKER_HOST": docker_host}
     after = before.after(run_checks(checks, environment), refused, time.time())
     write_health(store, after)
-    for problem in before.new_problems(after.problems):
-        affected = [session for session in store.load_all()[0] if _is_affected(session, problem)]
-        announce(docker_host, affected, f"the health check {problem.check} of this host failed: {problem.reason}")
+    problems = before.new_problems(after.problems)
+    if problems:
+        _tell_sessions(store, docker_host, problems)
     new = [change for change in after.history if change.at == after.checked_at]
     return [Change(f"health check {change.check}", None, change.reason or "healthy") for change in new], refused
+
+
+def _tell_sessions(store: Store, docker_host: str, problems: Iterable[HealthProblem]) -> None:
+    # Needed only now: its import takes longer than everything else of a look.
+    from .look import announce
+
+    sessions = store.load_all()[0]
+    for problem in problems:
+        affected = [session for session in sessions if _is_affected(session, problem)]
+        announce(docker_host, affected, f"the health check {problem.check} of this host failed: {problem.reason}")
 
 
 def _is_affected(session: LocalSession, problem: HealthProblem) -> bool:

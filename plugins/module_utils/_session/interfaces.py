@@ -18,7 +18,8 @@ from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._firewall.translation import plan_translation
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
 from .._model.plan import Kernel, SessionPlan
 from .._network.container import (

@@ -15,7 +15,7 @@ from typing import Any
 from .._docker import containers, labels
 from .._docker.logs import LogReadError, tail_of, tail_of_file
 from .._docker.sdk import docker
-from .._host.store import LocalSession
+from .._host.local_session import LocalSession
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel
 from .._model.session import MAIN1, App

@@ -16,8 +16,9 @@ from .._docker.client import DockerUnavailableError, connect
 from .._docker.sdk import docker
 from .._host.container_use import accepted_connections, cpu_seconds, working_gpus
 from .._host.deadline import read_uptime
+from .._host.local_session import LocalSession
 from .._host.processes import PROC, boot_id
-from .._host.store import LocalSession, LockTimeoutError, Store
+from .._host.store import LockTimeoutError, Store
 from .._host.terminals import write_to_terminals
 from .._model.errors import EXPECTED, reason
 from .._model.session import MAIN1
@@ -129,8 +130,11 @@ def _is_logged_in(session: LocalSession, pids: dict[str, int]) -> bool:
 
 
 def _has_working_gpu(session: LocalSession, gpus: Gpus) -> bool:
-    """Return whether a GPU of the session works, or cannot be read."""
-    own = {device for pinned in session.pinned.values() for device in pinned.device_ids if device.startswith("GPU-")}
+    """Return whether a GPU of the session works, or cannot be read, as the driver's load of MIG instances."""
+    ids = [device for pinned in session.pinned.values() for device in pinned.device_ids]
+    if any(device.startswith("MIG-") for device in ids):
+        return True
+    own = {device for device in ids if device.startswith("GPU-")}
     if not own:
         return False
     working = gpus()

@@ -18,8 +18,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
+from .._host.local_session import LocalSession
 from .._host.path_look import PATH_SECONDS, Folder, NoFolder, Place, look
-from .._host.store import LocalSession, Store
+from .._host.store import Store
 from .._model.errors import ClusterError
 from .._model.mounts import MISSING, MountRules, Unusable, describe_unusable, find_mount_problem
 from .._model.session import Mount

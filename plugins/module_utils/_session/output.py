@@ -22,7 +22,8 @@ from typing import Any
 from .._docker import labels
 from .._docker.logs import END_LINES, LogLimitError, LogReadError, compressed_file, compressed_log, tail_of_kept
 from .._docker.sdk import docker
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.errors import as_phrase, reason
 from .._model.files import locked, write_atomically
 from .._model.held_session import ContainerState

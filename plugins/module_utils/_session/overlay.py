@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .._docker import overlay
 from .._docker.sdk import docker
-from .._host.store import LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.change import Change
 from .._model.plan import SessionPlan
 from .claim import require_claim

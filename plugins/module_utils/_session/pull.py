@@ -2,32 +2,38 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pulls an image in a background process, for as long as the session is claimed.
+"""Pulls an image in a background process, for as long as it is wanted: a session is claimed, or a run asks again.
 
-The process writes its state into the session's folder. It holds a lock until it ends: that shows whether it still
-runs, and keeps a run that takes the session over from starting a second one.
+The process writes its state into a folder of the session, or of the image. It holds a lock until it ends: that shows
+whether it still runs, and keeps a run that takes the session over from starting a second one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from pathlib import Path
+from typing import Any, Union
 
 from .._docker.client import connect
-from .._docker.images import ImagePullError, Progress, PullLayers, find_image, pull_image
+from .._docker.images import ImagePullError, Progress, PullLayers, find_image, image_ids, pull_image
 from .._docker.registry import RegistryError
 from .._docker.sdk import docker
+from .._host.deadline import Deadline, deadline_in
+from .._host.image_records import ImageRecords
 from .._host.processes import daemonize
 from .._host.registry_records import RegistryRecords
-from .._host.store import LocalSession, Store
+from .._host.store import Store
 from .._model.files import locked, write_atomically
-from .._model.images import ImageIdentity, registry_of, repository_of
+from .._model.images import ImageIdentity, full_name, registry_of, repository_of
+from .._model.state_format import StateFormat
 from .image_access import ImageAccess
 
 # Interval at which the background process checks the claim and writes the progress, in seconds.
@@ -51,44 +57,123 @@ class Pull:
 
 @dataclasses.dataclass(frozen=True)
 class PullStatus:
-    """The state of a pull: the ``image`` once it exists, else the ``progress``; and whether it was just ``started``."""
+    """The state of a pull: the ``image`` and its ``size`` once it exists, else the ``progress``.
+
+    ``started`` is whether it was just started.
+    """
 
     image: ImageIdentity | None
     progress: Progress = dataclasses.field(default_factory=Progress)
     started: bool = False
+    size: int = 0
 
 
-def ensure_pull(
-    client: docker.APIClient, docker_host: str, store: Store, session: LocalSession, pull: Pull
-) -> PullStatus:
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """The run with that ``nonce`` wants an image, ``until`` then unless it asks again."""
+
+    nonce: str
+    until: Deadline
+
+
+_WANTED = StateFormat("the wish for an image", Wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class ForSession:
+    """Images are wanted as long as a session is claimed; its ``nonce`` is that of the run that claimed it last."""
+
+    store: Store
+    session_id: str
+    nonce: str
+
+    def folder(self, _name: str) -> Path:
+        """Return the folder for the state of the pull of an image."""
+        return self.store.folder(self.session_id) / "pulls"
+
+    @contextlib.contextmanager
+    def wanted(self, _name: str) -> Iterator[str | None]:
+        """Keep the session as it is, and yield the nonce of its run; ``None`` if it is no longer claimed."""
+        with self.store.session_lock(self.session_id):
+            session = self.store.session(self.session_id)
+            yield None if session is None or session.expired else session.nonce
+
+    def forget(self, _name: str) -> None:
+        """Keep the state of a pull: it goes with the session."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ForRun:
+    """An image is wanted, before any session needs it, as long as the run with that ``nonce`` asks for it."""
+
+    store: Store
+    nonce: str
+
+    def folder(self, name: str) -> Path:
+        """Return the folder for the state of the pull of an image."""
+        return self.store.images_folder / "pulls" / _stem(name)
+
+    def ask(self, name: str, seconds: float) -> None:
+        """Want an image for that many seconds from now."""
+        folder = self.folder(name)
+        for path in (self.store.images_folder, folder.parent, folder):
+            path.mkdir(mode=0o700, exist_ok=True)
+        wanted = Wanted(self.nonce, deadline_in(seconds))
+        write_atomically(self._path(name), _WANTED.dump(wanted), durable=False)
+
+    @contextlib.contextmanager
+    def wanted(self, name: str) -> Iterator[str | None]:
+        """Yield the nonce of the run that wants an image; ``None`` if none does any more."""
+        wanted = None
+        with contextlib.suppress(OSError, ValueError):
+            wanted = _WANTED.load(self._path(name).read_bytes())
+        yield None if wanted is None or wanted.until.passed else wanted.nonce
+
+    def forget(self, name: str) -> None:
+        """Remove the state of a pull that has ended."""
+        shutil.rmtree(self.folder(name), ignore_errors=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder(name) / "wanted"
+
+
+Purpose = Union[ForSession, ForRun]
+
+
+def ensure_pull(client: docker.APIClient, docker_host: str, purpose: Purpose, pull: Pull) -> PullStatus:
     """Start a pull if the image is missing, and return its status.
 
     Raises :class:`ImagePullError` when it has failed, or its process was killed.
     """
-    state = _PullState(store, session.plan.id, pull)
+    state = _PullState(purpose, pull)
     # The lock is tried before the image is read: after a pull that ends in between, the image exists.
     with state.locked() as lock:
         image = find_image(client, pull.name)
         if image:
-            return PullStatus(image.identity)
+            if lock is not None:
+                purpose.forget(pull.name)
+            return PullStatus(image.identity, size=image.size)
         if lock is None:
             return PullStatus(None, state.progress())
-        failure = state.failure(session.nonce)
+        failure = state.failure()
         if failure:
             state.clear()
             raise ImagePullError(failure)
         state.write(Progress())
-        records = RegistryRecords(store.registries_folder)
-        daemonize(lambda: _pull_worker(docker_host, state, records, pull), lock)
+        daemonize(lambda: _pull_worker(docker_host, state, purpose.store, pull), lock)
     return PullStatus(None, started=True)
 
 
-class _PullState:
-    """The state of a pull in the folder of its session."""
+def _stem(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
-    def __init__(self, store: Store, session_id: str, pull: Pull) -> None:
-        self._store, self._session_id, self._pull = store, session_id, pull
-        folder, stem = store.folder(session_id) / "pulls", hashlib.sha256(pull.name.encode()).hexdigest()[:16]
+
+class _PullState:
+    """The state of a pull in the folder of its purpose."""
+
+    def __init__(self, purpose: Purpose, pull: Pull) -> None:
+        self._purpose, self._pull = purpose, pull
+        folder, stem = purpose.folder(pull.name), _stem(pull.name)
         self._lock, self._path = folder / f"{stem}.lock", folder / f"{stem}.json"
 
     def locked(self) -> AbstractContextManager[int | None]:
@@ -97,12 +182,11 @@ class _PullState:
         return locked(self._lock, timeout=0, create=True)
 
     def write(self, progress: Progress, failed: str | None = None) -> bool:
-        """Write the progress and the failure of the pull; return whether the session is still claimed."""
-        with self._store.session_lock(self._session_id):
-            session = self._store.session(self._session_id)
-            if session is None or session.expired:
+        """Write the progress and the failure of the pull; return whether the image is still wanted."""
+        with self._purpose.wanted(self._pull.name) as nonce:
+            if nonce is None:
                 return False
-            state = {"nonce": session.nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
+            state = {"nonce": nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
             if state != self._read():
                 write_atomically(self._path, json.dumps(state))
             return True
@@ -111,10 +195,10 @@ class _PullState:
         """Return the last progress that was written."""
         return Progress(**self._read().get("progress", {}))
 
-    def failure(self, nonce: str) -> str:
+    def failure(self) -> str:
         """Return why the ended pull failed; empty if there was none, or it belonged to an earlier run."""
         state = self._read()
-        if state.get("nonce") != nonce:
+        if state.get("nonce") != self._purpose.nonce:
             return ""
         if state["failed"] is None:
             killed = "the pulling process was killed"
@@ -133,8 +217,8 @@ class _PullState:
         return state
 
 
-def _pull_worker(docker_host: str, state: _PullState, records: RegistryRecords, pull: Pull) -> None:
-    """Pull and write the progress; return when the pull has ended, or the session is no longer claimed.
+def _pull_worker(docker_host: str, state: _PullState, store: Store, pull: Pull) -> None:
+    """Pull and write the progress; return when the pull has ended, or the image is no longer wanted.
 
     The engine aborts a pull when the connection that requested it closes, which it does when this process ends.
     """
@@ -148,7 +232,7 @@ def _pull_worker(docker_host: str, state: _PullState, records: RegistryRecords, 
 
     def fetch() -> None:
         try:
-            _fetch(connect(docker_host), records, pull, on_event)
+            _fetch(connect(docker_host), store, pull, on_event)
             results.append("")
         except ImagePullError as error:
             results.append(str(error))
@@ -167,10 +251,12 @@ def _pull_worker(docker_host: str, state: _PullState, records: RegistryRecords, 
     state.write(layers.progress(), results[0])
 
 
-def _fetch(
-    client: docker.APIClient, records: RegistryRecords, pull: Pull, on_event: Callable[[Mapping[str, Any]], None]
-) -> None:
-    """Pull an image; what is pulled with a password is private from then on. Raises :class:`ImagePullError`."""
+def _fetch(client: docker.APIClient, store: Store, pull: Pull, on_event: Callable[[Mapping[str, Any]], None]) -> None:
+    """Pull an image; what is pulled with a password is private from then on. Raises :class:`ImagePullError`.
+
+    What this host did not have before is recorded, so that it may be removed again.
+    """
+    before = image_ids(client)
     registry, repository = registry_of(pull.name), repository_of(pull.name)
     try:
         login = pull.access.login(registry)
@@ -179,7 +265,10 @@ def _fetch(
     if not login:
         pull_image(client, pull.name, pull.reference, {}, on_event)
     else:
-        _fetch_private(client, records, pull, repository, login, on_event)
+        _fetch_private(client, RegistryRecords(store.registries_folder), pull, repository, login, on_event)
+    image = find_image(client, pull.name)
+    if image and image.id not in before:
+        ImageRecords(store.images_folder).add(image.id, full_name(pull.name))
 
 
 def _fetch_private(

@@ -19,7 +19,8 @@ from .._firewall.egress import read_egress
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.state import FirewallState
 from .._firewall.sync import sync_ruleset
-from .._host.store import CorruptStateError, LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network import iproute

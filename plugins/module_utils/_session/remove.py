@@ -12,7 +12,8 @@ from collections.abc import Callable
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
-from .._host.store import CorruptStateError, LocalSession, Store
+from .._host.local_session import LocalSession
+from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link

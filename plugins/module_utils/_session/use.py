@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 
 from .._host.deadline import read_uptime
+from .._host.local_session import LocalSession
 from .._host.processes import boot_id
-from .._host.store import LocalSession, Store
+from .._host.store import Store
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 from .._model.use import SessionUse

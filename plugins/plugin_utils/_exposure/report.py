@@ -22,6 +22,8 @@ from ...module_utils._exposure.model import (
 )
 from ...module_utils._firewall.policy import REPORT
 from ...module_utils._model import port_ranges
+from .checklist import build_checklist
+from .inside import InsideResults
 
 # UDP ports that are scanned on every host: tunnels, Docker Swarm and common services.
 DEFAULT_UDP_PORTS = (53, 111, 123, 161, 4789, 7946)
@@ -80,28 +82,42 @@ class ProbeResult:
 
 
 def build_exposure_report(
-    targets: Sequence[ProbedHost], probe_hosts: Sequence[str], probed: Sequence[ProbeResult]
+    targets: Sequence[ProbedHost],
+    probe_hosts: Sequence[str],
+    probed: Sequence[ProbeResult],
+    inside: InsideResults | None = None,
 ) -> dict[str, Any]:
-    """Return the report as plain data.
+    """Return the report as plain data; ``inside`` are the probes from containers.
 
-    ``ok``: the scan is complete, only expected ports are open, and every firewall is enforced. ``not_enforced`` are the
-    hosts in report mode: that nothing answered there is no proof.
+    ``ok``: the scan is complete, only expected ports are open, every firewall is enforced, and no requirement of the
+    ``checklist`` is missed. ``not_enforced`` are the hosts in report mode: that nothing answered there is no proof.
     """
+    inside = inside or InsideResults()
     by_name = {target.name: target for target in targets}
     answers_by_key = _merge_answers(probed)
-    findings = [
+    outside = [
         finding for key, ports in answers_by_key.items() for finding in _build_findings(by_name[key[1]], key, ports)
     ]
+    within = _build_inside_findings(inside)
+    findings = [*outside, *within]
     inconclusive = _build_inconclusive(targets, probe_hosts, probed)
+    checklist = build_checklist(targets, outside, within, inconclusive, inside)
+    inconclusive += [
+        _inconclusive_entry(by_name[agent], f"its containers could not be probed from: {reason}")
+        for agent, reason in inside.failed.items()
+        if not by_name[agent].unread
+    ]
     not_enforced = [target.name for target in targets if target.firewall_mode == REPORT]
+    missed = [entry for entry in checklist if entry["ok"] is False]
     return {
-        "ok": not findings and not inconclusive and not not_enforced,
+        "ok": not findings and not inconclusive and not not_enforced and not missed,
         "probe_hosts": list(probe_hosts),
         "probed": _build_coverage(by_name, probed),
         "findings": findings,
         "expected": [port for target in targets for port in _build_expected(target, answers_by_key)],
         "inconclusive": inconclusive,
         "not_enforced": not_enforced,
+        "checklist": checklist,
     }
 
 
@@ -110,16 +126,20 @@ def summarize_error(report: Mapping[str, Any]) -> str | None:
     if report["ok"]:
         return None
     messages = []
-    if report["findings"]:
-        answering = {(finding["target"], finding["address"]) for finding in report["findings"]}
-        hosts = ", ".join(dict.fromkeys(finding["target"] for finding in report["findings"]))
-        messages.append(
-            f"probe hosts get an answer from {_format_count(len(answering), 'address', 'addresses')} of {hosts}"
-        )
+    outside = [finding for finding in report["findings"] if finding["probe_host"] in report["probe_hosts"]]
+    within = [finding for finding in report["findings"] if finding not in outside]
+    for who, findings in (("probe hosts get", outside), ("containers get", within)):
+        if findings:
+            answering = {(finding["target"], finding["address"]) for finding in findings}
+            hosts = ", ".join(dict.fromkeys(finding["target"] for finding in findings))
+            messages.append(f"{who} an answer from {_format_count(len(answering), 'address', 'addresses')} of {hosts}")
     if report["not_enforced"]:
         messages.append(f"the firewall of {', '.join(report['not_enforced'])} is in report mode and drops nothing")
     if report["inconclusive"]:
         messages.append(f"{_format_count(len(report['inconclusive']), 'check was', 'checks were')} inconclusive")
+    missed = [entry["requirement"] for entry in report["checklist"] if entry["ok"] is False]
+    if not messages:
+        messages.append(f"requirements are not met ({'; '.join(missed)})")
     return f"isolation check failed: {', and '.join(messages)}."
 
 
@@ -168,6 +188,26 @@ def _build_findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> 
             "state": state,
             "description": STATE_DESCRIPTIONS[state],
         }
+    ]
+
+
+def _build_inside_findings(inside: InsideResults) -> list[dict[str, Any]]:
+    """Return a finding for each target that answered a container."""
+    hosts = {(target.address, target.port): target.host for target in inside.targets}
+    return [
+        {
+            "probe_host": f"{probe.container} of {probe.session} on {agent}",
+            "target": hosts[answer.address, answer.port],
+            "address": answer.address,
+            "protocol": "tcp",
+            "port": answer.port,
+            "ports": str(answer.port),
+            "state": answer.state,
+            "description": STATE_DESCRIPTIONS[answer.state],
+        }
+        for agent, reply in inside.replies.items()
+        for probe in reply.probes
+        for answer in probe.answers
     ]
 
 

@@ -16,13 +16,14 @@ _SHOWN_PORTS = 60
 
 
 def render_report(report: Mapping[str, Any]) -> list[str]:
-    """Return the whole report: table, findings, expected ports, inconclusive checks."""
+    """Return the whole report: table, findings, expected ports, inconclusive checks, checklist."""
     return [
         *render_matrix(report["probed"], report["findings"], report["expected"]),
         *(_format_finding(finding) for finding in report["findings"]),
         *(_format_expected(port) for port in report["expected"]),
         *(_format_inconclusive(entry) for entry in report["inconclusive"]),
         *(_format_not_enforced(host) for host in report["not_enforced"]),
+        *(_format_requirement(entry) for entry in report["checklist"]),
         *([_format_summary(report)] if report["ok"] else []),
     ]
 
@@ -85,6 +86,11 @@ def _format_not_enforced(host: str) -> str:
         f"{host} is not closed: its firewall is in report mode and drops nothing. See firewall_report, then provision"
         " it with firewall_mode: enforce."
     )
+
+
+def _format_requirement(entry: Mapping[str, Any]) -> str:
+    mark = {True: "✓", False: "✗", None: "? not checked:"}[entry["ok"]]
+    return f"{mark} {entry['requirement']}" + (f": {entry['reason']}." if entry["reason"] else "")
 
 
 def _format_summary(report: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...module_utils._model.capacity import HasCapacity
-from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.facts import AgentFacts, Headroom
 from .demand import Demand
 from .packing import Budget, Frontier, Packing, frontier, max_count
 from .uniform import Order
@@ -80,8 +80,12 @@ class AgentClasses:
     def __init__(self, agents: Iterable[AgentFacts], demand: Demand) -> None:
         self.scale = Normalizer(demand)
         self.agents: dict[CapacityVector, list[AgentFacts]] = {}
+        measures: dict[Headroom, CapacityVector] = {}
         for agent in agents:
-            self.agents.setdefault(self.scale.measure(agent), []).append(agent)
+            headroom = agent.headroom
+            if headroom not in measures:
+                measures[headroom] = self.scale.measure(headroom)
+            self.agents.setdefault(measures[headroom], []).append(agent)
 
     @property
     def sizes(self) -> dict[CapacityVector, int]:

@@ -77,8 +77,8 @@ def _smallest_sufficient_set(stage: _Simulation, room: _CapacityModel) -> list[S
 class _CapacityModel(Protocol):
     """The joint capacity of agents, updated as they change."""
 
-    def parts(self, agents: Iterable[HasCapacity]) -> Sequence[Any]:
-        """Return what each of the agents contributes."""
+    def part(self, agent: HasCapacity) -> Any:
+        """Return what an agent contributes."""
 
     def add(self, part: Any, agents: int) -> None:
         """Add (or, if negative, remove) so many agents that contribute ``part``."""
@@ -93,8 +93,8 @@ class _UniformCapacity:
     def __init__(self, bundle: Bundle, needed: int) -> None:
         self._bundle, self._missing = bundle, needed
 
-    def parts(self, agents: Iterable[HasCapacity]) -> list[int]:
-        return self._bundle.capacities(agents)
+    def part(self, agent: HasCapacity) -> int:
+        return self._bundle.capacity(agent)
 
     def add(self, part: int, agents: int) -> None:
         self._missing -= part * agents
@@ -116,10 +116,8 @@ class _MixedCapacity:
         self._agents: Counter[int] = Counter()
         self._missing = list(demand.counts)
 
-    def parts(self, agents: Iterable[HasCapacity]) -> list[int]:
-        return [self._number(self._scale.measure(agent)) for agent in agents]
-
-    def _number(self, measure: CapacityVector) -> int:
+    def part(self, agent: HasCapacity) -> int:
+        measure = self._scale.measure(agent)
         if measure not in self._numbers:
             self._numbers[measure] = len(self._frontiers)
             self._frontiers.append(self._scale.frontier(measure, self._totals.counts, self._budget))
@@ -175,7 +173,9 @@ class _Simulation:
     def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _CapacityModel) -> None:
         self._agents, self._slots, self._room = agents, slots, room
         self._left: dict[int, _RemainingCapacity] = {}
-        self._parts = list(room.parts(agents))
+        headrooms = [agent.headroom for agent in agents]
+        parts = {headroom: room.part(headroom) for headroom in dict.fromkeys(headrooms)}
+        self._parts = [parts[headroom] for headroom in headrooms]
         self._steps: list[list[tuple[int, _RemainingCapacity, Any]]] = []
         for part, agents_of_it in Counter(self._parts).items():
             room.add(part, agents_of_it)
@@ -206,7 +206,7 @@ class _Simulation:
             remaining = self._left[at] if at in self._left else _RemainingCapacity.of(agent, self._slots)
             step.append((at, remaining, self._parts[at]))
             after = remaining.after(holding, sign)
-            self._change(at, after, self._room.parts([after])[0])
+            self._change(at, after, self._room.part(after))
         self._steps.append(step)
 
     def undo(self) -> None:

@@ -121,11 +121,12 @@ class _Room:
         slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
         used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
         found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
-        for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
-            free, limit = agent.free, agent.max_containers
+        headrooms = [agent.headroom for agent in attempt.agents]
+        for headroom, packing in set(zip(headrooms, attempt.packings, strict=True)):
+            free, limit = headroom.free, headroom.max_containers
             taken = used[packing]
-            left = (*(free.get(slot, 0) - taken.get(slot, 0) for slot in slots), agent.online_cpu_count)
-            found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
+            left = (*(free.get(slot, 0) - taken.get(slot, 0) for slot in slots), headroom.online_cpu_count)
+            found[bool(limit) and headroom.containers + sum(packing) >= limit].add(left)
         rows = found[False] or found[True]
         most: list[tuple[int, ...]] = []
         for row in sorted(rows, reverse=True):
@@ -165,7 +166,7 @@ def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[f
 
 def _exceeds_online_cpus(agents: Sequence[AgentFacts], demand: Demand, remaining: Sequence[Member]) -> str:
     widest = max(demand.requests[member.shape].get("cpu", 0) for member in remaining)
-    most = max(agent.online_cpu_count for agent in agents)
+    most = max({agent.online_cpu_count for agent in agents})
     if widest <= most:
         return ""
     return f"; one container requests {widest} cores and no agent has more than {most} online"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ...module_utils._model.devices import Device, GpuRequest
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.held_session import ContainerState, HeldSession, PublicKeys
 from ...module_utils._model.plan import SessionPlan
@@ -122,12 +124,26 @@ def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
     return dataclasses.replace(
         facts,
         allocated=taken,
+        devices=_take(facts.devices, plan.gpu, (kernel.resources for kernel in kernels)),
         containers=facts.containers + len(kernels),
         networks=(*facts.networks, *([network.subnet] if network and network.subnet else [])),
         tcp_ports=facts.tcp_ports.union(plan.tcp_ports(facts.name)),
         vnis=(*facts.vnis, *([network.vni] if network and network.vni else [])),
         sessions=(*facts.sessions, HeldSession(plan, {}, False, False, {}, {})),
     )
+
+
+def _take(devices: Sequence[Device], gpu: GpuRequest, requests: Iterable[Mapping[str, int]]) -> tuple[Device, ...]:
+    """Return devices after containers have taken as many as they request; which ones is up to the agent."""
+    missing: Counter[str] = Counter()
+    for request in requests:
+        missing.update(request)
+    after = []
+    for device in devices:
+        takes = device.free and missing[device.slot] > 0 and gpu.accepts(device)
+        missing[device.slot] -= takes
+        after.append(dataclasses.replace(device, free=False) if takes else device)
+    return tuple(after)
 
 
 def plan_of(parts: Parts) -> SessionPlan:

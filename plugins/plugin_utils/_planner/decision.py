@@ -11,19 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...module_utils._model.facts import AgentFacts
-from ...module_utils._model.mounts import describe_unusable
-from ...module_utils._model.network import SWARM
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
-from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
 from .cluster_state import ClusterState, Parts, plan_of, public_keys_of, status_of
+from .eligibility import describe_cordoned, eligible_agents, requested_topology, swarm_managers
 from .route_address import find_foreign_address
-from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
+from .session_network import PlanningError
 from .session_plan import make_plan
 
 
@@ -85,10 +83,10 @@ def decide(
             recorded=existing.id in cluster.records,
             route_problem=find_foreign_address(existing, cluster),
         )
-    eligible = _eligible(spec, agents, cluster.unavailable)
-    placement = _place(spec, eligible, _swarms(spec, agents), name_blockers=name_blockers)
+    eligible = eligible_agents(spec, agents, cluster.unavailable)
+    placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=name_blockers)
     if isinstance(placement, Unschedulable):
-        return dataclasses.replace(placement, reason=placement.reason + _cordoned_agents(spec, agents))
+        return dataclasses.replace(placement, reason=placement.reason + describe_cordoned(spec, agents))
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
     problem = find_foreign_address(plan, cluster)
     if problem:
@@ -116,8 +114,8 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, session_id: str = "") 
         if _existing_plan(spec, cluster, session_id):
             return True
         agents = cluster.without_allocations.agents
-        eligible = _eligible(spec, agents, cluster.unavailable)
-        placement = _place(spec, eligible, _swarms(spec, agents), name_blockers=False)
+        eligible = eligible_agents(spec, agents, cluster.unavailable)
+        placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=False)
         return isinstance(placement, Placement)
     except (ValidationError, PlanningError):
         return False
@@ -131,16 +129,18 @@ def _place(
     An image that is present on some agents is assumed to be of their architecture; one that is present on none is
     assumed to fit any.
     """
-    images = spec.images
-    with_image = [agent for agent in eligible if any(map(agent.images.get, images))]
-    kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
-    wanted_kinds = sorted({kinds[agent.name] for agent in with_image or eligible})
-    pools = [[agent for agent in eligible if kinds[agent.name] == kind] for kind in wanted_kinds] or [[]]
+    pools = [list(eligible)]
+    if swarms or len({agent.architecture for agent in eligible}) > 1:
+        images = spec.images
+        kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
+        with_image = [agent for agent in eligible if any(map(agent.images.get, images))]
+        wanted = sorted({kinds[agent.name] for agent in with_image or eligible})
+        pools = [[agent for agent in eligible if kinds[agent.name] == kind] for kind in wanted] or pools
     if spec.designated_agents and spec.designated_agents_mode == "preferred":
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools
     groups = [Group(role.name, role.resources, role.replicas) for role in spec.effective_roles]
-    single_node = spec.cluster_mode == "single-node"
+    single_node, topology = spec.cluster_mode == "single-node", requested_topology(spec, eligible)
     results: list[Placement | Unschedulable] = []
     for pool in pools:
         results.append(
@@ -150,6 +150,7 @@ def _place(
                 single_node=single_node,
                 selection=spec.agent_selection,
                 name_blockers=name_blockers,
+                topology=topology,
             )
         )
         if isinstance(results[-1], Placement):
@@ -209,153 +210,6 @@ def _reported_plan(spec: SessionSpec, cluster: ClusterState, parts: Parts) -> Se
             f" disagree: {extension}; end it, or repair it where it was started"
         )
     return plan
-
-
-def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> list[AgentFacts]:
-    """Return the agents that may hold the session; raise an error with the option that excludes all."""
-    group = [agent for agent in agents if agent.resource_group == spec.resource_group]
-    if not group:
-        names = ", ".join(sorted({agent.resource_group for agent in agents}))
-        raise ValidationError(
-            f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {names}."
-        )
-    if _has_strict_designation(spec):
-        _check_designated(spec, agents, unavailable)
-        group = [agent for agent in group if agent.name in spec.designated_agents]
-    group = _with_labels(spec, group)
-    if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
-        names = ", ".join(sorted({agent.architecture for agent in group}))
-        raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {names}.")
-    allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
-    allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
-    _check_slots(spec, allowed)
-    return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
-
-
-def _cordoned_agents(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
-    """Return which agents that could hold the session are cordoned, as the end of a phrase; empty if none is."""
-    names = [
-        f"{agent.name} is {agent.cordon.description}"
-        for agent in agents
-        if agent.cordon and agent.resource_group == spec.resource_group
-        if not _has_strict_designation(spec) or agent.name in spec.designated_agents
-    ]
-    return f"; {join_names(names)}" if names else ""
-
-
-def _has_strict_designation(spec: SessionSpec) -> bool:
-    """Return whether the session may run on designated agents only."""
-    return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
-
-
-def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> None:
-    groups = {agent.name: agent.resource_group for agent in agents}
-    for name in spec.designated_agents:
-        option = f"session_designated_agents: {name!r}"
-        if name in unavailable:
-            raise PlanningError(f"{option} cannot be used: {unavailable[name]}")
-        if name not in groups:
-            names = ", ".join(sorted({*groups, *unavailable}))
-            raise ValidationError(f"{option} is not an agent of the inventory; known are {names}.")
-        if groups[name] != spec.resource_group:
-            raise ValidationError(
-                f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}."
-            )
-
-
-def _with_labels(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that have all labels of the session; raise an error if there are none: waiting is no use."""
-    wanted = {*spec.agent_labels}
-    labelled = [agent for agent in agents if wanted <= agent.labels]
-    if not labelled:
-        known = {label for agent in agents for label in agent.labels}
-        unknown = [label for label in spec.agent_labels if label not in known]
-        problem = f"no agent has {unknown[0]!r}" if unknown else f"no agent has all of {', '.join(spec.agent_labels)}"
-        there = f"there are {', '.join(sorted(known))}" if known else "agents have none (agent_labels)"
-        raise ValidationError(f"session_agent_labels: {problem}; {there}.")
-    return labelled
-
-
-def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
-    """Raise an error for slots that no agent has at all: waiting would never help."""
-    for role in spec.effective_roles:
-        for slot in role.resources:
-            if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
-                continue
-            where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
-            candidates = (
-                "designated agent"
-                if _has_strict_designation(spec)
-                else f"agent of resource group {spec.resource_group!r}"
-            )
-            offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
-            raise ValidationError(f"{where}: no {candidates} offers it; offered are {offered}.")
-
-
-def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that have and allow InfiniBand if the session needs it; raise an error if there are none."""
-    if not spec.infiniband:
-        return list(agents)
-    allowing = [agent for agent in agents if agent.infiniband]
-    if not allowing:
-        equipped = [agent for agent in agents if agent.has_infiniband]
-        names = ", ".join(agent.name for agent in equipped or agents)
-        if equipped:
-            reason = f"none of the agents with InfiniBand ({names}) has it"
-            raise ValidationError(f"session_infiniband: true needs agent_allow_infiniband: true, and {reason}.")
-        raise ValidationError(f"session_infiniband: none of {names} has InfiniBand (/dev/infiniband/uverbs*).")
-    return allowing
-
-
-def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that allow the host network if the session needs it; raise an error if there are none."""
-    if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
-        return list(agents)
-    sharing = [agent for agent in agents if agent.allow_host_network]
-    if not sharing:
-        names = ", ".join(agent.name for agent in agents)
-        raise ValidationError(
-            f"session_network_driver: 'host' needs agent_allow_host_network: true, and none of {names} has it."
-        )
-    return sharing
-
-
-def _needs_swarm(spec: SessionSpec) -> bool:
-    """Return whether the session needs a swarm if it spans several agents."""
-    return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
-
-
-def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
-    """Return the swarm manager of each agent, by name; empty if the session needs no swarm."""
-    return find_swarm_managers(agents) if _needs_swarm(spec) else {}
-
-
-def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents in a swarm if the session needs one; raise an error if there are none."""
-    if not _needs_swarm(spec):
-        return list(allowed)
-    swarms = find_swarm_managers(agents)
-    inside = [agent for agent in allowed if agent.name in swarms]
-    if not inside:
-        raise PlanningError(describe_missing_swarm(allowed))
-    return inside
-
-
-def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that have the folders of the session's mounts; raise an error if none has."""
-    sources = [mount.source for mount in spec.mounts]
-    if not sources:
-        return list(agents)
-    lacking = {
-        agent.name: {path: agent.unusable_paths[path] for path in sources if path in agent.unusable_paths}
-        for agent in agents
-    }
-    having = [agent for agent in agents if not lacking[agent.name]]
-    if agents and not having:
-        name = min(lacking)
-        others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
-        raise PlanningError(describe_unusable(lacking[name], f"{name}{others}"))
-    return having
 
 
 def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, list[str]]:

@@ -86,6 +86,7 @@ def make_plan(
         max_lifetime=spec.max_lifetime or pools.max_lifetime,
         idle_timeout=spec.idle_timeout or pools.idle_timeout,
         no_new_privileges=spec.no_new_privileges,
+        gpu=spec.gpu,
     )
 
 

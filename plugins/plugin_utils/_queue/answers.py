@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState, owned_by_others
 from .._planner.decision import Decision, decide, is_feasible
+from .._planner.eligibility import excludes_all, what_excludes
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_stored, spec_from_dict
@@ -38,33 +40,26 @@ class Lack:
 
 
 @dataclasses.dataclass(frozen=True)
-class Waiter:
-    """The answer to a session that waits, by its key in ``lacks``, unless its entry has been updated since."""
-
-    updated_at: float
-    lack: str
-
-
-@dataclasses.dataclass(frozen=True)
 class LastPass:
     """What a pass over the queue leaves to the next one; it may be lost at any time.
 
-    ``answers`` are the keys in ``lacks`` of requests without room, ``feasible`` whether requests could ever be met, and
-    ``waiting`` the answers to sessions by id.
+    ``answers`` are the keys in ``lacks`` of requests without room or without an agent that may hold them, ``feasible``
+    whether requests could ever be met, and ``waiting`` the keys in ``lacks`` of sessions by id, unless their entries
+    have been updated since ``updated_at``. These are two mappings, because a long queue has no time for objects.
     """
 
     lacks: dict[str, Lack] = dataclasses.field(default_factory=dict)
     answers: dict[str, str] = dataclasses.field(default_factory=dict)
     feasible: dict[str, bool] = dataclasses.field(default_factory=dict)
-    waiting: dict[str, Waiter] = dataclasses.field(default_factory=dict)
+    waiting: dict[str, str] = dataclasses.field(default_factory=dict)
+    updated_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def record(self, entry: QueueEntry) -> dict[str, Any]:
         """Return the record of an entry, with the reason that the pass has found if the entry still waits as it did."""
-        waiter = self.waiting.get(entry.id)
-        if entry.state != PENDING or waiter is None or waiter.updated_at != entry.updated_at:
+        if entry.state != PENDING or self.updated_at.get(entry.id) != entry.updated_at:
             return entry.record
-        lack = self.lacks.get(waiter.lack)
-        return {**entry.record, "pending": dataclasses.asdict(lack)} if lack else entry.record
+        lack = self.lacks.get(self.waiting.get(entry.id, ""))
+        return {**entry.record, "pending": {**vars(lack)}} if lack else entry.record
 
 
 class Answers:
@@ -75,8 +70,11 @@ class Answers:
 
     def __init__(self, cluster: ClusterState, pools: NetworkPools, now: float, last: LastPass | None = None) -> None:
         self.cluster, self._pools, self._now, self._last = cluster, pools, now, last or LastPass()
+        # One object for all with the same answer.
+        self._kept = {key: Unschedulable(lack.reason, lack.shortfall) for key, lack in self._last.lacks.items()}
         self._states: dict[tuple[str, bool], str] = {}
-        # More starts leave no more room: "no room" holds for the rest of the pass, other refusals until the next start.
+        # More starts leave no more room: "no room" holds for the rest of the pass, and what excludes all agents as
+        # well; other refusals hold until the next start.
         self._no_room: dict[str, Unschedulable] = {}
         self._refused: dict[str, Unschedulable] = {}
         self._feasible: dict[str, bool] = {}
@@ -108,7 +106,9 @@ class Answers:
             decision = decide(spec, self.cluster, self._pools, entry.id, entry.user, self._now, name_blockers=blockers)
         except (ValidationError, PlanningError) as error:
             refusal = Unschedulable(as_phrase(error), {})
-            if not namesake:
+            if not namesake and excludes_all(spec, self.cluster.agents, self.cluster.unavailable):
+                self._no_room[key] = self._unchanged[f"{key} {self._exclusions}"] = refusal
+            elif not namesake:
                 self._refused[_refusal_key(entry, key)] = refusal
             return refusal
         if isinstance(decision, Unschedulable):
@@ -123,13 +123,18 @@ class Answers:
         if entry.name in self.cluster.names:
             return None
         known = self._no_room.get(key)
+        if known is None:
+            known = self._from_last_pass(f"{key} {self._exclusions}", key)
+        if known is None and entry.resource_group not in self._grown:
+            known = self._from_last_pass(self._stored_key(entry, key), key)
         if known is None and self._refused:
             known = self._refused.get(_refusal_key(entry, key))
-        if known is None and entry.resource_group not in self._grown:
-            stored = self._stored_key(entry, key)
-            lack = self._last.lacks.get(self._last.answers.get(stored, ""))
-            if lack is not None:
-                known = self._no_room[key] = self._unchanged[stored] = Unschedulable(lack.reason, lack.shortfall)
+        return known
+
+    def _from_last_pass(self, stored: str, key: str) -> Unschedulable | None:
+        known = self._kept.get(self._last.answers.get(stored, ""))
+        if known is not None:
+            self._no_room[key] = self._unchanged[stored] = known
         return known
 
     def start(self, plan: SessionPlan) -> None:
@@ -158,14 +163,26 @@ class Answers:
 
     def result(self, waiting: Mapping[str, tuple[QueueEntry, Unschedulable]]) -> LastPass:
         """Return what the next pass may use; ``waiting`` are the sessions that stay PENDING, by id."""
-        lacks = [*self._unchanged.values(), *(answer for _entry, answer in waiting.values())]
-        keys = {id(lack): f"{number}" for number, lack in enumerate({id(lack): lack for lack in lacks}.values())}
+        answers = [*self._unchanged.values(), *(answer for _entry, answer in waiting.values())]
+        # Mostly, few objects are the answers to many.
+        different = {id(answer): answer for answer in answers}
+        kept: dict[tuple[str, tuple[tuple[str, int], ...]], str] = {}
+        keys = {
+            known: kept.setdefault((answer.reason, tuple(answer.shortfall.items())), f"{len(kept)}")
+            for known, answer in different.items()
+        }
         return LastPass(
-            {keys[id(lack)]: Lack(lack.reason, lack.shortfall) for lack in lacks},
-            {key: keys[id(lack)] for key, lack in self._unchanged.items()},
+            {key: Lack(reason, dict(shortfall)) for (reason, shortfall), key in kept.items()},
+            {key: keys[id(answer)] for key, answer in self._unchanged.items()},
             self._feasible,
-            {name: Waiter(entry.updated_at, keys[id(answer)]) for name, (entry, answer) in waiting.items()},
+            {name: keys[id(answer)] for name, (_entry, answer) in waiting.items()},
+            {name: entry.updated_at for name, (entry, _answer) in waiting.items()},
         )
+
+    @functools.cached_property
+    def _exclusions(self) -> str:
+        """A digest of what decides whether a request excludes all agents."""
+        return _digest(what_excludes(self.cluster.agents, self.cluster.unavailable))
 
     def _stored_key(self, entry: QueueEntry, key: str) -> str:
         return f"{key} {self._state(entry.resource_group, empty=False)}"
@@ -204,6 +221,8 @@ def _room(agent: AgentFacts, *, empty: bool) -> list[Any]:
         agent.cordon and agent.cordon.description,
         agent.architecture,
         sorted(agent.labels),
+        [agent.topology, agent.topology_levels],
+        sorted((device.slot, device.model, device.memory) for device in agent.devices if device.model),
         agent.online_cpu_count,
         agent.capacity,
         agent.max_containers,

@@ -2,19 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Queue entries, their state transitions, and the order in which PENDING sessions are tried.
-
-**No session starves.** Without a limit, small sessions that fit would be started before a large one forever. So a
-PENDING session may be skipped at most ``max_skips`` times: by sessions of its resource group that arrived later and do
-not have a higher priority. Then it is *due*, and such sessions do not start before it.
-
-The argument: each skip is counted, and the last one that is allowed makes the session due, so there is no further one.
-Only sessions of a higher priority, which is what priorities are for, and those that arrived earlier, of which there are
-finitely many, start before a due session. Every other session ends at some time and releases its capacity: the due
-session starts as soon as the capacity that it requests is free. This holds for every policy, since a policy only orders
-the sessions that are not due. The caller has one obligation: a session that would not fit even if its resource group
-were empty, because an agent was removed, must not be in ``entries`` for :func:`blocked_by`.
-"""
+"""Queue entries, and their state transitions."""
 
 from __future__ import annotations
 
@@ -22,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils._model.errors import ClusterError, as_phrase
@@ -40,9 +28,6 @@ PENDING, CREATING, RUNNING, TERMINATING, TERMINATED = STATES = (
     "TERMINATING",
     "TERMINATED",
 )
-
-# How many times a PENDING session may be skipped.
-DEFAULT_MAX_SKIPS = 16
 
 # Options that make no difference to whether there is room, and often differ where the rest of a request is equal.
 IRRELEVANT = frozenset({
@@ -77,28 +62,46 @@ class Owner:
 
 
 @dataclasses.dataclass(frozen=True)
-class Head:
-    """What a run needs of most entries of a long queue, without the request and the record.
+class Heads:
+    """What a run needs of most entries of a long queue, without their requests and records.
 
-    It is that of a session that waits or has ended, and that has no plan. The fields are attributes of the entry.
+    They are sessions that wait or have ended, and that have no plan. The fields are attributes of entries: each has the
+    values of all entries, which are read and checked at once. Raises :class:`ValueError` if they differ in number.
     """
 
-    id: str
-    name: str
-    state: str
-    user: str
-    resource_group: str
-    priority: int
-    enqueued_at: float
-    updated_at: float
-    skipped: int
-    attempts: int
-    pending_timeout: int
-    attended: bool
-    user_uid: int | None
-    request_key: str
-    wanted_images: tuple[str, ...]
-    wanted_paths: tuple[str, ...]
+    id: tuple[str, ...]
+    name: tuple[str, ...]
+    state: tuple[str, ...]
+    user: tuple[str, ...]
+    resource_group: tuple[str, ...]
+    priority: tuple[int, ...]
+    enqueued_at: tuple[float, ...]
+    updated_at: tuple[float, ...]
+    skipped: tuple[int, ...]
+    attempts: tuple[int, ...]
+    pending_timeout: tuple[int, ...]
+    attended: tuple[bool, ...]
+    user_uid: tuple[int | None, ...]
+    request_key: tuple[str, ...]
+    wanted_images: tuple[tuple[str, ...], ...]
+    wanted_paths: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len({len(values) for values in vars(self).values()}) > 1:
+            raise ValueError("its fields have different lengths")
+
+    @classmethod
+    def of(cls, entries: Sequence[QueueEntry]) -> Heads:
+        """Return the heads of entries, in their order."""
+        return cls(*(tuple(getattr(entry, name) for entry in entries) for name in HEAD))
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return the head of each entry, for :meth:`QueueEntry.from_head`."""
+        return list(zip(*vars(self).values(), strict=True))
+
+
+HEAD = tuple(field.name for field in dataclasses.fields(Heads))
+"""The attributes of an entry that are its head."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,21 +159,16 @@ class QueueEntry:
             return self.__dict__[name]
 
     @classmethod
-    def from_head(cls, head: Head, read: Callable[[], Mapping[str, Any]]) -> QueueEntry:
+    def from_head(cls, head: Iterable[Any], read: Callable[[], Mapping[str, Any]]) -> QueueEntry:
         """Return the entry with that head; ``read`` returns its ``spec`` and ``record`` once one of them is needed."""
         entry = object.__new__(cls)
-        entry.__dict__.update(vars(head), owner=None, agents=(), plan=None, images={}, _read=read)
+        entry.__dict__.update(zip(HEAD, head, strict=True), owner=None, agents=(), plan=None, images={}, _read=read)
         return entry
 
     @property
     def has_head(self) -> bool:
-        """Whether :attr:`head` is all that most runs need of this entry."""
+        """Whether its head is all that most runs need of this entry."""
         return self.state in (PENDING, TERMINATED) and not (self.owner or self.agents or self.plan or self.images)
-
-    @property
-    def head(self) -> Head:
-        """The head of this entry."""
-        return Head(*(getattr(self, field.name) for field in dataclasses.fields(Head)))
 
     def with_skipped(self, skipped: int) -> QueueEntry:
         """Return this entry with another count; nothing else of it is parsed for that."""
@@ -244,98 +242,6 @@ def _with_record(data: dict[str, Any]) -> dict[str, Any]:
 
 
 _FORMAT = StateFormat("the entry", QueueEntry, (_with_record,))
-
-
-def sort_pending(
-    entries: Iterable[QueueEntry], policy: str, shares: Mapping[str, float], max_skips: int = DEFAULT_MAX_SKIPS
-) -> list[QueueEntry]:
-    """Return the PENDING sessions in the order in which to try them.
-
-    Due sessions come first, by arrival. The others are sorted by priority, highest first, and within one priority by
-    the earliest arrival (``fifo``), the latest (``lifo``), or the user with the smallest dominant share (``drf``), then
-    the earliest. ``shares`` is the result of :func:`dominant_shares`, to be updated by the caller as sessions start; a
-    user that is missing there has a share of 0.
-    """
-
-    def place(entry: QueueEntry) -> tuple[bool, int, float, float, str]:
-        if entry.skipped >= max_skips:
-            return False, 0, 0.0, *entry.arrival_key
-        return True, *place_in_order(entry, policy, shares)
-
-    return sorted((entry for entry in entries if entry.state == PENDING), key=place)
-
-
-def place_in_order(entry: QueueEntry, policy: str, shares: Mapping[str, float]) -> tuple[int, float, float, str]:
-    """Return the sort key of a session that is not due."""
-    share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
-    return -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
-
-
-def queue_positions(ordered: Iterable[QueueEntry]) -> dict[str, int]:
-    """Return the positions of PENDING sessions by id, each in its resource group, from 1, as they will be tried."""
-    groups: dict[str, int] = {}
-    positions = {}
-    for entry in ordered:
-        positions[entry.id] = groups[entry.resource_group] = groups.get(entry.resource_group, 0) + 1
-    return positions
-
-
-def blocked_by(
-    entries: Iterable[QueueEntry],
-    candidate_priority: int,
-    resource_group: str,
-    max_skips: int = DEFAULT_MAX_SKIPS,
-    own_id: str | None = None,
-    blocks: Callable[[QueueEntry], bool] = lambda _entry: True,
-) -> QueueEntry | None:
-    """Return the earliest due session that a candidate has to wait behind; ``None`` if the candidate may start.
-
-    The candidate is the entry ``own_id``, or a new session if there is no such entry. It waits behind due sessions of
-    its resource group that arrived earlier and have no lower priority. CREATING sessions count as well, or they could
-    lose their capacity to others again and again; once the agents hold its claim, a session's capacity is safe, and the
-    caller may omit it. ``blocks`` is asked, the earliest first, until one of them is what others wait behind.
-    """
-    listed = list(entries)
-    own = next((entry for entry in listed if entry.id == own_id), None)
-    ahead = [
-        entry
-        for entry in listed
-        if entry.state in (PENDING, CREATING)
-        and entry.resource_group == resource_group
-        and entry.skipped >= max_skips
-        and entry.priority >= candidate_priority
-        and (own is None or entry.arrival_key < own.arrival_key)
-    ]
-    return next(filter(blocks, sorted(ahead, key=lambda entry: entry.arrival_key)), None)
-
-
-def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[QueueEntry]:
-    """Return the entries that ``started`` skips, with ``skipped`` incremented, for the caller to save.
-
-    Those are the PENDING sessions of its resource group that arrived earlier and have no lower priority. They have to
-    be counted in the transaction that marks a session as CREATING, so that the limit holds when several sessions start
-    at once: a start that fails afterwards is then counted too, which makes no session wait longer.
-    """
-    return [
-        dataclasses.replace(entry, skipped=entry.skipped + 1)
-        for entry in entries
-        if entry.state == PENDING
-        and entry.resource_group == started.resource_group
-        and entry.priority >= started.priority
-        and entry.arrival_key < started.arrival_key
-    ]
-
-
-def dominant_shares(usage: Mapping[str, Mapping[str, float]], capacity: Mapping[str, float]) -> dict[str, float]:
-    """Return each user's dominant share: the largest fraction that the user has of any one slot's capacity.
-
-    ``usage`` (by user) and ``capacity`` are amounts by slot; slots without capacity are ignored. After Ghodsi et al.,
-    "Dominant Resource Fairness", NSDI 2011.
-    """
-    return {
-        user: max((amount / capacity[slot] for slot, amount in slots.items() if capacity.get(slot)), default=0.0)
-        for user, slots in usage.items()
-    }
 
 
 def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 
-from .entry import CREATING, PENDING, QueueEntry, place_in_order
+from .entry import CREATING, PENDING, QueueEntry
+from .policy import place_in_order
 
 _Arrival = tuple[float, str]
 

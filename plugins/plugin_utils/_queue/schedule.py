@@ -14,8 +14,9 @@ from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision
 from .answers import Answers
-from .entry import QueueEntry, blocked_by, dominant_shares, queue_positions, sort_pending
+from .entry import QueueEntry
 from .order import WaitingOrder
+from .policy import blocked_by, dominant_shares, queue_positions, sort_pending
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import multiprocessing
 import os
 import secrets
 import stat
@@ -22,13 +21,12 @@ from typing import Any, TypeVar
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import describe_held_lock, locked, write_atomically
 from ...module_utils._model.session import is_session_id
 from ...module_utils._model.state_format import StateFormat
 from ..host_program import release
 from .answers import LastPass
-from .entry import CREATING, PENDING, CorruptEntryError, Head, Owner, QueueEntry, stored_details
+from .entry import CREATING, PENDING, CorruptEntryError, Heads, QueueEntry, stored_details
 
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
@@ -67,10 +65,11 @@ class _Skips:
 
 @dataclasses.dataclass(frozen=True)
 class _Index:
-    """The heads of entries that a release of the collection has checked, by the digests of their files."""
+    """The digests of the files of entries that a release of the collection has checked, and their heads."""
 
     release: str
-    heads: dict[str, Head]
+    digests: tuple[str, ...]
+    heads: Heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +96,7 @@ class QueueStore:
         # What was read before: under the lock, only what has changed since is parsed.
         self._parsed: dict[str, tuple[bytes, QueueEntry]] = {}
         self._parsed_skips: tuple[bytes, Mapping[str, int]] = b"", {}
-        self._heads: dict[str, Head] | None = None
+        self._heads: dict[str, tuple[Any, ...]] | None = None
         # How many of the entries that were parsed could be in the index and are not.
         self._missing = 0
 
@@ -194,22 +193,28 @@ class QueueStore:
             return {}
         return self._parsed_skips[1]
 
-    def _load_index(self) -> dict[str, Head]:
+    def _load_index(self) -> dict[str, tuple[Any, ...]]:
+        """Return the heads of entries by the digests of their files; none if the index is missing or damaged."""
         try:
             index = _INDEX.load((self.path / INDEX_FILE).read_bytes())
+            return dict(zip(index.digests, index.heads.rows(), strict=True)) if index.release == release() else {}
         except (OSError, ValueError):
             return {}
-        return index.heads if index.release == release() else {}
 
     def _save_index(self) -> None:
         """Save the heads of all entries as they were read, if many are new; whoever may not write does without."""
         if self._missing < MANY:
             return
         self._missing = 0
-        heads = {_digest(content): entry.head for content, entry in self._parsed.values() if entry.has_head}
+        known = [(content, entry) for content, entry in self._parsed.values() if entry.has_head]
+        index = _Index(
+            release(),
+            tuple(_digest(content) for content, _entry in known),
+            Heads.of([entry for _content, entry in known]),
+        )
         with contextlib.suppress(OSError):
             share = partial(share_with_group, folder=self.path)
-            text = _INDEX.dump(_Index(release(), heads))
+            text = _INDEX.dump(index)
             write_atomically(self.path / INDEX_FILE, text, durable=False, prepare=share)
 
     def last_pass(self) -> LastPass:
@@ -275,7 +280,7 @@ class QueueStore:
             return known[1]
         head = self._heads.get(_digest(content)) if self._heads else None
         if head:
-            entry = QueueEntry.from_head(head, partial(self._details, content, path))
+            entry = QueueEntry.from_head(head, partial(_details, content, path))
         else:
             entry = QueueEntry.from_json(content, path)
         if session_id != entry.id:
@@ -284,14 +289,6 @@ class QueueStore:
             self._missing += 1
         self._parsed[session_id] = content, entry
         return entry
-
-    def _details(self, content: bytes, path: str) -> dict[str, Any]:
-        try:
-            return stored_details(content)
-        except (ValueError, KeyError):
-            # Only a file that somebody else has made says that such an entry is known.
-            index = self.path / INDEX_FILE
-            raise AnsibleActionFail(f"session_queue_path: {index} does not belong to {path}: remove it.") from None
 
     def _remove_leftovers(self) -> None:
         oldest = time.time() - LEFTOVER_MIN_AGE
@@ -328,6 +325,16 @@ def _read_bytes(path: str) -> bytes:
         os.close(descriptor)
 
 
+def _details(content: bytes, path: str) -> dict[str, Any]:
+    """Return the request and the record of an entry whose head is in the index."""
+    try:
+        return stored_details(content)
+    except (ValueError, KeyError):
+        # Only a file that somebody else has made says that such an entry is known.
+        index = Path(path).with_name(INDEX_FILE)
+        raise AnsibleActionFail(f"session_queue_path: {index} does not belong to {path}: remove it.") from None
+
+
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -342,38 +349,6 @@ def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> Non
             os.chown(target, -1, above.st_gid)
 
 
-def current_owner(pid: int | None = None) -> Owner:
-    """Return the ``ansible-playbook`` process: it forks the workers that actions run in, and outlives them."""
-    parent = multiprocessing.parent_process()
-    pid = pid or (parent.pid if parent else None) or os.getpid()
-    try:
-        return Owner(_host(), pid, process_start_time(pid))
-    except OSError as error:
-        raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
-
-
-def owner_is_alive(entry: QueueEntry, timeout: float) -> bool:
-    """Return whether the run that starts a session still exists.
-
-    A process that cannot be checked, because it is on another machine that shares the folder, or hidden as another
-    user's, counts as alive if the entry was updated within the last ``timeout`` seconds.
-    """
-    owner = entry.owner
-    if owner is None:
-        return False
-    if owner.host == _host():
-        try:
-            return process_start_time(owner.pid) == owner.started
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        except PermissionError:
-            pass
-    elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2:3] != _host().split()[2:3]:
-        # This machine has been rebooted since.
-        return False
-    return time.time() - entry.updated_at < timeout
-
-
 def default_path(inventory_sources: Sequence[str]) -> str:
     """Return the default folder of the queue of an inventory.
 
@@ -386,12 +361,3 @@ def default_path(inventory_sources: Sequence[str]) -> str:
         if os.path.isfile(source):
             return os.path.join(os.path.dirname(os.path.abspath(source)), "queue")
     return os.path.abspath("queue")
-
-
-def _host() -> str:
-    """Return the identity of this machine, its boot and its PID namespace: a container has process ids of its own."""
-    try:
-        machine = Path("/etc/machine-id").read_text().strip()
-    except OSError:
-        machine = ""
-    return f"{os.uname().nodename} {machine or '-'} {boot_id()} {os.readlink('/proc/self/ns/pid')}"

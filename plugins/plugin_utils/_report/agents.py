@@ -52,13 +52,24 @@ def _row(agent: AgentFacts) -> dict[str, Any]:
         "free": dict(agent.free),
         "containers": agent.containers,
         "labels": sorted(agent.labels),
+        "gpus": _gpus(agent),
+        "topology": [*agent.topology],
     }
+
+
+def _gpus(agent: AgentFacts) -> list[dict[str, Any]]:
+    """Return how many GPUs of each kind an agent has, as far as the driver names them."""
+    kinds = Counter((device.slot, device.model, device.memory) for device in agent.devices if device.model)
+    return [
+        {"slot": slot, "model": model, "memory": memory, "count": count}
+        for (slot, model, memory), count in sorted(kinds.items())
+    ]
 
 
 def _absent(name: str, reason: str, away: bool) -> dict[str, Any]:
     status = UNREACHABLE if away else UNUSABLE
     known = {"name": name, "resource_group": None, "status": status, "problem": reason}
-    return {**known, "total": {}, "free": {}, "containers": None, "labels": []}
+    return {**known, "total": {}, "free": {}, "containers": None, "labels": [], "gpus": [], "topology": []}
 
 
 def _service(agent: AgentFacts) -> tuple[str, str]:
@@ -102,16 +113,25 @@ def _largest_session(agents: Sequence[AgentFacts], resources: dict[str, int]) ->
 
 def render_agents(report: Mapping[str, Any]) -> list[str]:
     """Return the report as lines: a table of agents, and a line for each group and kind of container."""
-    rows = [("NAME", "GROUP", "STATUS", "CONTAINERS", "FREE", "")]
-    for agent in report["agents"]:
+    # Where no agent has a topology there is no column for it.
+    places = ["/".join(agent["topology"]) for agent in report["agents"]]
+    located = any(places)
+    rows = [("NAME", "GROUP", *(["TOPOLOGY"] if located else []), "STATUS", "CONTAINERS", "FREE", "")]
+    for agent, place in zip(report["agents"], places, strict=True):
         free = ", ".join(
-            f"{slot} {format_slot(slot, agent['free'][slot])}/{format_slot(slot, total)}"
+            f"{slot} {format_slot(slot, agent['free'][slot])}/{format_slot(slot, total)}{_models(agent['gpus'], slot)}"
             for slot, total in agent["total"].items()
         )
         containers = "-" if agent["containers"] is None else str(agent["containers"])
         name, group = agent["name"], agent["resource_group"] or "-"
-        rows.append((name, group, agent["status"], containers, free or "-", agent["problem"]))
+        where = [place or "-"] if located else []
+        rows.append((name, group, *where, agent["status"], containers, free or "-", agent["problem"]))
     return [*render_table(rows), *(line for group in report["groups"] for line in _group_lines(group))]
+
+
+def _models(gpus: Sequence[Mapping[str, Any]], slot: str) -> str:
+    models = dict.fromkeys(kind["model"] for kind in gpus if kind["slot"] == slot)
+    return f" ({', '.join(models)})" if models else ""
 
 
 def _group_lines(group: Mapping[str, Any]) -> list[str]:

@@ -8,12 +8,48 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
 from .logs import parse_lines
+
+PAUSE = 1.0
+"""How often logs are read again, in seconds."""
+
+
+class End(Protocol):
+    """Whether the session's command has ended: agents without main1 know it by this only. A threading.Event is one."""
+
+    def is_set(self) -> bool:
+        """Return whether it has ended."""
+
+    def set(self) -> None:
+        """Say that it has ended."""
+
+
+def follow(
+    part: Mapping[str, Any], read: Callable[[int], Mapping[str, Any] | None], show: Callable[[str], None], end: End
+) -> None:
+    """Show what an agent's containers print after ``part`` was read, until they have ended.
+
+    ``read`` returns the part with the lines since a time, in seconds since the epoch; ``None`` if it is gone.
+    """
+    follower, finished = Follower(part), False
+    while not finished:
+        # What was printed before the end is read once more after it.
+        finished = end.is_set()
+        latest = read(follower.since)
+        if latest is None:
+            return
+        for line in follower.new_lines(latest):
+            show(line)
+        if command_ended(latest):
+            end.set()
+        finished = finished or has_ended(latest)
+        if not finished:
+            time.sleep(PAUSE)
 
 
 class Follower:

@@ -227,7 +227,9 @@ def check_record(record: Mapping[str, Any]) -> None:
 
 
 def to_json(data: Any) -> str:
-    """Return a record or a list of records as JSON text."""
+    """Return a record or a list of records as JSON text; in a list, each record is a line, which takes less time."""
+    if isinstance(data, list):
+        return "[\n" + ",\n".join(map(json.dumps, data)) + "\n]\n"
     return json.dumps(data, indent=2) + "\n"
 
 

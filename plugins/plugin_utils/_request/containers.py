@@ -10,14 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._model.devices import GpuRequest
 from ...module_utils._model.environment import MASTER_PORT_VARIABLE, is_port
-from ...module_utils._model.quantity import parse_slot
+from ...module_utils._model.quantity import parse_bytes, parse_slot
 from ...module_utils._model.validation import ValidationErrors
 from .value_types import decode_value
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
 
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,63}")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 _SHELL_RESERVED = ("IFS", "OPTIND")
 _UID_GID_VARIABLES = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
@@ -51,6 +53,22 @@ def parse_resources(problems: ValidationErrors, option: str, value: Any) -> dict
     if slots["mem"] < MIN_MEMORY:
         problems.add_invalid(f"{option}.mem", slots["mem"], "must be at least 16m")
     return {slot: amount for slot, amount in slots.items() if amount}
+
+
+def parse_gpu(problems: ValidationErrors, value: Any) -> GpuRequest:
+    """Return what a session asks of its NVIDIA GPUs; without ``model`` and ``memory`` it is nothing."""
+    option = "session_gpu"
+    given = {"model": "", "memory": 0, **parse_mapping(problems, option, value)}
+    for name in sorted(given.keys() - {"model", "memory"}):
+        problems.add(f"{option}.{name} is not known; allowed are model, memory")
+    model, memory = str(given["model"]).strip(), 0
+    if model and not _MODEL.fullmatch(model):
+        problems.add_invalid(f"{option}.model", model, "must be words of the name of a GPU, such as H100 or RTX 4090")
+    try:
+        memory = parse_bytes(given["memory"])
+    except ValueError as error:
+        problems.add_invalid(f"{option}.memory", given["memory"], str(error))
+    return GpuRequest(model, memory)
 
 
 def parse_environment(problems: ValidationErrors, option: str, value: Any) -> dict[str, str]:

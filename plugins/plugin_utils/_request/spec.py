@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.agent_labels import LABEL_RULE, is_label
+from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX, GpuRequest
 from ...module_utils._model.network import HOST_NETWORK, SWARM
-from ...module_utils._model.plain_data import from_plain
+from ...module_utils._model.plain_data import from_plain, to_plain
 from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
@@ -27,9 +28,10 @@ from ...module_utils._model.validation import (
     string,
 )
 from .apps import parse_apps
-from .containers import parse_environment, parse_resources
+from .containers import parse_environment, parse_gpu, parse_resources
 from .mounts import parse_mounts
 from .roles import Role, build_default_roles, parse_roles
+from .value_types import decode_value
 
 MAX_CLUSTER_SIZE = 1024
 MAX_ID = (1 << 31) - 1
@@ -58,6 +60,8 @@ PROTOCOLS = ("http", "tcp")
 # Texts that may contain secrets.
 SCRIPTS = ("command", "stop_command", "bootstrap_script")
 TEXTS = ("resource_group", "architecture", "command", "stop_command", "bootstrap_script")
+# The values of session_topology, and how the hard one begins.
+PACK, SPREAD, WITHIN = "pack", "spread", "within"
 LISTS = ("designated_agents", "authorized_keys", "agent_labels")
 
 
@@ -68,7 +72,8 @@ class SessionSpec:
     ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
     if all containers are identical. ``pending_timeout``, ``max_lifetime`` and ``idle_timeout`` are in seconds, 0 for
     none. ``stop_grace`` is how many seconds the processes have to end, before they are killed. ``agent_labels`` are the
-    labels that each agent must have.
+    labels that each agent must have, and ``gpu`` is what NVIDIA GPUs must be. ``topology`` is ``pack``, ``spread``,
+    ``within`` and a level, or empty.
     """
 
     name: str
@@ -102,6 +107,8 @@ class SessionSpec:
     idle_timeout: int = 0
     agent_labels: tuple[str, ...] = ()
     no_new_privileges: bool = False
+    gpu: GpuRequest = ANY_GPU
+    topology: str = ""
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
@@ -138,6 +145,8 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         "cluster_size": _resolve_size(problems, values["cluster_size"], roles),
         "mounts": parse_mounts(problems, values["mounts"]),
         "apps": parse_apps(problems, values["apps"]),
+        "gpu": parse_gpu(problems, values["gpu"]),
+        "topology": _parse_topology(problems, values["topology"]),
     }
     lists = {option: tuple(line.strip() for line in values[option]) for option in LISTS}
     for label in lists["agent_labels"]:
@@ -155,6 +164,16 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     if values["wait"] and not spec.command:
         problems.add("session_wait requires session_command")
     return spec
+
+
+def _parse_topology(problems: ValidationErrors, value: Any) -> str:
+    """Return what a session asks of the topology as words; a mapping such as ``{within: leaf}`` has the same."""
+    given = decode_value({"type": "dict"}, value)
+    words = [str(part) for pair in given.items() for part in pair] if isinstance(given, Mapping) else str(given).split()
+    level = words[1] if len(words) == 2 and words[0] == WITHIN else ""
+    if words not in ([], [PACK], [SPREAD]) and not is_label(level):
+        problems.add_invalid("session_topology", value, "must be pack, spread or within LEVEL, such as within leaf")
+    return " ".join(words)
 
 
 def parse_time(problems: ValidationErrors, option: str, value: Any) -> None:
@@ -188,7 +207,7 @@ def check_spec(spec: SessionSpec) -> SessionSpec:
         choice(problems, f"session_apps[{index}].protocol", app.protocol, PROTOCOLS)
         choice(problems, f"session_apps[{index}].path", app.path, PATHS)
     string(problems, "session_image", spec.image)
-    values = dataclasses.asdict(spec)
+    values = to_plain(spec)
     # A role without a slot of the session has none of it.
     absent = dict.fromkeys(spec.resources, 0)
     roles = {role.pop("name"): {**role, "resources": {**absent, **role["resources"]}} for role in values["roles"]}
@@ -248,7 +267,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
     """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
     # Requests of earlier releases lack options that have been added since.
-    added: dict[str, Any] = {field.name: [] if field.default == () else field.default for field in _ADDED}
+    added: dict[str, Any] = {field.name: _plain_default(field.default) for field in _ADDED}
     for option in sorted(set(before) | set(after)):
         old, new = (side.get(option, added.get(option)) for side in (before, after))
         if old == new:
@@ -267,6 +286,12 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
         else:
             phrases.append(f"session_{option} (is {old!r}, requested {new!r})")
     return phrases
+
+
+def _plain_default(value: Any) -> Any:
+    if value == ():
+        return []
+    return dataclasses.asdict(value) if isinstance(value, GpuRequest) else value
 
 
 def _index_by_name(roles: Any) -> dict[str, Any]:
@@ -311,5 +336,8 @@ def _check_consistency(problems: ValidationErrors, spec: SessionSpec) -> None:
             where = f"session_roles.{role.name}.resources" if spec.roles else "session_resources"
             problems.add(f"{where}.shmem is part of mem and must not be larger than mem")
             break
+    slots = {slot for role in spec.effective_roles for slot in role.resources}
+    if spec.gpu != ANY_GPU and not any(slot.startswith(CUDA_PREFIX) for slot in slots):
+        problems.add("session_gpu requires NVIDIA GPUs in session_resources, such as cuda.device: 1")
     if spec.command_scope == ALL and not spec.command:
         problems.add("session_command_scope: 'all' requires session_command")

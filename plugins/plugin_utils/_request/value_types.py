@@ -47,6 +47,8 @@ def find_type_error(option: Mapping[str, Any], value: Any) -> str:
         return "" if str(value).lower() in _BOOLEANS else "must be true or false"
     if kind == "dict":
         return "" if isinstance(value, Mapping) else "must be a mapping"
+    if kind == "raw" and isinstance(value, Mapping):
+        return ""
     if kind == "list":
         listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         return "" if listed else f"must be a list of {'mappings' if 'options' in option else 'texts'}"

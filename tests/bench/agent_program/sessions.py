@@ -81,7 +81,7 @@ class Sessions:
         nonce = uuid.uuid4().hex
         spec = self.spec(number)
         with self._times.measure("survey"):
-            facts = collect_facts(self._client, self._store, self._settings, FactsQuery(spec.images))
+            facts = collect_facts(self._client, self._store, self._settings, FactsQuery(spec.images), self._agent)
         with self._times.measure("plan"):
             plan = self.plan(spec, facts)
         with self._times.measure("claim"):

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import IsolationPolicy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._network.name_servers import name_servers
 from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
 from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program

@@ -33,8 +33,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     recorded_plans,
     reserved_plans,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import owner_is_alive
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import owner_is_alive
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import select_logs
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page import PageSources, render_page
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record

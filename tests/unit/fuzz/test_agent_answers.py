@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import images_from_dict
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import combine_replies
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import read_start
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
@@ -28,7 +29,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
     build_verification_report,
     select_session,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import MARK, HostAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, public_keys, queued, record
 from tests.unit.fuzz.mutations import assert_sentence, damaged, damaged_text, fuzz
@@ -179,9 +180,6 @@ class PrintingHost(HostAction):
 
     def _interpreter(self, _task_vars: object) -> str:
         return "python3"
-
-    def _payload(self, _archive: bytes, _request: bytes) -> bytes:
-        return b""
 
     def _accepts_stdin(self) -> bool:
         return True

@@ -19,7 +19,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     mark_terminated,
     mark_terminating,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import NOW, agent_facts, holders, plan, queued, requested, spec

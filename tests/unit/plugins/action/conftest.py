@@ -62,5 +62,5 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from ansible.plugins import action
 
     lines: list[str] = []
-    monkeypatch.setattr(action.display, "display", lambda line, *_how, **_else: lines.append(line))
+    monkeypatch.setattr(action.display, "display", lambda text, *_how, **_else: lines.extend(text.splitlines()))
     return lines

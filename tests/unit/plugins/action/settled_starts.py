@@ -10,7 +10,8 @@ from ansible_collections.backendai.cluster.plugins.action.session_result import 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import SESSION_ID, plan, public_keys, requested, spec

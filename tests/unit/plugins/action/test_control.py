@@ -8,17 +8,20 @@ import os
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     OWNER_TIMEOUT,
     RUN_SECONDS,
     ControlAction,
+    InventoryAddresses,
     start_arguments,
 )
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested, spec
@@ -219,6 +222,37 @@ def test_what_agents_said_is_not_searched_for_templates(run: Run) -> None:
     readings = run(Probe, {"agents": ["agent1", "agent2"]}, {"hostvars": hostvars})["readings"]
     assert [facts.engine for facts in readings.agents] == ["{{ lookup('pipe', 'id') }}"]
     assert readings.unavailable == {}
+
+
+class Kept:
+    """The variables of hosts as Ansible gives them: to compute all of one takes long, registered results are apart."""
+
+    def __init__(self, **registered: dict[str, Any]) -> None:
+        self._variable_manager = SimpleNamespace(_nonpersistent_fact_cache=registered)
+
+    def __getitem__(self, name: str) -> Any:
+        raise AssertionError(f"all variables of {name} are computed")
+
+    raw_get = __getitem__
+
+
+def test_results_are_read_without_all_variables_of_each_agent(run: Run) -> None:
+    hostvars = Kept(agent1={"__session_agent": {"agent": agent_data("agent1")}}, localhost={})
+    readings = run(Probe, {"agents": ["agent1", "agent2"]}, {"hostvars": hostvars})["readings"]
+    assert (readings.facts, readings.unavailable) == ({"agent1": agent_facts("agent1")}, {})
+
+
+def test_the_inventory_is_asked_only_for_the_addresses_that_are_compared() -> None:
+    hostvars: dict[str, dict[str, Any]] = {
+        "agent1": {"ansible_host": "192.0.2.1", "agent_underlay_address": "198.51.100.1"},
+        "192.0.2.2": {"ansible_host": "login.example.com"},
+    }
+    addresses = InventoryAddresses(["agent1", "192.0.2.2", "unread"], hostvars)
+    assert addresses["agent1"] == ["192.0.2.1", "198.51.100.1"]
+    assert addresses.get("agent9", []) == []
+    assert ("unread" in list(addresses), len(addresses)) == (True, 3)
+    hostvars["unread"] = {}
+    assert dict(addresses) == {"agent1": ["192.0.2.1", "198.51.100.1"], "192.0.2.2": ["192.0.2.2"], "unread": []}
 
 
 # ---- variables in, reports out

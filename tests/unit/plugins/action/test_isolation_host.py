@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 from pathlib import Path
@@ -12,9 +13,17 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.isolation_host import SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import port_scan, probe_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import (
+    InsideAnswer,
+    InsideProbe,
+    InsideReply,
+    InsideTarget,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Zones
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._program import exposure
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import reply_to
 from tests.unit.plugins.action.conftest import Run
 
@@ -145,7 +154,7 @@ def test_a_host_returns_the_mode_of_its_firewall(run: Run, tmp_path: Path, kind:
     [
         ({"phase": "targets", "kind": "user"}, {}, "value of kind must be one of: agent, gateway, got: user."),
         ({"phase": "targets"}, {}, "missing required arguments: kind."),
-        ({"phase": "look"}, {}, "value of phase must be one of: targets, probe, got: look."),
+        ({"phase": "look"}, {}, "value of phase must be one of: targets, probe, inside, got: look."),
         (
             {"phase": "targets", "kind": "agent"},
             {"agent_wireguard_port": "many"},
@@ -158,3 +167,86 @@ def test_invalid_phase_options_are_rejected(
 ) -> None:
     assert refusal(run, args, variables).startswith(sentence)
     assert requests == []
+
+
+DECLARED = {"agent_management_networks": ["127.1.0.0/16"], "agent_compute_networks": ["127.2.0.0/16"]}
+UNDECLARED = {"declared": False, "problems": [], "enforced": False}
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, name: str, result: object) -> list[tuple[object, ...]]:
+    """Replace a function of the program by one with this result, and return what it is called with."""
+    calls: list[tuple[object, ...]] = []
+
+    def called(*given: object) -> object:
+        calls.append(given)
+        return result
+
+    monkeypatch.setattr(exposure, name, called)
+    return calls
+
+
+def test_an_agent_returns_whether_its_firewall_keeps_declared_networks_apart(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = Zones(("127.1.0.0/16",), ("127.2.0.0/16",), "127.1.0.7", "127.2.0.7", {})
+    asked = recorded(monkeypatch, "read_zones", apart)
+    variables = {**NO_ENGINE, **DECLARED, "agent_state_path": str(tmp_path), "agent_underlay_address": "127.2.0.7"}
+
+    def separation(firewall: Firewall | None) -> dict[str, Any]:
+        FirewallState(Store(str(tmp_path))).save(firewall, None)
+        return dict(host(run, {"phase": "targets", "kind": "agent"}, variables)["separation"])
+
+    kept = Firewall(("192.0.2.7/32",), management=apart.management, compute=apart.compute)
+    assert separation(kept) == {"declared": True, "problems": [], "enforced": True}
+    assert asked == [(["127.1.0.0/16"], ["127.2.0.0/16"], "127.2.0.7")]
+    other = dataclasses.replace(kept, compute=("127.3.0.0/16",))
+    for firewall in (None, dataclasses.replace(kept, mode="report"), Firewall(kept.ssh_sources), other):
+        assert separation(firewall)["enforced"] is False
+
+
+def test_an_agent_returns_why_its_networks_are_not_apart(run: Run) -> None:
+    variables = {**NO_ENGINE, "agent_management_networks": ["127.1.0.0/16"]}
+    separation = host(run, {"phase": "targets", "kind": "agent"}, variables)["separation"]
+    (problem,) = separation["problems"]
+    assert problem.startswith("agent_management_networks needs agent_compute_networks beside it")
+    assert (separation["declared"], separation["enforced"]) == (True, False)
+    assert host(run, {"phase": "targets", "kind": "agent"}, NO_ENGINE)["separation"] == UNDECLARED
+
+
+TARGET: dict[str, Any] = {"host": "manager1", "address": "127.0.0.1", "port": 22}
+INSIDE = {"phase": "inside", "targets": [TARGET]}
+
+
+def test_an_agent_probes_from_its_containers(
+    run: Run, requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = InsideProbe("train", "main1", (InsideAnswer("127.0.0.1", 22, "open"),))
+    monkeypatch.setattr(exposure, "connect", lambda docker_host: docker_host)
+    asked = recorded(monkeypatch, "probe_from_containers", InsideReply((probe,), 2))
+    result = host(run, INSIDE, NO_ENGINE)
+    answers = [{"address": "127.0.0.1", "port": 22, "state": "open"}]
+    assert result["probes"] == [{"session": "train", "container": "main1", "answers": answers, "failed": ""}]
+    assert (result["changed"], result["skipped"]) == (False, 2)
+    assert asked == [(NO_ENGINE["agent_docker_host"], [InsideTarget("manager1", "127.0.0.1", 22)])]
+    assert requests[0]["seconds"] == SECONDS["inside"]
+
+
+def test_check_mode_probes_from_no_container(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposure, "probe_from_containers", None)
+    assert host(run, INSIDE, NO_ENGINE, check_mode=True)["probes"] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ({"address": "manager1"}, "targets: 'manager1' and 22 must be an address and a port."),
+        ({"port": 0}, "targets: '127.0.0.1' and 0 must be an address and a port."),
+        ({"port": "22"}, "targets: port must be a whole number."),
+    ],
+)
+def test_invalid_targets_are_rejected(run: Run, target: dict[str, Any], sentence: str) -> None:
+    assert refusal(run, {**INSIDE, "targets": [{**TARGET, **target}]}, NO_ENGINE) == sentence
+
+
+def test_without_an_engine_nothing_is_probed_from(run: Run) -> None:
+    assert "does not answer" in refusal(run, INSIDE, NO_ENGINE)

@@ -30,7 +30,7 @@ def test_valid_options_are_returned(run: Run, tmp_path: Path) -> None:
     result = run(isolation_verification.ActionModule, arguments, {})
     assert (result["changed"], result["ports"], result["rate"]) == (False, "22", 500)
     assert (result["probe_hosts"], result["agents"], result["gateways"]) == (["user1"], ["agent1"], ["gateway1"])
-    assert result["to_read"] == ["agent1", "gateway1"]
+    assert (result["to_read"], result["managers"]) == (["agent1", "gateway1"], [])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -76,7 +76,7 @@ def test_invalid_options_are_rejected(run: Run, changes: dict[str, Any], sentenc
 
 SAID = {"addresses": {"192.0.2.1": "agent"}, "udp_ports": [51820], "expected": {}, "unread": ""}
 DOORS = {"addresses": {"192.0.2.9": "gateway"}, "udp_ports": [], "expected": {"443": "HTTPS"}, "unread": ""}
-PLAN = {"state": "planned", "agents": ["agent1"], "gateways": ["gateway1"], "ports": "22"}
+PLAN = {"state": "planned", "agents": ["agent1"], "gateways": ["gateway1"], "managers": [], "ports": "22"}
 
 
 def hostvars(**results: dict[str, Any]) -> dict[str, Any]:
@@ -130,15 +130,27 @@ QUIET = {"answers": [], "next_hops": {"192.0.2.1": ""}, "missing": {}, "unresolv
 OPEN = {**QUIET, "answers": [{"address": "192.0.2.1", "protocol": "tcp", "state": "open", "ports": "22"}]}
 
 
-def reported(run: Run, probed: dict[str, Any], path: str = "", *, check_mode: bool = False) -> dict[str, Any]:
+NOTHING_INSIDE: dict[str, Any] = {"probes": [], "skipped": 0}
+
+
+def reported(
+    run: Run,
+    probed: dict[str, Any],
+    path: str = "",
+    *,
+    inside: dict[str, Any] | None = None,
+    check_mode: bool = False,
+) -> dict[str, Any]:
     args = {
         "state": "reported",
         "probe_hosts": ["user1"],
         "targets": [dataclasses.asdict(TARGET)],
         "batches": [dataclasses.asdict(BATCH)],
+        "inside": {"targets": [{"host": "manager1", "address": "192.0.2.2", "port": 22}], "unprobed": []},
         "path": path,
     }
-    return run(isolation_verification.ActionModule, args, {"hostvars": {"user1": probed}}, check_mode=check_mode)
+    variables = {"hostvars": {"user1": probed, "agent1": {"__isolation_inside": inside or NOTHING_INSIDE}}}
+    return run(isolation_verification.ActionModule, args, variables, check_mode=check_mode)
 
 
 def results(**entry: Any) -> dict[str, Any]:
@@ -181,7 +193,8 @@ def test_failed_probe_is_reported_and_fails(run: Run, printed: list[str], probed
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, probed)
     assert str(refused.value) == "isolation check failed: 1 check was inconclusive."
-    assert printed == [f"inconclusive: user1 -> agent1: {reason}."]
+    assert printed[0] == f"inconclusive: user1 -> agent1: {reason}."
+    assert {line[0] for line in printed[1:]} <= {*"✓?"}
 
 
 def test_check_mode_shows_the_planned_probes(run: Run, printed: list[str], tmp_path: Path) -> None:
@@ -189,3 +202,30 @@ def test_check_mode_shows_the_planned_probes(run: Run, printed: list[str], tmp_p
     result = reported(run, results(**OPEN), str(path), check_mode=True)
     assert (result["changed"], "report" in result, path.exists()) == (False, False, False)
     assert printed == ["agent1: 192.0.2.1: TCP ports 22-23 would be probed."]
+
+
+def test_ssh_of_every_host_is_planned_to_be_probed_from_containers(run: Run) -> None:
+    managers = {"manager1": {"ansible_host": "192.0.2.2", "ansible_port": "2222"}}
+    result = run(isolation_verification.ActionModule, {**PLAN, "managers": ["manager1"]}, hostvars(**managers))
+    assert result["inside"] == {
+        "targets": [
+            {"host": "agent1", "address": "192.0.2.1", "port": 22},
+            {"host": "gateway1", "address": "192.0.2.9", "port": 22},
+            {"host": "manager1", "address": "192.0.2.2", "port": 2222},
+        ],
+        "unprobed": [],
+    }
+
+
+def test_a_container_that_reaches_a_manager_is_reported_and_fails(run: Run, printed: list[str], tmp_path: Path) -> None:
+    answers = [{"address": "192.0.2.2", "port": 22, "state": "open"}]
+    inside = {"probes": [{"session": "train", "container": "main1", "answers": answers, "failed": ""}], "skipped": 0}
+    path = tmp_path / "report.json"
+    with pytest.raises(AnsibleActionFail) as refused:
+        reported(run, results(**QUIET), str(path), inside=inside)
+    assert str(refused.value) == "isolation check failed: containers get an answer from 1 address of manager1."
+    assert "main1 of train on agent1 -> manager1 (192.0.2.2) tcp 22 open: it accepts connections." in printed
+    reason = "main1 of train on agent1 reaches manager1 at 192.0.2.2"
+    assert f"✗ containers reach no management address: {reason}." in printed
+    line = {"requirement": "containers reach no management address", "ok": False, "reason": reason}
+    assert line in json.loads(path.read_text())["checklist"]

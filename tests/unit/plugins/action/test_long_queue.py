@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action import session_plan, session_reconcile, session_report
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.state_format import StateFormat
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import is_feasible
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as answers_module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import check_stored
 from tests.unit.builders import POOLS, agent_facts, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
 
@@ -55,6 +60,30 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     return done
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Return how often entries are read, parsed and checked, files are loaded, and something is displayed."""
+    count: Counter[str] = Counter()
+
+    def counted(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*arguments: Any, **options: Any) -> Any:
+            count[what] += 1
+            return function(*arguments, **options)
+
+        return counting
+
+    def parse(own: StateFormat[Any], text: bytes) -> Any:
+        count["parsed" if own.kind is QueueEntry else f"{own.kind.__name__} loaded"] += 1
+        return load_plain(own, text)
+
+    load_plain = StateFormat.load_plain
+    monkeypatch.setattr(StateFormat, "load_plain", parse)
+    monkeypatch.setattr(store, "_read_bytes", counted("read", store._read_bytes))
+    monkeypatch.setattr(answers_module, "check_stored", counted("checked", check_stored))
+    monkeypatch.setattr(action.display, "display", counted("displayed", lambda *_text, **_how: None))
+    return count
+
+
 def facts(cpu: int = 8, taken: int = 6) -> dict[str, Any]:
     """Return the variables of a run with one agent."""
     return {
@@ -91,11 +120,45 @@ def test_a_pass_that_starts_nothing_writes_no_entry_and_the_next_one_nothing(
     work.clear()
     run(session_plan.ActionModule, PASS, facts())
     assert work == []
-    listed = run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"]}, facts())["sessions"]
-    assert {record["pending"]["reason"] for record in listed} == {
-        f"no room for 1 of 1 containers on one agent: short of cpu {cpu}" for cpu in (3, 4, 5)
-    }
-    assert sum("short of cpu 4" in line for line in printed) == COUNT // 3
+    assert "sessions" not in run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"]}, facts())
+    reasons = [f"no room for 1 of 1 containers on one agent: short of cpu {cpu}" for cpu in (3, 4, 5)]
+    assert [sum(reason in line for line in printed) for reason in reasons] == [COUNT // 3] * 3
+
+
+@pytest.mark.parametrize("slots", [{}, {"tpu": 1}], ids=["no room", "no agent"])
+def test_what_has_not_changed_is_read_once_by_an_action_and_hardly_parsed(
+    run: Run, queue: QueueStore, looks: Counter[str], slots: dict[str, int]
+) -> None:
+    requests = [spec(name=f"session-{n}", resources={"cpu": n, "mem": "64m", **slots}) for n in range(9, COUNT + 9)]
+    queue.save(*(requested(number, request) for number, request in enumerate(requests, 1)))
+    run(session_plan.ActionModule, PASS, facts())
+    assert looks["checked"] == COUNT
+    looks.clear()
+    run(session_plan.ActionModule, PASS, facts())
+    assert looks == {"read": COUNT, "_Index loaded": 1, "_Pass loaded": 1}
+    looks.clear()
+    run(session_reconcile.ActionModule, {"agents": ["agent1"], "all_routes": True}, facts())
+    # Before the lock, and under it.
+    assert looks == {"read": 2 * COUNT, "_Index loaded": 1}
+    looks.clear()
+    run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"]}, facts())
+    assert looks == {"read": COUNT, "parsed": COUNT, "_Index loaded": 1, "_Pass loaded": 1, "displayed": 1}
+
+
+def test_no_action_on_the_queue_looks_for_garbage(run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.save(waiting(1, 8))
+    enabled: list[bool] = []
+    entries = QueueStore.entries
+
+    def note(own: QueueStore) -> list[QueueEntry]:
+        enabled.append(gc.isenabled())
+        return entries(own)
+
+    monkeypatch.setattr(QueueStore, "entries", note)
+    run(session_plan.ActionModule, PASS, facts())
+    run(session_reconcile.ActionModule, {"agents": ["agent1"]}, facts())
+    run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"], "format": "none"}, facts())
+    assert (set(enabled), gc.isenabled()) == ({False}, True)
 
 
 def test_a_session_that_passes_all_others_costs_one_file_for_them(

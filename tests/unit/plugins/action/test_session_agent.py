@@ -12,6 +12,7 @@ from ansible_collections.backendai.cluster.plugins.action import session_agent
 from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report import test_follow as follow
@@ -53,6 +54,11 @@ def test_every_phase_is_sent_with_its_options(ask: Any, requests: Asked, phase: 
     variables = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
     assert requests == [(phase, {"name": "train-llm", "lines": 7, **variables}, SECONDS[phase])]
     assert (result["answer"], result["changed"], phase in PHASES) == (7, False, True)
+
+
+def test_numbers_in_a_template_are_numbers_with_ansible_core_2_18_too(ask: Any, requests: Asked) -> None:
+    ask({"parts": []}, phase="logs", lines="7", history_days="3")
+    assert [requests[0][1][name] for name in ("lines", "history_days")] == [7, 3]
 
 
 def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> None:
@@ -121,7 +127,7 @@ def test_following_shows_what_is_new_until_the_command_ends(
     ask: Any, requests: Asked, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_agent.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
-    monkeypatch.setattr(session_agent, "FOLLOW_PAUSE", 0)
+    monkeypatch.setattr(following, "PAUSE", 0)
     variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
     over = {"main1": {"status": "exited"}, "sub1": {"status": "running"}}
     replies = iter([follow.part("01 one", "02 two", of=BATCH), follow.part("03 three\x1b", of=BATCH, containers=over)])

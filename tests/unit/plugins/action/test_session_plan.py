@@ -15,14 +15,28 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint, spec_from_dict
-from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, held_session, plan, requested, spec
+from tests.unit.builders import (
+    GIB,
+    IMAGE,
+    NOW,
+    POOLS,
+    SESSION_ID,
+    agent_data,
+    agent_facts,
+    held_session,
+    plan,
+    requested,
+    spec,
+)
 from tests.unit.plugins.action.conftest import Run, keep
 
 ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
@@ -71,6 +85,14 @@ def test_check_mode_says_what_the_session_takes_and_keeps(run: Run, cores: int) 
     advice = ["Resources are of one container: 4 × (cpu 1, mem 1g) = cpu 4, mem 4g in all.", NO_FOLDER]
     assert run(ActionModule, arguments(), hostvars, check_mode=True)["warnings"] == advice
     assert run(ActionModule, arguments(), hostvars)["warnings"] == []
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_image_that_would_fill_a_disk_is_warned_of(run: Run, check_mode: bool) -> None:
+    small = fit("agent1", 2, images={IMAGE: None}, image_disk=ImageDisk("/data", 3 * GIB, GIB, {}))
+    large = fit("agent2", 2, image_disk=ImageDisk("/data", 9 * GIB, GIB, {IMAGE: 5 * GIB}))
+    result = run(ActionModule, arguments(), answers(agent1=small, agent2=large), check_mode=check_mode)
+    assert result["warnings"][-1].startswith("agent1: its disk may get full: the images (lab/python:1) take 5.4 GB, ")
 
 
 def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:
@@ -378,9 +400,90 @@ def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
     run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, "agent1", "agent2")
-    result = run(ActionModule, {**arguments(), "facts_max_age": 60}, answers(), check_mode=check_mode)
+    args = {**arguments(), "facts_max_age": 60}
+    result = run(ActionModule, args, answers(agent1=fit("agent1")), check_mode=check_mode)
     assert result["agents"] == ["agent1"]
     assert [name for name in ("agent1", "agent2") if cache.load(name, 60)] == ["agent1", "agent2"][not check_mode :]
+
+
+# ---- what a plan from cached facts depends on
+
+
+CACHED = {"facts_max_age": 60, "started_at": NOW}
+
+
+def asked_for(run: Run, args: dict[str, Any], hostvars: dict[str, Any]) -> list[str]:
+    """Return the agents that a plan has to ask first; nothing else of it is there."""
+    result = run(ActionModule, {**arguments(), **CACHED, **args}, hostvars)
+    assert {name: result.get(name) for name in ("starts", "agents", "plan")} == {
+        "starts": [],
+        "agents": [],
+        "plan": None,
+    }
+    return list(result["ask"])
+
+
+def test_a_plan_from_cached_facts_asks_the_agents_that_it_chose(run: Run, queue: QueueStore) -> None:
+    cache = keep(queue, "agent1", "agent2", "agent3")
+    assert asked_for(run, {}, answers()) == ["agent1"]
+    assert asked_for(run, {"spec": arguments(cluster_size=12)["spec"]}, answers(agent2=fit("agent2"))) == ["agent1"]
+    assert queue.entries() == []
+    assert all(cache.load(name, 60) for name in ("agent1", "agent2", "agent3"))
+
+
+def test_a_plan_is_carried_out_once_its_agents_were_asked(run: Run, queue: QueueStore) -> None:
+    keep(queue, "agent1", "agent2", "agent3")
+    result = run(ActionModule, {**arguments(), **CACHED, "asked": "chosen"}, answers(agent1=fit("agent1")))
+    assert (result["agents"], "ask" in result) == (["agent1"], False)
+    assert [entry.state for entry in queue.entries()] == ["CREATING"]
+
+
+def test_if_chosen_agents_have_changed_and_others_are_chosen_all_are_asked(run: Run, queue: QueueStore) -> None:
+    keep(queue, "agent1", "agent2", "agent3")
+    full = answers(agent1=fit("agent1", 3))
+    assert asked_for(run, {"asked": "chosen"}, full) == ["agent2", "agent3"]
+    assert queue.entries() == []
+
+
+@pytest.mark.parametrize("asked", [{}, {"asked": "chosen"}], ids=["first plan", "second plan"])
+def test_cached_facts_alone_never_make_a_session_wait(run: Run, queue: QueueStore, asked: dict[str, str]) -> None:
+    keep(queue, "agent1", "agent2")
+    large = {"spec": arguments(resources={"cpu": 9, "mem": "1g"})["spec"], **asked}
+    assert asked_for(run, large, answers(agent1=fit("agent1"))) == ["agent2", "agent3"]
+    assert queue.entries() == []
+
+
+def test_an_error_from_cached_facts_asks_all_first(run: Run, queue: QueueStore) -> None:
+    cache = keep(queue, "agent2", "agent3")
+    other = held_session(plan({"agent1": 1}), "agent1", spec(cluster_size=1))
+    cache.save([agent_facts("agent1", sessions=[other])], time.time())
+    assert asked_for(run, {}, answers()) == ["agent1", "agent2", "agent3"]
+    result = run(ActionModule, {**arguments(), **CACHED, "asked": "all"}, answers(agent1=fit("agent1")))
+    assert result["agents"] == ["agent1"]
+
+
+def test_once_all_were_asked_cached_facts_do_not_count(run: Run, queue: QueueStore) -> None:
+    keep(queue, "agent1", "agent2", "agent3")
+    result = run(ActionModule, {**arguments(), **CACHED, "asked": "all"}, answers(agent1=fit("agent1", 3)))
+    assert (result["plan"], result["pending"]["shortfall"]) == (None, {"cpu": 1})
+    assert [entry.state for entry in queue.entries()] == ["PENDING"]
+
+
+def test_agents_that_are_neither_cached_nor_read_are_asked_before_a_session_waits(run: Run, queue: QueueStore) -> None:
+    keep(queue, "agent1")
+    small = answers(agent2=fit("agent2", 3))
+    (queue.path / "facts" / "agent1.json").unlink()
+    assert asked_for(run, {}, small) == ["agent1", "agent3"]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_agents_have_answered_replaces_their_cached_facts(run: Run, queue: QueueStore, check_mode: bool) -> None:
+    cache = keep(queue, "agent1", "agent2", "agent3")
+    read = {name: fit(name, cpu) for name, cpu in (("agent1", 3), ("agent2", 4), ("agent3", 3))}
+    args = {**arguments(), **CACHED, "started_at": time.time(), "asked": "all"}
+    assert run(ActionModule, args, answers(**read), check_mode=check_mode)["agents"] == ["agent2"]
+    kept = {name: facts.capacity["cpu"] for name in read if (facts := cache.load(name, 60))}
+    assert kept == ({"agent1": 8, "agent2": 8, "agent3": 8} if check_mode else {"agent1": 3, "agent3": 3})
 
 
 # ---- whether room may come while nobody looks

@@ -8,17 +8,21 @@ import time
 from typing import Any
 
 import pytest
+from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action import session_plan
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import (
+    IMAGE,
     NOW,
     POOLS,
     SESSION_ID,
@@ -46,6 +50,17 @@ def answers(cpu: int = 2, **facts: AgentFacts) -> dict[str, Any]:
     if "agent2" in facts:
         results["agent2"] = result(facts["agent2"])
     return {"hostvars": {name: {"__session_agent": entry} for name, entry in results.items()}}
+
+
+def test_image_that_would_fill_a_disk_is_warned_of(
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
+    queue.save(requested())
+    full = agent_facts("agent1", 2, images={IMAGE: None}, image_disk=ImageDisk("/data", 0, 1, {}))
+    run(ActionModule, ARGUMENTS, answers(agent1=full))
+    assert [line.partition(":")[0] for line in warned] == ["agent1"]
 
 
 def test_an_empty_queue_starts_nothing(run: Run) -> None:

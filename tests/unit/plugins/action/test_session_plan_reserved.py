@@ -11,7 +11,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.unit.builders import POOLS, agent_facts, held_session, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
 

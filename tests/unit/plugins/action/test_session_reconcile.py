@@ -16,7 +16,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.absence import Absence, Absences
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.absence_file import load_absences, save_absences
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache

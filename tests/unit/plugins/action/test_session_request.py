@@ -53,13 +53,35 @@ def test_images_and_paths_of_the_request_are_returned(run: Run) -> None:
     assert (result["images"], result["paths"]) == ([IMAGE, "other:1"], ["/mnt/a", "/mnt/b"])
 
 
-@pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule", "verify", "logs"])
+@pytest.mark.parametrize("purpose", ["create", "terminate", "schedule"])
 def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: QueueStore, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
     result = run(ActionModule, {"purpose": purpose}, variables())
     assert (result["images"], result["paths"]) == ([IMAGE, "other:1"][purpose != "create" :], ["/mnt/a"])
+
+
+@pytest.mark.parametrize("purpose", ["list", "verify", "logs"])
+def test_a_run_that_starts_nothing_does_not_look_at_those_that_wait(
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, purpose: str
+) -> None:
+    queue.save(requested(1, spec(name="session-1", mounts=[{"source": "/mnt/a", "target": "/a"}])))
+    monkeypatch.delattr(QueueStore, "entries")
+    result = run(ActionModule, {"purpose": purpose}, variables())
+    assert (result["images"], result["paths"]) == ([], [])
+
+
+def test_removal_of_images_knows_those_of_all_sessions_and_old_facts_are_dropped(run: Run, queue: QueueStore) -> None:
+    cache = keep(queue, "agent1")
+    queue.save(requested(1, spec(name="session-1", image="other:1")))
+    queue.save(requested(2, spec(name="session-2", image="running:1"), state="RUNNING"))
+    queue.save(requested(3, state="TERMINATED", spec=None))
+    args = {"purpose": "prune", "agents": ["agent1"]}
+    assert run(ActionModule, args, variables(), check_mode=True)["images"] == ["other:1", "running:1"]
+    assert cache.load("agent1", 60) is not None
+    assert run(ActionModule, args, variables())["images"] == ["other:1", "running:1"]
+    assert cache.load("agent1", 60) is None
 
 
 @pytest.mark.parametrize("mode", ["strict", "preferred"])
@@ -118,7 +140,7 @@ def test_result_has_no_password(run: Run) -> None:
 
 def test_queue_path_option_is_used(run: Run, tmp_path: Path) -> None:
     QueueStore(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
-    result = run(ActionModule, {"purpose": "list"}, variables(queue_path=str(tmp_path / "elsewhere")))
+    result = run(ActionModule, {"purpose": "schedule"}, variables(queue_path=str(tmp_path / "elsewhere")))
     assert result["images"] == [IMAGE]
     assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import IMAGE, SESSION_ID, image_data, requested
 from tests.unit.plugins.action.conftest import Run

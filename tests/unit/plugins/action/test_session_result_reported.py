@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass, Waiter
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
@@ -112,7 +112,7 @@ def test_pending_session_is_shown_with_the_reason_of_the_last_pass(
 ) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", updated_at=NOW, record=WAITS))
     lack = Lack("behind others", {"cpu": 2})
-    queue.save_last_pass(LastPass({"0": lack}, waiting={SESSION_ID: Waiter(NOW, "0")}))
+    queue.save_last_pass(LastPass({"0": lack}, waiting={SESSION_ID: "0"}, updated_at={SESSION_ID: NOW}))
     path = tmp_path / "record.json"
     result = report(run, {**WAITS, "queue_position": 3}, later, path=str(path))
     assert printed == ["Session train-llm is PENDING.", f"  {reason}"]

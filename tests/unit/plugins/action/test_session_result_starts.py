@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
 from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run

@@ -65,6 +65,7 @@ def test_hosts_file_has_all_containers(run: Run) -> None:
     assert contents(run)["hosts"].splitlines() == [
         "127.0.0.1 localhost",
         *(f"{kernel.address} {kernel.hostname}" for kernel in MADE.kernels),
+        *(f"::ffff:{kernel.address} {kernel.hostname}.ipv4-mapped" for kernel in MADE.kernels),
     ]
 
 
@@ -123,7 +124,7 @@ def test_ssh_config_has_the_ports_of_host_network_containers(run: Run) -> None:
     assert lines[-6:] == [
         line for kernel in shared.kernels for line in (f"Host {kernel.hostname}", f"Port {kernel.ssh_port}")
     ]
-    assert result["hosts"].splitlines()[1:] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
+    assert result["hosts"].splitlines()[1:4] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
 
 
 def test_user_template_overrides_the_default(run: Run, tmp_path: Path) -> None:

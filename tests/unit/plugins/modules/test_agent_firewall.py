@@ -13,8 +13,10 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Zones
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -352,3 +354,69 @@ def test_an_unknown_mode_is_refused(tried: Any, kernel: FakeNetwork) -> None:
     result = tried(mode="warn")
     assert (result["failed"], kernel.table) == (True, "")
     assert result["msg"].startswith("firewall_mode: 'warn' must be one of enforce, report.")
+
+
+ZONES = Zones(
+    ("192.0.2.0/24",), ("10.2.0.0/16",), "192.0.2.1", "10.2.0.7", {"eth0": ("192.0.2.1",), "eth1": ("10.2.0.7",)}
+)
+DECLARED = {"management_networks": ["192.0.2.0/24"], "compute_networks": ["10.2.0.0/16"]}
+KEPT_APART = dataclasses.replace(MINE, management=("192.0.2.0/24",), compute=("10.2.0.0/16",))
+SSH_ELSEWHERE = (
+    "SSH reaches it at 10.2.0.7, which is not in agent_management_networks (192.0.2.0/24): set ansible_host to its"
+    " address there"
+)
+
+
+@pytest.fixture
+def zones(monkeypatch: pytest.MonkeyPatch) -> list[Zones]:
+    """Return the zones of the host, as a list with one element that tests replace."""
+    found = [ZONES]
+    monkeypatch.setattr(agent_firewall, "read_zones", lambda *_declared: found[0])
+    return found
+
+
+@pytest.mark.usefixtures("zones")
+def test_zones_that_are_apart_are_kept_so(tried: Any, store: Store, kernel: FakeNetwork) -> None:
+    assert tried(**DECLARED)["nonce"]
+    assert _trial(store).firewall == KEPT_APART
+    assert kernel.table == render(build_isolation_policy([], ()), KEPT_APART, ["eth0"])
+
+
+@pytest.mark.parametrize("mode", ["enforce", "report"])
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_rules_that_close_the_address_of_this_connection_are_refused_before_the_trial(
+    tried: Any, store: Store, kernel: FakeNetwork, zones: list[Zones], mode: str, check_mode: bool
+) -> None:
+    zones[0] = dataclasses.replace(ZONES, ssh_address="10.2.0.7")
+    result = tried(**DECLARED, mode=mode, check_mode=check_mode)
+    assert (result["failed"], result["msg"]) == (True, f"{SSH_ELSEWHERE}.")
+    assert (kernel.table, store.firewall_file.exists()) == ("", False)
+
+
+def test_zones_that_are_not_apart_are_left_out_of_the_rules_when_told_to_warn(
+    tried: Any, store: Store, zones: list[Zones], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
+    zones[0] = dataclasses.replace(ZONES, ssh_address="10.2.0.7")
+    tried(**DECLARED, separation="warn", inventory_managers=["203.0.113.7"])
+    assert _trial(store).firewall == MINE
+    assert warned == [
+        (
+            "agent_network_separation: the firewall does not keep management and compute of this host apart, because"
+            f" {SSH_ELSEWHERE}."
+        )
+    ]
+
+
+def test_without_declared_zones_none_are_looked_for(tried: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_firewall, "read_zones", None)
+    tried()
+    assert _trial(store).firewall == MINE
+
+
+def test_a_host_without_firewall_has_no_zones_to_keep(tried: Any, store: Store, zones: list[Zones]) -> None:
+    zones[0] = dataclasses.replace(ZONES, ssh_address="10.2.0.7")
+    FirewallState(store).save(MINE, None)
+    assert tried(**DECLARED, enabled=False)["nonce"]
+    assert _trial(store).firewall is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils import host_action, host_program
+from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program, host_request
 from tests.unit.connection import Way
 from tests.unit.program import archive_of
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     archive = archive_of()
     monkeypatch.setattr(host_program, "archive", lambda: archive)
     monkeypatch.setattr(host_program, "program_digest", lambda: hashlib.sha256(archive).hexdigest())
-    monkeypatch.setattr(host_action, "HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(host_request, "HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ANSIBLE_PYTHON_INTERPRETER", sys.executable)
     return tmp_path / "home"
 

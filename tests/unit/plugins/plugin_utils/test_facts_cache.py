@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
@@ -31,6 +32,14 @@ def folder(tmp_path: Path) -> Path:
     """Return the folder of the cache in an existing queue."""
     (tmp_path / "queue").mkdir(mode=0o700)
     return tmp_path / "queue" / "facts"
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the warnings that are shown."""
+    shown: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _display, text, **_options: shown.append(text))
+    return shown
 
 
 def save(folder: Path, *facts: AgentFacts) -> FactsCache:
@@ -76,11 +85,18 @@ def test_an_agent_that_was_never_asked_has_none(folder: Path) -> None:
     assert FactsCache(folder).load("agent1", 60) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'["agent"]', b"null", b"\xff\xfe", b'{"kit": 1}'], ids=repr)
-def test_what_is_damaged_is_not_there(folder: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"{", b'["agent"]', b"null", b"\xff\xfe", b'{"version": 1}'], ids=repr)
+def test_what_is_damaged_is_not_there_and_warned_of(folder: Path, content: bytes, warnings: list[str]) -> None:
     cache = save(folder)
     (folder / "agent1.json").write_bytes(content)
     assert (cache.load("agent1", 60), cache.load("agent2", 60)) == (None, FACTS["agent2"])
+    assert warnings == [f"session_facts_max_age: {folder}/agent1.json is damaged, so agent1 is asked."]
+
+
+def test_what_another_release_has_kept_is_not_there(folder: Path, warnings: list[str]) -> None:
+    cache = save(folder)
+    (folder / "agent1.json").write_text('{"version": 0}')
+    assert (cache.load("agent1", 60), warnings) == (None, [])
 
 
 def test_dropped_agents_are_forgotten_and_others_are_not(folder: Path) -> None:

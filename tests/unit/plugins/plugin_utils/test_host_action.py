@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,14 @@ OPTIONS = {"name": "train-llm", "password": "hunter2", "text": "é\n\t"}
 def ask(way: Way, variables: dict[str, Any] | None = None, **task: Any) -> dict[str, Any]:
     """Return the result of an action that calls the program on the host."""
     return way.action(OPTIONS, **task).run(task_vars=variables or {})
+
+
+def test_what_all_workers_send_is_read_before_ansible_forks_them() -> None:
+    module = HostAction.__module__
+    line = f"import {module} as action; print(action.host_program.archive.cache_info().currsize)"
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.run([sys.executable, "-c", line], env=search, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "1"
 
 
 def fails(_sent: Sent) -> Answer:

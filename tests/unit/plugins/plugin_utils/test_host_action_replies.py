@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import display
 
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_request import coerce
 from tests.unit.connection import Answer, Sent, Way
 
 GOOD = f'{MARK}{{"result": {{"answer": 7}}}}'
@@ -289,8 +290,8 @@ def test_variables_are_templated(way: Way) -> None:
         ({"number": "many"}, "agent_", "agent_*: argument 'number' is of type"),
     ],
 )
-def test_options_that_are_wrong_are_one_sentence(way: Way, values: dict[str, Any], prefix: str, sentence: str) -> None:
+def test_options_that_are_wrong_are_one_sentence(values: dict[str, Any], prefix: str, sentence: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        way.action({}).options(SPEC, values, prefix)
+        coerce(SPEC, values, prefix)
     assert str(refused.value).startswith(sentence)
     assert str(refused.value).endswith(".")

@@ -26,6 +26,8 @@ LISTED = {**LOGGED, "logs": {"main1": {"log": ["a"], "apps": {}, "error": None}}
         ("start", {"sessions": {"x": {"failed": 7}}}, "sessions.x.failed must be text"),
         ("start", {"sessions": {"x": {"containers": {"main1": {}}}}}, "sessions.x.containers.main1.status is missing"),
         ("pull", {"images": {"a": {"id": "b"}}, "under_way": []}, "images.a.digest is missing"),
+        ("pull", {"images": {}, "under_way": [], "size": "1"}, "size must be a whole number"),
+        ("prune", {"removed": [{"name": "a"}], "kept": []}, "removed[0].size is missing"),
         ("wait", {"ended": "yes", "exit_code": 0}, "ended must be true or false"),
         ("verify", {"parts": [{**PART, "pairs": [{"to": "x"}]}], "error": None}, "parts[0].pairs[0].source must be"),
         ("verify", {"parts": 1, "error": None}, "parts must be a list"),

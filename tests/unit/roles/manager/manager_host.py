@@ -6,11 +6,13 @@ import dataclasses
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from backendai_manager.errors import CancelledError
+from backendai_manager.errors import CancelledError, CommandError
+from backendai_manager.manager.agents import Agents, Ask
 from backendai_manager.manager.channel import WATCHER, Channel
 from backendai_manager.manager.identity import Account, Accounts
 from backendai_manager.manager.run_events import RunEvents
@@ -55,6 +57,9 @@ class Run:
     check: bool = False
 
 
+Answers = Sequence[dict[str, Any] | CommandError] | Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
 class FakeRuns(Runs):
     """Runs that answer with the reports of a table: a mapping, or a function of the run."""
 
@@ -65,6 +70,8 @@ class FakeRuns(Runs):
         self.during: dict[str, Callable[[], None]] = {}
         self.events: list[Mapping[str, Any]] = []
         self.cancelled: Callable[[], bool] = lambda: False
+        self.agent_answers: dict[str, Answers] = {}
+        self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
 
     def run(
         self,
@@ -87,9 +94,36 @@ class FakeRuns(Runs):
         answers = {name: written.get(name) for name in reports}
         return dataclasses.replace(failure, reports=answers) if failure else Outcome(True, "", answers)
 
+    @contextmanager
+    def agents(self) -> Iterator[Agents]:
+        yield FakeAgents(self)
+
     def playbooks(self) -> list[str]:
         """Return the playbooks that were run."""
         return [run.playbook for run in self.made]
+
+
+class FakeAgents(Agents):
+    """Agents that answer from a table, by name: with one answer after another, or with a function of the options."""
+
+    def __init__(self, runs: FakeRuns) -> None:
+        self._runs = runs
+
+    def ask(self, name: str) -> Ask:
+        if name not in self._runs.agent_answers:
+            raise CommandError("it is not in the manager's inventory.")
+        answers = self._runs.agent_answers[name]
+        waiting = None if callable(answers) else iter(answers)
+
+        def ask(phase: str, options: Mapping[str, Any], _seconds: int) -> dict[str, Any]:
+            self._runs.asked.append((name, phase, options))
+            answer = next(waiting) if waiting else answers(options) if callable(answers) else None
+            if isinstance(answer, CommandError):
+                raise answer
+            assert answer is not None
+            return answer
+
+        return ask
 
 
 class ManagerHost:
@@ -118,6 +152,8 @@ class ManagerHost:
         self.write_settings()
         self.accounts = KnownAccounts()
         self.runs = FakeRuns()
+        #: Ends the user's part of the request that is being answered.
+        self.cancel: Callable[[], None] = lambda: None
         self.events: list[Mapping[str, Any]] = []
 
     def write_settings(self, **changed: Any) -> None:
@@ -149,21 +185,22 @@ class ManagerHost:
         before = set(threading.enumerate())
         source, request = os.pipe()
         answers, target = os.pipe()
-        os.write(request, line)
 
         def start(_paths: object, _settings: object, cancelled: Callable[[], bool]) -> FakeRuns:
             self.runs.cancelled = cancelled
             return self.runs
 
-        try:
-            serve(self.paths, Channel(source, target), self.accounts, str(account.uid) if account else None, start)
-        finally:
-            os.close(target)
-            os.close(request)
-            # It would read from whatever gets the number of this pipe next.
-            for thread in set(threading.enumerate()) - before:
-                if thread.name == WATCHER:
-                    thread.join(10)
+        with open(request, "wb", buffering=0) as users_part:
+            self.cancel = users_part.close
+            users_part.write(line)
+            try:
+                serve(self.paths, Channel(source, target), self.accounts, str(account.uid) if account else None, start)
+            finally:
+                os.close(target)
+        # It would read from whatever gets the number of this pipe next.
+        for thread in set(threading.enumerate()) - before:
+            if thread.name == WATCHER:
+                thread.join(10)
         with open(answers, "rb") as stream:
             *events, result = [parse_answer(answer) for answer in stream]
         os.close(source)

@@ -16,6 +16,7 @@ import pytest
 
 from backendai_manager import cli
 from backendai_manager.user import tables, verbs
+from backendai_manager.user.readers import await_loss_of_readers
 from backendai_manager.user.service import Service
 from tests.unit.builders import REPOSITORY
 from tests.unit.roles.manager.manager_host import ALICE, IDS, ManagerHost, record
@@ -277,11 +278,19 @@ GROUP = {
 
 
 def test_what_is_free_is_a_table(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    agent = {"name": "agent1", "resource_group": "default", "status": "ready", "total": {"cpu": 8}, "free": {"cpu": 6}}
+    agent = {
+        "name": "agent1",
+        "resource_group": "default",
+        "status": "ready",
+        "total": {"cpu": 8},
+        "free": {"cpu": 6},
+        "gpus": [{"slot": "cuda.device", "model": "NVIDIA H100", "memory": 1 << 30, "count": 8}],
+    }
     data = {"agents": [agent, {"name": "agent2", "problem": "it does not answer"}], "groups": [GROUP]}
     assert run("agents", answers=[done(agents=data)]) == 0
     out = capsys.readouterr().out
     assert "6/8" in out
+    assert "agent1: 8 × NVIDIA H100" in out
     assert "default: the largest session that would start now is 6 × (cpu 1, mem 1g), or 4 on one agent" in out
     assert "default: the largest session that would start now is none of cuda.device 1" in out
     assert "agent2: it does not answer" in out
@@ -312,9 +321,10 @@ def test_the_template_is_a_spec(run: Command, tmp_path: Path, capsys: pytest.Cap
         (
             "sudo: Account expired or PAM config lacks an account section",
             2,
-            "your account has expired: ask an operator.",
+            "your account has expired, is locked, or is not valid: ask an operator.",
         ),
-        ("sudo: PAM account management error: locked", 2, "your account is locked or not valid: ask an operator."),
+        ("sudo: account validation failure\nsudo: a password is required", 2, "your account has expired, is locked,"),
+        ("sudo: PAM account management error: locked", 2, "your account has expired, is locked, or is not valid"),
         ("sudo: unknown user backendai", 2, "this host has no account of the manager"),
         ("sudo: serve: command not found", 2, "the manager's part is not installed"),
         ("Segmentation fault", 1, "the manager's part has ended with 9 and without a result: Segmentation fault."),
@@ -345,10 +355,11 @@ def test_a_request_that_is_too_large_is_not_sent(run: Command, tmp_path: Path) -
 
 
 WAITING = """#!{python}
-import json, sys, time
+import json, pathlib, sys, time
 sys.stdin.readline()
 print(json.dumps({{"event": "waiting", "text": "begun"}}), flush=True)
 sys.stdin.read()
+pathlib.Path(__file__).with_name("cancelled").touch()
 time.sleep({seconds})
 print(json.dumps({{"result": "failed", "message": "cancelled; nothing is left.", "data": {{}}}}), flush=True)
 """
@@ -365,12 +376,16 @@ sys.exit(run(["end", "train"], Paths(), Path.home(), Service(Paths(), [sys.argv[
 """
 
 
-def start(sudo: Path, seconds: float) -> subprocess.Popen[str]:
+def start(sudo: Path, seconds: float, stdout: int | None = None) -> subprocess.Popen[str]:
     """Start the command in its own process, with a manager's part that takes so long to be cancelled."""
     sudo.write_text(WAITING.format(python=sys.executable, seconds=seconds))
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "roles/manager/files")}
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(sudo)], stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", PROGRAM, str(sudo)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     assert process.stderr
     assert process.stderr.readline() == "begun\n"
@@ -395,3 +410,29 @@ def test_a_second_ctrl_c_does_not_wait(sudo: Path) -> None:
     _out, errors = process.communicate(timeout=20)
     assert errors == "backendai: cancelled; the manager goes on to remove what has begun.\n"
     assert time.monotonic() - began < 10
+
+
+def test_a_lost_connection_without_a_terminal_cancels(sudo: Path) -> None:
+    process = start(sudo, 0, subprocess.PIPE)
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    # As with `backendai … | head`: somebody still reads.
+    time.sleep(0.5)
+    assert not sudo.with_name("cancelled").exists()
+    process.stderr.close()
+    process.wait(20)
+    assert sudo.with_name("cancelled").exists()
+
+
+def test_output_that_goes_to_files_only_has_no_reader_to_lose(tmp_path: Path) -> None:
+    source, target = os.pipe()
+    with (tmp_path / "out").open("w") as kept, open(source, "rb"), open(target, "wb"):
+        assert not await_loss_of_readers((kept.fileno(),), source)
+
+
+def test_the_end_of_a_command_ends_the_watch_for_its_readers() -> None:
+    (source, target), (reader, output) = os.pipe(), os.pipe()
+    os.close(target)
+    with open(source, "rb"), open(reader, "rb"), open(output, "wb"):
+        assert not await_loss_of_readers((output,), source)

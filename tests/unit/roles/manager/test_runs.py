@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def runs(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs of a manager whose inventory has no agents."""
     inventory = Path(host.settings["inventory"])
     inventory.write_text("all: {children: {agents: {hosts: {}}}}\n")
-    monkeypatch.setenv("PATH", f"{host.paths.collections.parents[0] / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     return Runs(host.paths, str(inventory), str(host.queue), lambda: False)
 
 

@@ -254,13 +254,6 @@ def test_a_repair_keeps_the_owner(host: ManagerHost) -> None:
     assert host.runs.made[-1].trusted == {"session_user": "bob", "session_user_uid": 1002}
 
 
-def test_followed_logs_arrive_line_by_line(host: ManagerHost) -> None:
-    host.keep(1, ALICE)
-    host.runs.events = [{"event": "verbose", "stdout": "main1: step 1"}, {"event": "verbose", "stdout": "[WARNING]: x"}]
-    assert host.ask(ALICE, "logs", session="train", follow=True).status == "done"
-    assert [event["text"] for event in host.events if event["event"] == "line"] == ["main1: step 1"]
-
-
 def test_logs_are_shown_as_far_as_agents_answer(host: ManagerHost) -> None:
     host.keep(1, ALICE)
     host.runs.reports["session_logs"] = {"session_logs_path": {"kernels": []}}

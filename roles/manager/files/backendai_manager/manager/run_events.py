@@ -17,7 +17,6 @@ VALIDATION, PLANNING = "Validate the request", "Plan the session"
 """The steps that refuse a request before anything is changed; the second may fail for want of agents as well."""
 
 _ERROR = re.compile(r"\[?ERROR(!|\])?:? ")
-_WARNING = "[WARNING]"
 _PREFIX = "Task failed: "
 # Users write the words of a session without their prefix.
 _OPTION = re.compile(r"\bsession_(?=[a-z])")
@@ -25,13 +24,12 @@ _OPTION = re.compile(r"\bsession_(?=[a-z])")
 
 @dataclasses.dataclass
 class RunEvents:
-    """Collects the errors of a run; ``task`` is told of steps and hosts, ``line`` of what the playbook shows.
+    """Collects the errors of a run; ``task`` is told of steps and hosts.
 
     ``refused``: a step has failed that only validates the request. ``unreachable`` are silent hosts, and the reasons.
     """
 
     task: Callable[[str, str, str], None] = lambda _task, _host, _state: None
-    line: Callable[[str], None] = lambda _line: None
     errors: list[str] = dataclasses.field(default_factory=list)
     unreachable: dict[str, str] = dataclasses.field(default_factory=dict)
     fatal: str = ""
@@ -54,15 +52,11 @@ class RunEvents:
                 self._fail(host, result)
                 self.refused |= task == VALIDATION or (task == PLANNING and not self.unreachable)
         elif kind == "verbose" and event.get("stdout"):
-            self._show(str(event["stdout"]))
+            text = str(event["stdout"])
+            error = _ERROR.match(text)
+            if error:
+                self.fatal = self.fatal or text[error.end() :].strip()
         return False
-
-    def _show(self, text: str) -> None:
-        error = _ERROR.match(text)
-        if error:
-            self.fatal = self.fatal or text[error.end() :].strip()
-        elif not text.startswith(_WARNING):
-            self.line(text)
 
     def _fail(self, host: str, result: Mapping[str, Any]) -> None:
         text = _message(result)

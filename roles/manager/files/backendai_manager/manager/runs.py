@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 from ..errors import CancelledError, CommandError, RefusedError
 from ..paths import Paths
+from .agents import Agents
 from .run_events import RunEvents
 from .run_folder import run_folder
 
@@ -109,6 +111,14 @@ class Runs:
             quiet=True,
         )
         return bool(runner.status == "successful")
+
+    @contextmanager
+    def agents(self) -> Iterator[Agents]:
+        """Yield the agents, to be asked without a playbook. From now on, this process has the settings of Ansible."""
+        # What Ansible shows is no answer to the user's part.
+        with self.environment() as environment, contextlib.redirect_stdout(sys.stderr):
+            os.environ.update(environment)
+            yield Agents(self._inventory)
 
     @contextmanager
     def environment(self) -> Iterator[dict[str, str]]:

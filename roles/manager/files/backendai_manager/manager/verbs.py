@@ -15,8 +15,8 @@ from ..errors import CancelledError, CommandError
 from ..protocol import Request, Result
 from .context import RequestContext
 from .create import ACCESS, RECORD, create
+from .following import follow_logs, show_logs
 from .ownership import KnownSession, visible_records
-from .run_events import RunEvents
 
 LOGS, TOKEN, AGENTS = "session_logs_path", "session_token_path", "agent_list_path"
 NO_GATEWAY = "gateway_group: "
@@ -69,17 +69,19 @@ def logs(context: RequestContext, request: Request) -> Result:
     fields = request.fields
     with context.slot("followers" if fields["follow"] else "slots"):
         session = context.find(fields["session"], ended=True)
+        if fields["follow"] and session.live:
+            return follow_logs(context, session, fields["host"], fields["lines"])
         given = {"session_id": session.id, "session_logs_lines": fields["lines"], "session_kernel": fields["host"]}
-        if fields["follow"]:
-            events = RunEvents(line=lambda line: context.channel.event("line", text=line))
-            context.runs.run("session_logs", given, {"session_logs_follow": True}, events=events).require()
-            return Result("done")
         outcome = context.runs.run("session_logs", given, reports=[LOGS])
-    if outcome.reports[LOGS] is None:
-        outcome.require()
     report = outcome.reports[LOGS]
+    if report is None:
+        outcome.require()
     # What could be read is shown, although an agent does not answer.
-    return Result("done" if outcome.done else "failed", outcome.reason, {"logs": report})
+    status = "done" if outcome.done else "failed"
+    if fields["follow"]:
+        show_logs(context.channel, report)
+        return Result(status, outcome.reason)
+    return Result(status, outcome.reason, {"logs": report})
 
 
 def access(context: RequestContext, request: Request) -> Result:

@@ -12,23 +12,27 @@ import pwd
 import re
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from ..errors import CommandError, RefusedError
 from ..paths import Paths
 from ..protocol import MAX_REQUEST, Result, parse_answer, request_line
+from .readers import await_loss_of_readers
 
 ACCOUNT = "backendai"
 
-# What sudo says, and what it means.
+# What sudo says, and what it means. Of an account that may not be used it says that a password is required, too.
 _SENTENCES: Sequence[tuple[str, str]] = (
+    (
+        r"account validation|account.*(expired|locked)|PAM account",
+        "your account has expired, is locked, or is not valid: ask an operator.",
+    ),
     (
         r"password is required|not allowed|may not run|not in the sudoers",
         "sudo does not let you: ask an operator to add you to the group of users.",
     ),
-    (r"account.*expired|expired.*account", "your account has expired: ask an operator."),
-    (r"account validation|account.*locked|PAM account", "your account is locked or not valid: ask an operator."),
     (r"unknown user|unknown uid", "this host has no account of the manager: run backendai.cluster.provision_managers."),
     (
         r"command not found|No such file",
@@ -53,7 +57,8 @@ class Service:
         """Send a request, hand its events on, and return the result.
 
         The first Ctrl-C cancels the command, of which ``stopping`` is told, and its result is waited for; the second
-        one does not wait. Raises :class:`CommandError` if there is no result.
+        one does not wait. It is cancelled, too, when nobody can read what this process prints. Raises
+        :class:`CommandError` if there is no result.
         """
         try:
             line = request_line(verb, fields)
@@ -110,6 +115,7 @@ def _converse(
                 with contextlib.suppress(BrokenPipeError):
                     stdin.write(line)
                     stdin.flush()
+                threading.Thread(target=_cancel_unread, args=[stdin, stdout.fileno()], daemon=True).start()
                 line = b""
             return _read(stdout, take)
         except KeyboardInterrupt:
@@ -119,6 +125,13 @@ def _converse(
             with contextlib.suppress(OSError):
                 stdin.close()
             stopping()
+
+
+def _cancel_unread(stdin: IO[bytes], answers: int) -> None:
+    """Cancel the command when standard output and standard error have lost their readers before it ends."""
+    if await_loss_of_readers((1, 2), answers):
+        with contextlib.suppress(OSError):
+            stdin.close()
 
 
 def _read(stdout: IO[bytes], take: Callable[[Mapping[str, Any]], None]) -> Result | None:

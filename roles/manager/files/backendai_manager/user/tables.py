@@ -150,6 +150,9 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
     ]
     render_table(console, ["AGENT", "GROUP", "STATUS", *(f"{slot.upper()} FREE/ALL" for slot in names)], rows)
     for agent in agents:
+        gpus = ", ".join(f"{kind.get('count')} × {kind.get('model')}" for kind in agent.get("gpus") or ())
+        if gpus:
+            console.out(printable(f"{agent.get('name')}: {gpus}"))
         if agent.get("problem"):
             console.out(printable(f"{agent.get('name')}: {agent['problem']}"))
     for group in data.get("groups") or ():

@@ -14,9 +14,8 @@ from docker.errors import APIError
 from docker.types import HostConfig
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Container, LogConfig
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
-    Container,
-    LogConfig,
     plan_containers,
     remove_containers,
 )
@@ -135,6 +134,7 @@ def test_container_digest_covers_properties_that_cannot_change_later(drift: dict
         {"argv": ("sleep", "1d")},
         {"ulimits": {"nofile": 1024}},
         {"cdi_gpus": frozenset({"GPU-aaaa"})},
+        {"gpu_nodes": ("/dev/nvidia0",)},
         {"pids": 4096},
         {"omp_threads": 2},
         {"explicit_environment": {**MAIN.explicit_environment, "BACKENDAI_CLUSTER_HOSTFILE": "/hostfile"}},
@@ -198,6 +198,7 @@ def test_container_keeps_the_digest_of_older_versions() -> None:
         "labels",
         "ulimits",
         "cdi_gpus",
+        "gpu_nodes",
         "infiniband",
     )
     for name in (*unknown, "sources", "pids", "log", "omp_threads"):
@@ -345,6 +346,16 @@ def test_gpus_are_requested_by_cdi_if_all_of_them_have_a_cdi_name(
     assert visible_devices == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["CDI", "hook"])
+def test_device_nodes_of_gpus_are_requested_where_the_hook_gives_the_gpus(engine: Any, named: bool) -> None:
+    """The engine does not know what the hook adds, and would take it away."""
+    nodes = ("/dev/nvidia1", "/dev/nvidiactl")
+    names = frozenset({"GPU-aaaa"} if named else ())
+    apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa",), cdi_gpus=names, gpu_nodes=nodes))
+    requested = HostConfig("1.41", devices=engine.asked[0]["host_config"]["devices"]).get("Devices", [])
+    assert requested == ([] if named else [node(path) for path in nodes])
+
+
 def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), cdi_gpus=frozenset({"GPU-aaaa"})))
     assert engine.asked[0]["host_config"]["device_requests"] is None
@@ -354,6 +365,13 @@ def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
 @pytest.mark.parametrize("info", [{}, {"CDISpecDirs": None}, {"CDISpecDirs": []}], ids=["20.10", "null", "off"])
 def test_engine_without_cdi_has_no_cdi_folders(info: dict[str, Any]) -> None:
     assert containers.cdi_folders(info) == []
+
+
+@pytest.mark.parametrize(("driver", "rules"), [("systemd", True), ("cgroupfs", False), ("none", False)])
+def test_systemd_applies_device_rules_with_its_cgroup_driver(engine: Any, driver: str, rules: bool) -> None:
+    """With either version of control groups."""
+    engine.cgroup_driver = driver
+    assert containers.has_systemd_rules(engine.info()) is rules
 
 
 def test_engine_has_a_default_log_driver(engine: Any) -> None:
@@ -376,6 +394,7 @@ def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
         ({}, {"NVIDIA_VISIBLE_DEVICES": "all"}, (), "void"),
         ({"NVIDIA_VISIBLE_DEVICES": "all"}, {"NVIDIA_VISIBLE_DEVICES": "0"}, ("GPU-aaaa",), "GPU-aaaa"),
         ({}, {}, ("GPU-aaaa", "/dev/fuse", "GPU-bbbb"), "GPU-aaaa,GPU-bbbb"),
+        ({}, {}, ("MIG-1111", "MIG-GPU-aaaa/1/0"), "MIG-1111,MIG-GPU-aaaa/1/0"),
     ],
 )
 def test_visible_nvidia_gpus_are_those_of_the_container(

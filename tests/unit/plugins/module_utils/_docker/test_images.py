@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     PullLayers,
     find_image,
     pull_image,
+    remove_image,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from tests.unit.builders import IMAGE
@@ -93,6 +94,39 @@ def test_image_argv_is_its_entrypoint_with_its_command(
     entrypoint: list[str] | None, command: list[str] | None, argv: tuple[str, ...]
 ) -> None:
     assert inspect(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("1970-01-02T00:00:01.123456789Z", 86401),
+        ("0001-01-01T00:00:00Z", None),
+        ("", None),
+        ("yesterday", None),
+    ],
+)
+def test_size_and_last_tag_of_an_image_are_read(written: str, moment: int | None) -> None:
+    image = inspect(Size=10, Metadata={"LastTagTime": written})
+    assert (image.size, image.tagged_at) == (10, moment)
+    assert (inspect().size, inspect().tagged_at) == (0, None)
+
+
+class Removing(FakeDocker):
+    """An engine that keeps the digests of an image when its tags go."""
+
+    def remove_image(self, name: str) -> None:
+        self.calls.append(f"remove {name}")
+        image = self.images["sha256:1"]
+        image["RepoTags"] = [each for each in image["RepoTags"] if each != name]
+        image["RepoDigests"] = [each for each in image["RepoDigests"] if each != name]
+
+
+def test_image_is_removed_with_all_of_its_names() -> None:
+    engine: Any = Removing({"sha256:1": {**CONTENT, "RepoTags": [IMAGE, "a:1"], "RepoDigests": ["a@sha256:2"]}})
+    image = find_image(engine, "sha256:1")
+    assert image is not None
+    remove_image(engine, image)
+    assert engine.calls == [f"remove {IMAGE}", "remove a:1", "remove a@sha256:2"]
 
 
 # ---- pulls

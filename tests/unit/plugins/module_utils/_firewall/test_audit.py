@@ -1,4 +1,4 @@
-"""Exposure of an agent by the network around it."""
+"""Exposure of an agent by the network around it, and the separation of management and compute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import (
     NetworkExposure,
+    Zones,
     audit,
+    audit_zones,
     filters_ipv6,
 )
 
@@ -113,3 +115,86 @@ INPUT = {"hook": "input", "policy": "accept"}
 )
 def test_a_ruleset_filters_ipv6_if_it_drops_by_default(entries: list[Any], filtered: bool) -> None:
     assert filters_ipv6({"nftables": entries}, "backendai", "ours") == filtered
+
+
+SEPARATE = Zones(
+    management=("10.1.0.0/16", "fd01::/64"),
+    compute=("10.2.0.0/16", "fd02::/64"),
+    ssh_address="10.1.0.7",
+    underlay_address="10.2.0.7",
+    interfaces={"eth0": ("10.1.0.7", "fd01::7"), "eth1": ("10.2.0.7", "fd02::7"), "eth2": ("192.0.2.7",)},
+)
+
+
+def mixed(**changes: Any) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.message) for finding in audit_zones(dataclasses.replace(SEPARATE, **changes))]
+
+
+def test_separate_networks_are_no_finding() -> None:
+    assert mixed() == []
+    assert mixed(ssh_address="fd01::7", underlay_address="fd02::7") == []
+
+
+def test_networks_that_are_not_declared_are_no_finding() -> None:
+    assert mixed(management=(), compute=()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ("agent_management_networks", "agent_compute_networks"),
+        ("agent_compute_networks", "agent_management_networks"),
+    ],
+)
+def test_one_zone_without_the_other_is_a_finding(given: str, missing: str) -> None:
+    assert mixed(**{missing.removeprefix("agent_").removesuffix("_networks"): ()}) == [
+        ("half_declared", f"{given} needs {missing} beside it, which is empty: declare both, or neither")
+    ]
+
+
+def test_overlapping_networks_are_one_finding_with_each_pair() -> None:
+    ((kind, message),) = mixed(compute=("10.0.0.0/8", "fd01::/48", "192.0.2.0/24"), underlay_address="")
+    assert kind == "overlap"
+    assert message == (
+        "agent_management_networks and agent_compute_networks overlap: 10.1.0.0/16 and 10.0.0.0/8, fd01::/64 and"
+        " fd01::/48; give management and compute networks of their own"
+    )
+
+
+@pytest.mark.parametrize("address", ["10.2.0.7", "192.0.2.7", "fd02::7"])
+def test_ssh_outside_of_management_is_a_finding(address: str) -> None:
+    assert mixed(ssh_address=address) == [
+        (
+            "ssh_address",
+            (
+                f"SSH reaches it at {address}, which is not in agent_management_networks (10.1.0.0/16, fd01::/64): set"
+                " ansible_host to its address there"
+            ),
+        )
+    ]
+
+
+def test_a_connection_without_ssh_has_no_address_to_judge() -> None:
+    assert mixed(ssh_address="") == []
+
+
+@pytest.mark.parametrize(("address", "shown"), [("10.1.0.7", "10.1.0.7"), ("", "none")])
+def test_an_underlay_outside_of_compute_is_a_finding(address: str, shown: str) -> None:
+    assert mixed(underlay_address=address) == [
+        (
+            "underlay_address",
+            (
+                f"its underlay address ({shown}) is not in agent_compute_networks (10.2.0.0/16, fd02::/64): set"
+                " agent_underlay_address to its address there"
+            ),
+        )
+    ]
+
+
+def test_an_interface_with_addresses_of_both_is_a_finding() -> None:
+    shared = {"eth0": ("10.1.0.7", "fd02::7"), "eth1": ("10.2.0.7",), "eth2": ("10.1.0.8", "10.2.0.8")}
+    advice = "give each an interface or a VLAN of its own"
+    assert mixed(interfaces=shared) == [
+        ("shared_interface", f"eth0 has addresses of management (10.1.0.7) and of compute (fd02::7): {advice}"),
+        ("shared_interface", f"eth2 has addresses of management (10.1.0.8) and of compute (10.2.0.8): {advice}"),
+    ]

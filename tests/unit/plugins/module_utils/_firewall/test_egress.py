@@ -16,8 +16,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.egress
     read_egress,
     save_egress,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import IsolationPolicy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store

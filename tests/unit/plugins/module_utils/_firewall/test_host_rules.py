@@ -11,8 +11,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_r
     FirewallRules,
     build_firewall_rules,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import IsolationPolicy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 
 NOTHING = IsolationPolicy((), (), (), {})
 MINE = Firewall(
@@ -238,3 +239,66 @@ def test_what_would_be_dropped_is_logged_at_a_limited_rate_counted_in_limited_se
         match = re.fullmatch(r"meta l4proto (!= )?{ tcp, udp } add @(\w+) { (.+) counter } return", rule)
         assert match, rule
         assert f"    set {match[2]} {{ typeof {match[3]}; size 4096; flags dynamic;  }}\n" in text
+
+
+APART = dataclasses.replace(MINE, management=("10.1.0.0/16", "fd01::/64"), compute=("10.2.0.0/16", "fd02::/64"))
+NOT_TUNNELLED = 'iifname != "baiwg0" '
+
+
+def gates(ports: str, zone: str, inside: str = "", rest: str = "drop_ingress") -> list[str]:
+    """Return the rules that keep ports in a zone."""
+    return [
+        f"{ports} {inside}{word} daddr != @{zone}{family} fib daddr type local goto {rest}"
+        for word, family in (("ip", 4), ("ip6", 6))
+    ]
+
+
+@pytest.mark.parametrize("mode", ["enforce", "report"])
+def test_ssh_is_kept_in_management_and_what_agents_send_in_compute_before_anybody_is_let_in(mode: str) -> None:
+    text = render(NOTHING, dataclasses.replace(APART, mode=mode), ["eth0"])
+    last, rest = ("host_firewall", "drop_ingress") if mode == "enforce" else ("reported_firewall", "report_ingress")
+    assert chain("ingress", text)[-1] == "jump zones"
+    assert chain("zones", text) == [
+        *gates("tcp dport @manager_ports", "management", rest=rest),
+        *gates("tcp dport @ssh_ports", "compute", NOT_TUNNELLED, rest),
+        *gates("tcp dport @peer_tcp_ports", "compute", NOT_TUNNELLED, rest),
+        *gates("udp dport @peer_udp_ports", "compute", NOT_TUNNELLED, rest),
+        f"goto {last}",
+    ]
+
+
+def test_tunnels_are_kept_in_compute_before_their_datagrams_pass() -> None:
+    arrivals = chain("ingress", render(NOTHING, APART, ["eth0"]))
+    passing = arrivals.index("udp dport @tunnel_ports fib daddr type local return")
+    assert arrivals[passing - 2 : passing] == gates("udp dport @tunnel_ports", "compute", NOT_TUNNELLED)
+
+
+def test_peers_on_host_networks_are_let_in_at_addresses_of_compute() -> None:
+    rendered = chain("host_firewall", rules(APART).chain)
+    assert "ip daddr @compute4 ip saddr . ether saddr @host_pinned4 return" in rendered
+    assert "ip daddr @compute4 ip saddr @host_routed4 return" in rendered
+    assert not [rule for rule in rendered if rule.startswith(("ip saddr . ether saddr @host", "ip saddr @host"))]
+
+
+def test_zones_have_sets_of_both_families() -> None:
+    result = rules(dataclasses.replace(APART, compute=("10.2.0.0/16",), interfaces=("eth1",)))
+    assert result.sets.keys() == result.elements.keys()
+    assert {name: result.elements[name] for name in ("management4", "management6", "compute4", "compute6")} == {
+        "management4": ["10.1.0.0/16"],
+        "management6": ["fd01::/64"],
+        "compute4": ["10.2.0.0/16"],
+        "compute6": [],
+    }
+
+
+def test_zones_are_kept_on_all_interfaces_also_if_the_firewall_is_not() -> None:
+    text = render(NOTHING, dataclasses.replace(APART, interfaces=("eth1",)), ["eth0", "eth1"])
+    assert chain("ingress", text)[-1] == "jump zones"
+    assert chain("zones", text)[-1] == "iifname @firewall_ifaces goto host_firewall"
+
+
+@pytest.mark.parametrize(
+    "half", [dataclasses.replace(APART, management=()), dataclasses.replace(APART, compute=())], ids=["compute", "mgmt"]
+)
+def test_without_both_zones_the_rules_are_the_usual_ones(half: Firewall) -> None:
+    assert render(NOTHING, half, ["eth0"]) == render(NOTHING, MINE, ["eth0"])

@@ -43,6 +43,8 @@ firewalls = st.builds(
     ssh_ports=st.tuples(st.integers(1, 65535)),
     allow=st.lists(allowances, max_size=3).map(tuple),
     interfaces=st.sampled_from([(), ("eth0",), ("eth0", "eth1")]),
+    management=texts | st.just(()),
+    compute=texts | st.just(()),
 )
 
 

@@ -7,13 +7,12 @@ import re
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
-    LOG_RATE,
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import (
     IsolationPolicy,
     build_isolation_policy,
-    render,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import LOG_RATE, render
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan

@@ -27,7 +27,14 @@ from tests.unit.uptime import Uptime, uptime_of_numbers
 
 OLD = Firewall(("192.0.2.7/32",))
 NEW = Firewall(
-    ("192.0.2.0/24",), ("198.51.100.7/32",), (), (22, 2222), (AllowRule("tcp", ("9100",), ("10.0.0.0/8",)),), ("eth0",)
+    ("192.0.2.0/24",),
+    ("198.51.100.7/32",),
+    (),
+    (22, 2222),
+    (AllowRule("tcp", ("9100",), ("10.0.0.0/8",)),),
+    ("eth0",),
+    management=("10.1.0.0/16",),
+    compute=("10.2.0.0/16",),
 )
 UNTIL = 1000.0
 
@@ -112,6 +119,15 @@ def test_without_a_trial_the_confirmed_firewall_is_active(store: Store) -> None:
     state = FirewallState(store)
     state.save(OLD, None)
     assert state.active() == OLD
+
+
+def test_a_firewall_of_an_earlier_release_has_no_zones(store: Store) -> None:
+    state = FirewallState(store)
+    state.save(OLD, None)
+    older = json.loads(store.firewall_file.read_text())
+    del older["confirmed"]["management"], older["confirmed"]["compute"]
+    store.firewall_file.write_text(json.dumps(older))
+    assert FirewallState(store).active() == OLD
 
 
 @pytest.mark.parametrize(
@@ -205,6 +221,8 @@ def test_saved_state_is_plain_data(store: Store) -> None:
             "allow": [],
             "interfaces": [],
             "mode": "enforce",
+            "management": [],
+            "compute": [],
         },
         "trial": {"firewall": None, "nonce": "n", "until": UNTIL, "boot": "boot", "connection": "a 1 b 22"},
     }

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import surroundings
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import IsolationPolicy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import (
     find_docker_listeners,
     read_exposure,
+    read_zones,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host as host_survey
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -122,6 +125,40 @@ def test_facts_come_from_the_underlay_of_the_agent() -> None:
     assert around.local_ipv6 == ("eth0",)
     assert around.filtered6 is False
     assert read_exposure("198.51.100.1").networks == ("198.51.100.0/24",)
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize(
+    ("connection", "address"),
+    [
+        ("203.0.113.7 51234 192.0.2.2 22", "192.0.2.2"),
+        ("fe80::7%eth0 51234 fe80::1%eth0 22", "fe80::1"),
+        ("", ""),
+    ],
+)
+def test_zones_have_the_address_of_this_connection_and_of_the_underlay(
+    monkeypatch: pytest.MonkeyPatch, connection: str, address: str
+) -> None:
+    monkeypatch.setattr(surroundings, "ssh_connection", lambda: connection)
+    zones = read_zones(["192.0.2.0/25", "192.0.2.128/25"], ["198.51.100.1"], "198.51.100.1")
+    assert (zones.management, zones.compute) == (("192.0.2.0/24",), ("198.51.100.1/32",))
+    assert (zones.ssh_address, zones.underlay_address) == (address, "198.51.100.1")
+    assert zones.interfaces == {"eth0": ("192.0.2.1", "192.0.2.2"), "eth1": ("198.51.100.1",)}
+    assert read_zones([], [], "").underlay_address == "192.0.2.1"
+    assert read_zones([], [], "203.0.113.9").underlay_address == ""
+
+
+@pytest.mark.usefixtures("host")
+def test_networks_that_are_none_are_refused_with_their_variable() -> None:
+    with pytest.raises(ValidationError) as refused:
+        read_zones(["10.0.0.1/8"], ["compute"], "")
+    assert str(refused.value).splitlines() == [
+        (
+            "agent_management_networks: '10.0.0.1/8' is a network with host bits: it must be the network's own address,"
+            " such as 10.0.0.0/8."
+        ),
+        "agent_compute_networks: 'compute' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24.",
+    ]
 
 
 @pytest.mark.usefixtures("host")

@@ -12,21 +12,15 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import state as state_module
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
-    build_isolation_policy,
-    render,
-    render_pins,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render, render_pins
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.would_drop import WouldDrop
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
-    CorruptStateError,
-    LocalSession,
-    Store,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin

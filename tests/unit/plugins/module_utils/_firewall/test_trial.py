@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError

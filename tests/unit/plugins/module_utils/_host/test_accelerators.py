@@ -132,13 +132,77 @@ def test_invalid_slot_declaration_is_rejected(root: Path, declared: list[dict[st
 
 
 def test_nvidia_gpus_have_a_uuid_and_a_numa_node(root: Path, nvidia_smi: Driver) -> None:
-    nvidia_smi(f'[ "$*" = "--query-gpu=uuid,pci.bus_id --format=csv,noheader" ] && printf "{NVIDIA}"')
+    fields = "uuid,pci.bus_id,name,memory.total,mig.mode.current"
+    nvidia_smi(f'[ "$*" = "--query-gpu={fields} --format=csv,noheader" ] && printf "{NVIDIA}"')
     write(root / "sys/bus/pci/devices/0000:3b:00.0/numa_node", "0\n")
     write(root / "sys/bus/pci/devices/0000:d8:00.0/numa_node", "-1\n")
     write(root / "sys/bus/pci/devices/10000:01:00.0/numa_node", "1\n")
     assert find_accelerators((), root) == Accelerators(
         [Device("cuda.device", "GPU-aaaa", 0), Device("cuda.device", "GPU-bbbb"), Device("cuda.device", "GPU-cccc", 1)],
         [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("printed", "model", "memory"),
+    [
+        ("NVIDIA H100 80GB HBM3, 81559 MiB", "NVIDIA H100 80GB HBM3", 81559 << 20),
+        ("NVIDIA H100 80GB HBM3, 81559 MiB, Disabled", "NVIDIA H100 80GB HBM3", 81559 << 20),
+        ("NVIDIA GB10, [N/A], [N/A]", "NVIDIA GB10", 0),
+    ],
+)
+def test_nvidia_gpus_have_a_model_and_memory(
+    root: Path, nvidia_smi: Driver, printed: str, model: str, memory: int
+) -> None:
+    nvidia_smi(f'echo "GPU-aaaa, 00000000:3B:00.0, {printed}"')
+    write(root / "sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
+    (gpu,) = find_accelerators((), root).devices
+    assert gpu == Device("cuda.device", "GPU-aaaa", 1, model=model, memory=memory)
+
+
+MIG = """\
+case $1 in
+    -L) printf 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aaaa)\\n'
+        printf '  MIG 1g.10gb     Device  0: (UUID: MIG-1111)\\n  MIG 1g.10gb+me  Device  1: (UUID: MIG-2222)\\n'
+        printf 'GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-bbbb)\\nGPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-cccc)\\n'
+        printf '  MIG 3g.40gb     Device  0: (UUID: MIG-GPU-cccc/1/0)\\n' ;;
+    *) for gpu in 'aaaa, 00000000:3B:00.0' 'bbbb, 00000000:D8:00.0' 'cccc, 00010000:01:00.0'; do
+            case $gpu in bbbb*) mode=Disabled ;; *) mode=Enabled ;; esac
+            echo "GPU-$gpu, NVIDIA H100 80GB HBM3, 81559 MiB, $mode"
+        done ;;
+esac"""
+
+
+def test_instances_of_a_gpu_in_mig_mode_are_offered_instead_of_it(root: Path, nvidia_smi: Driver) -> None:
+    nvidia_smi(MIG)
+    write(root / "sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
+    model = "NVIDIA H100 80GB HBM3"
+    assert find_accelerators((), root) == Accelerators(
+        [
+            Device("cuda.device", "GPU-bbbb", model=model, memory=81559 << 20),
+            Device("cuda.mig-1g.10gb", "MIG-1111", 1, model=model, memory=10 << 30),
+            Device("cuda.mig-1g.10gb.me", "MIG-2222", 1, model=model, memory=10 << 30),
+            Device("cuda.mig-3g.40gb", "MIG-GPU-cccc/1/0", model=model, memory=40 << 30),
+        ],
+        [],
+    )
+    hidden = find_accelerators([{"name": "cuda.mig-1g.10gb", "devices": []}], root).devices
+    assert [device.id for device in hidden] == ["GPU-bbbb", "MIG-2222", "MIG-GPU-cccc/1/0"]
+
+
+def test_instances_without_a_specification_of_their_own_are_not_offered(root: Path, nvidia_smi: Driver) -> None:
+    nvidia_smi(MIG, hook=False)
+    write(root / "etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- name: MIG-1111\n- name: GPU-bbbb\n")
+    write(root / "etc/cdi/more.json", '{"kind": "nvidia.com/gpu", "devices": [{"name": "MIG-GPU-cccc/1/0"}]}')
+    accelerators = find_accelerators((), root, ["/etc/cdi"])
+    assert [device.id for device in accelerators.devices] == ["GPU-bbbb", "MIG-1111", "MIG-GPU-cccc/1/0"]
+    assert [warning.split(":")[0] for warning in accelerators.warnings] == ["MIG-2222"]
+
+
+def test_a_gpu_in_mig_mode_without_instances_is_a_warning(root: Path, nvidia_smi: Driver) -> None:
+    nvidia_smi("[ $1 = -L ] || echo 'GPU-aaaa, 00000000:3B:00.0, NVIDIA H100, 81559 MiB, Enabled'")
+    assert find_accelerators((), root) == Accelerators(
+        [], ["GPU-aaaa: in MIG mode without instances, so this agent does not offer them"]
     )
 
 
@@ -166,6 +230,36 @@ def test_unassignable_gpus_yield_a_warning_and_are_not_offered(
         " this agent does not offer them: install nvidia-container-toolkit"
     )
     assert accelerators.warnings == ([sentence] if lost else [])
+
+
+@pytest.mark.parametrize(
+    ("systemd_rules", "minor", "links", "fleeting"),
+    [
+        (False, 0, [], []),
+        (True, 0, [], ["GPU-bbbb", "GPU-cccc"]),
+        (True, 0, ["1:3"], ["GPU-cccc"]),
+        (True, 5, ["1:3"], ["GPU-bbbb", "GPU-cccc"]),
+    ],
+    ids=["other rules", "no links", "linked", "no node"],
+)
+def test_gpus_that_the_hook_gives_and_systemd_takes_away_yield_a_warning(
+    root: Path, nvidia_smi: Driver, systemd_rules: bool, minor: int, links: list[str], fleeting: list[str]
+) -> None:
+    nvidia_smi(f'printf "{NVIDIA}"')
+    write(root / "etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- name: GPU-aaaa\n")
+    information = f"GPU UUID: \t GPU-bbbb\nDevice Minor: \t {minor}\n"
+    write(root / "proc/driver/nvidia/gpus/0000:d8:00.0/information", information)
+    (root / "dev/nvidia0").symlink_to("/dev/null")
+    for link in links:
+        write(root / "dev/char" / link, "")
+    found = find_accelerators((), root, ["/etc/cdi"], systemd_rules=systemd_rules)
+    assert [device.id for device in found.devices] == ["GPU-aaaa", "GPU-bbbb", "GPU-cccc"]
+    sentence = (
+        f"{', '.join(fleeting)}: nvidia-container-runtime-hook gives them to containers, which lose them when systemd"
+        " reloads its units (cgroup driver systemd): use an engine with CDI, or provision this agent again,"
+        " so that the role accelerator links their device nodes in /dev/char"
+    )
+    assert found.warnings == ([sentence] if fleeting else [])
 
 
 def test_folder_without_nodes_is_no_infiniband(root: Path) -> None:

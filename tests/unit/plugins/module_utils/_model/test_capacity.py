@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -88,3 +89,31 @@ def test_bundle_capacity_counts_all_its_containers() -> None:
     bundle = Bundle.of([({"cpu": 2, "mem": GIB}, 1), ({"cpu": 1}, 2)])
     limited = agent_facts("agent2", 8, max_containers=5)
     assert bundle.capacities([agent_facts("agent1", 8), limited, agent_facts("agent3", 1)]) == [2, 1, 0]
+
+
+@pytest.mark.parametrize(("containers", "room"), [(2, True), (3, True), (4, False)])
+def test_an_agent_that_gets_no_container_may_be_at_its_limit(containers: int, room: bool) -> None:
+    # As a swarm manager that only makes the network of a session.
+    assert fits(agent_facts("agent1", 8, containers=containers, max_containers=3), []) is room
+
+
+def test_equal_headroom_is_one_object() -> None:
+    agents = [agent_facts(f"agent{number}", containers=number // 2, max_containers=9) for number in range(4)]
+    first, second, third, fourth = (agent.headroom for agent in agents)
+    assert first is second is not third is fourth
+    changed = dataclasses.replace(agents[0], allocated={"cpu": 1}).headroom
+    assert (changed.free["cpu"], first.free["cpu"]) == (7, 8)
+
+
+def test_alike_agents_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    look = Bundle.capacity
+
+    def note(own: Bundle, agent: Any) -> int:
+        looks.append(agent)
+        return look(own, agent)
+
+    monkeypatch.setattr(Bundle, "capacity", note)
+    agents = [agent_facts(f"agent{number}", cpu=4 + number % 2) for number in range(1_000)]
+    assert Bundle.of([(ONE_CORE, 1)]).capacities(agents) == [4, 5] * 500
+    assert len(looks) == 2

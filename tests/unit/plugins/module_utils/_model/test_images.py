@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
     ForeignReferenceError,
     ImageIdentity,
+    full_name,
     image_mismatch,
     images_from_dict,
     pull_reference,
@@ -63,6 +64,19 @@ def test_agent_names_no_other_repository_for_another_agent(reference: str) -> No
         f"session_image: agent2 has {reference!r} as 'lab/python:1', which is no sha256 digest in the repository"
         " docker.io/lab/python: check agent2, or specify the image by its digest"
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("python", "docker.io/library/python:latest"),
+        ("index.docker.io/lab/python:1", "docker.io/lab/python:1"),
+        ("registry:5000/python", "registry:5000/python:latest"),
+        (f"lab/python:1@{DIGEST}", f"docker.io/lab/python@{DIGEST}"),
+    ],
+)
+def test_all_spellings_of_an_image_have_one_full_name(written: str, name: str) -> None:
+    assert full_name(written) == full_name(name) == name
 
 
 def test_name_with_a_digest_is_pulled_unchanged() -> None:

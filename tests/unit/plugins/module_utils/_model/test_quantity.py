@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import (
     MAX_AMOUNT,
+    format_size,
     format_slot,
     format_slots,
     parse_bytes,
@@ -94,6 +95,13 @@ def test_any_other_value_is_an_amount_or_rejected(slot: str, written: object) ->
     except ValueError:
         return
     assert amount >= 0
+
+
+@pytest.mark.parametrize(
+    ("amount", "written"), [(0, "0.0 kB"), (1500, "1.5 kB"), (4_600_000_000, "4.6 GB"), (2 * 10**12, "2.0 TB")]
+)
+def test_sizes_are_written_for_people(amount: int, written: str) -> None:
+    assert format_size(amount) == written
 
 
 def test_slots_are_formatted_as_one_phrase() -> None:

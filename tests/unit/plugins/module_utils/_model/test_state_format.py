@@ -55,6 +55,7 @@ def test_a_file_has_the_newest_version_unless_an_older_one_will_do() -> None:
         ('{"version": 3}', "the content: seconds is missing"),
         ("[]", "the content is not a mapping"),
         ("[" * 100_000, "it has too many levels"),
+        ("\ufeff{}", "Unexpected UTF-8 BOM"),
         ('{"seconds": NaN}', "NaN is not a number of JSON"),
         ('{"seconds": -Infinity}', "-Infinity is not a number of JSON"),
         ('{"seconds": 1e999}', "a number is too large"),

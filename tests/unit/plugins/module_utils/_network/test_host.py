@@ -7,22 +7,28 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import VXLAN_PREFIX, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host
+from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import Socket
+
+
+def _address(local: str, prefixlen: int, scope: str = "global") -> dict[str, Any]:
+    return {"family": "inet6" if ":" in local else "inet", "local": local, "prefixlen": prefixlen, "scope": scope}
+
 
 LINKS = [
-    {"ifname": "lo", "mtu": 65536, "addr_info": [{"local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+    {"ifname": "lo", "mtu": 65536, "addr_info": [_address("127.0.0.1", 8, "host")]},
     {
         "ifname": "eth0",
         "mtu": 1500,
         "addr_info": [
-            {"local": "169.254.1.1", "prefixlen": 16, "scope": "link"},
-            {"local": "192.0.2.1", "prefixlen": 24, "scope": "global"},
-            {"local": "192.0.2.99", "prefixlen": 24, "scope": "global"},
+            _address("169.254.1.1", 16, "link"),
+            _address("192.0.2.1", 24),
+            _address("192.0.2.99", 24),
         ],
     },
-    {"ifname": "eth1", "mtu": 9000, "addr_info": [{"local": "198.51.100.1", "prefixlen": 24, "scope": "global"}]},
-    {"ifname": "eth2", "mtu": 1400, "addr_info": [{"local": "fd00::1", "prefixlen": 64, "scope": "global"}]},
+    {"ifname": "eth1", "mtu": 9000, "addr_info": [_address("198.51.100.1", 24)]},
+    {"ifname": "eth2", "mtu": 1400, "addr_info": [_address("fd00::1", 64)]},
 ]
 DEFAULT = [{"dst": "default", "gateway": "192.0.2.254", "dev": "eth0"}]
 
@@ -41,8 +47,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, **answers: list[dict[str, Any]]) -> 
 
 def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = [*DEFAULT, {"dst": "10.8.0.0/16"}, {"dst": "10.9.0.1"}, {"dst": "192.0.2.0/24"}]
-    answer(monkeypatch, route=routes, addr=LINKS[:2])
-    assert host.networks_in_use() == [
+    answer(monkeypatch, route=routes)
+    assert host.networks_in_use([*LINKS[:2], LINKS[3]]) == [
         "10.8.0.0/16",
         "10.9.0.1",
         "127.0.0.1/8",
@@ -53,10 +59,24 @@ def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
 
-def test_vnis_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    links = [{"linkinfo": {"info_data": data}} for data in ({"id": 9}, {"id": 7}, {"id": 9}, {"external": True})]
-    answer(monkeypatch, link=links)
-    assert host.vnis_in_use() == [7, 9]
+def test_vnis_of_all_links_are_in_use() -> None:
+    tunnels = [{"id": 9}, {"id": 7}, {"id": 9}, {"external": True}]
+    links = [
+        {"ifname": f"vx{number}", "linkinfo": {"info_kind": "vxlan", "info_data": data}}
+        for number, data in enumerate(tunnels)
+    ]
+    vlan = {"ifname": "eth0.5", "linkinfo": {"info_kind": "vlan", "info_data": {"id": 5}}}
+    assert host.vnis_in_use([*links, vlan, *LINKS]) == [7, 9]
+
+
+def test_udp_ports_of_sessions_tunnels_are_not_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_ports = [Socket("", port, listening=False, inode="1") for port in (53, 4789, 8472)]
+    monkeypatch.setattr(host, "sockets", {"udp": open_ports}.get)
+    links = [
+        {"ifname": name, "linkinfo": {"info_kind": "vxlan", "info_data": {"port": port}}}
+        for name, port in ((f"{VXLAN_PREFIX}1", 4789), ("flannel.1", 8472))
+    ]
+    assert host.udp_ports([*links, *LINKS]) == {53: "another program", 8472: "the link flannel.1"}
 
 
 @pytest.mark.parametrize(

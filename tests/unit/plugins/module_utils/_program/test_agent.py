@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.image_records import ImageRecords
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
-from tests.unit.builders import IMAGE, agent_facts, held, plan
+from tests.unit.builders import IMAGE, agent_facts, held, image_data, plan
 from tests.unit.phases import NOWHERE, result_of
 
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
@@ -49,6 +50,17 @@ def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeyp
         FactsQuery([IMAGE], ["/mnt"]),
     )
     assert calls == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
+
+
+@pytest.mark.usefixtures("connected")
+@pytest.mark.parametrize(("check_mode", "known"), [(False, True), (True, False)])
+def test_image_that_a_session_may_need_stays_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_mode: bool, known: bool
+) -> None:
+    facts = agent_facts("agent1", images={IMAGE: image_data(), "other:1": None})
+    monkeypatch.setattr(agent, "collect_facts", lambda *_asked: facts)
+    result_of("survey", options(tmp_path), check_mode=check_mode)
+    assert (ImageRecords(tmp_path / "images").find("sha256:1") is not None) is known
 
 
 @pytest.mark.usefixtures("connected")

@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +18,8 @@ from docker.errors import APIError, DockerException
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._program import main, unit
-from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES, reply_to
+from ansible_collections.backendai.cluster.plugins.module_utils._program import health, main, unit
+from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PACKAGE, PHASES, reply_to
 from tests.unit.phases import reply_of
 
 Act = Callable[[dict[str, Any], bool], dict[str, Any]]
@@ -38,6 +39,15 @@ def reply(act: Act, *, seconds: float = 60, diff: bool = False, check_mode: bool
 @pytest.mark.parametrize("name", PHASES)
 def test_every_phase_has_a_function_of_its_name(name: str) -> None:
     assert main.phase(name).__name__ == name
+
+
+def test_a_request_for_facts_imports_nothing_that_only_installations_and_starts_need() -> None:
+    unneeded = ("concurrent.futures", "docker", "tempfile", "zipfile")
+    modules = ", ".join(f"{PACKAGE}.{name}" for name in ("launcher", "main", PHASES["survey"]))
+    line = f"import {modules}, sys; print([name for name in {unneeded} if name in sys.modules])"
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.run([sys.executable, "-c", line], env=search, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -197,3 +207,14 @@ def test_command_is_that_of_systemd_units(monkeypatch: pytest.MonkeyPatch, code:
 
     monkeypatch.setattr(unit, "main", run)
     assert (main.command(["--rules"]), calls) == (code, [["--rules"]])
+    monkeypatch.setattr(health, "main", run)
+    assert (main.command(["--health", "/x"]), calls[1:]) == (code, [["--health", "/x"]])
+
+
+def test_a_look_at_the_health_imports_nothing_that_only_other_commands_need() -> None:
+    unneeded = ("concurrent.futures", "docker", f"{PACKAGE}.unit", PACKAGE.replace("_program", "_firewall"))
+    line = f"import {PACKAGE}.launcher, {PACKAGE}.main, {PACKAGE}.health, sys"
+    line += f"; print([name for name in {unneeded} if name in sys.modules])"
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.run([sys.executable, "-c", line], env=search, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

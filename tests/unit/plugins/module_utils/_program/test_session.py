@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import keep_output

@@ -10,8 +10,9 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store

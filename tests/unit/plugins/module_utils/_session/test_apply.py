@@ -14,7 +14,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImagePullError
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -497,6 +498,36 @@ def test_container_is_not_created_without_infiniband(
         " the driver of its InfiniBand card"
     )
     assert engine.made == before
+
+
+@pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "applied"])
+def test_a_container_that_has_lost_its_gpu_is_recreated(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.calls.clear()
+    monkeypatch.setattr(slicing, "lost_nodes", lambda _client, _session: {"main1": "/dev/nvidia0, /dev/nvidiactl"})
+    (change,) = apply(engine, store, check_mode=check_mode)
+    assert (change.subject, change.before) == (
+        "container backendai-train-llm-main1",
+        "running, without /dev/nvidia0, /dev/nvidiactl",
+    )
+    recreated = ["remove id-backendai-train-llm-main1", "create backendai-train-llm-main1"]
+    assert [call for call in engine.calls if call in recreated] == ([] if check_mode else recreated)
+
+
+def test_containers_that_the_hook_gives_gpus_get_the_nodes_of_theirs(
+    engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = {"GPU-aaaa": ("/dev/nvidia0", "/dev/nvidiactl"), "GPU-bbbb": ("/dev/nvidia1", "/dev/nvidiactl")}
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities(gpu_nodes=nodes))
+    gpus = [*nodes]
+    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": gpus}), "sub1": PinnedResources([3])}))
+    apply(engine, store)
+    main, sub = (call["host_config"]["devices"] for call in engine.asked if "host_config" in call)
+    assert [device["PathOnHost"] for device in main] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia1"]
+    assert sub == []
 
 
 def test_containers_get_the_host_capabilities(

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import GpuRequest, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -259,6 +259,23 @@ def test_refusal_lists_containers_by_their_slots(engine: Any, store: Store, fact
     assert refusal(engine, store, plan_with_slots(tpu=1)) == (
         "agent1 no longer has room for 1 container of cpu 2, mem 1g and 1 container of cpu 2, mem 1g, tpu 1"
     )
+
+
+def gpus(*models: str) -> list[dict[str, Any]]:
+    return [{"slot": "cuda.device", "id": f"GPU-{at}", "model": model} for at, model in enumerate(models)]
+
+
+def test_gpus_are_of_the_model_that_the_session_asks_for(engine: Any, store: Store, facts: Facts) -> None:
+    facts(capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 3}, devices=gpus("Tesla T4", "NVIDIA H100", "Tesla T4"))
+    wanted = dataclasses.replace(plan_with_slots(**{"cuda.device": 1}), gpu=GpuRequest("H100"))
+    claimed(engine, store, wanted)
+    assert pinned(store)["sub1"].devices == {"cuda.device": ["GPU-1"]}
+
+
+def test_without_a_gpu_of_that_model_the_claim_is_refused(engine: Any, store: Store, facts: Facts) -> None:
+    facts(capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}, devices=gpus("Tesla T4"))
+    wanted = dataclasses.replace(plan_with_slots(**{"cuda.device": 1}), gpu=GpuRequest("H100"))
+    assert refusal(engine, store, wanted).startswith("agent1 no longer has room for ")
 
 
 @pytest.mark.usefixtures("facts")

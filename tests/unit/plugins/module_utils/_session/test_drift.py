@@ -9,7 +9,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels, networks
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
@@ -156,3 +157,12 @@ def test_single_container_session_has_no_network_drift(engine: Any, store: Store
     store.save(alone)
     sync_ruleset(store, check_mode=False)
     assert find_drift(engine, store, alone) == [Change("container backendai-train-llm-main1", None, "running")]
+
+
+def test_a_container_that_has_lost_its_gpu_is_drift(
+    engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drift, "lost_nodes", lambda _client, _session: {"sub1": "/dev/nvidia0"})
+    assert find_drift(engine, store, slice_here) == [
+        Change("container backendai-train-llm-sub1", "running, without /dev/nvidia0", "running")
+    ]

@@ -27,7 +27,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
-from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, service_state
+from ansible_collections.backendai.cluster.plugins.module_utils._session import (
+    foreign_use,
+    mount_sources,
+    service_state,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     REPORTING,
     AgentSettings,
@@ -38,6 +42,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
 from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, plan
+from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
@@ -52,11 +57,12 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying, "infiniband_nodes", list)
     monkeypatch.setattr(surveying.machine, "online_cpus", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(surveying.machine, "memory_total", lambda: 16 * GIB)
-    monkeypatch.setattr(surveying.network, "networks_in_use", lambda: ["192.0.2.0/24"])
-    monkeypatch.setattr(surveying.network, "vnis_in_use", lambda: [7])
-    monkeypatch.setattr(surveying.network, "find_underlay", lambda _address: Underlay("192.0.2.1", "eth0", 1500))
-    monkeypatch.setattr(surveying.network, "own_addresses", lambda _underlay: ["192.0.2.1"])
-    monkeypatch.setattr(surveying.network, "udp_ports", lambda: {53: "another program"})
+    monkeypatch.setattr(surveying.network, "networks_in_use", lambda _links: ["192.0.2.0/24"])
+    monkeypatch.setattr(surveying.network, "vnis_in_use", lambda _links: [7])
+    monkeypatch.setattr(surveying.network, "read_links", list)
+    monkeypatch.setattr(surveying.network, "find_underlay", lambda *_where: Underlay("192.0.2.1", "eth0", 1500))
+    monkeypatch.setattr(surveying.network, "own_addresses", lambda *_where: ["192.0.2.1"])
+    monkeypatch.setattr(surveying.network, "udp_ports", lambda _links: {53: "another program"})
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
     monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0", "backendai0"})
     monkeypatch.setattr(service_state, "engine_rules_exist", lambda: True)
@@ -106,8 +112,23 @@ def test_an_empty_agent(engine: Any, store: Store) -> None:
     assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {"53": "another program"})
 
 
+def test_disk_of_the_engine_is_read_with_the_sizes_of_images(engine: Any, store: Store, tmp_path: Path) -> None:
+    engine.info = lambda: {**FakeDocker().info(), "DockerRootDir": str(tmp_path)}
+    engine.images[IMAGE]["Size"] = 50
+    disk = read(engine, store, FactsQuery(images=[IMAGE, "other:1"]), disk_reserve="2g")["image_disk"]
+    assert disk.pop("free") > 0
+    assert disk == {"folder": str(tmp_path), "reserve": 2 * GIB, "sizes": {IMAGE: 50}}
+    engine.info = lambda: {**FakeDocker().info(), "DockerRootDir": "/nowhere"}
+    assert read(engine, store)["image_disk"] is None
+
+
+def test_reserve_that_is_no_size_is_refused(engine: Any, store: Store) -> None:
+    with pytest.raises(ValueError, match=r"^agent_disk_reserve: 'much' must be bytes, such as 1g"):
+        read(engine, store, disk_reserve="much")
+
+
 def test_missing_encrypted_underlay_is_a_warning(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surveying.network, "own_addresses", lambda underlay: [underlay.interface])
+    monkeypatch.setattr(surveying.network, "own_addresses", lambda underlay, _links: [underlay.interface])
     monkeypatch.setattr(device, "read_device", lambda: None)
     facts = read(engine, store, underlay_encryption="wireguard")
     assert (facts["underlay"], facts["addresses"]) == (None, ["eth0"])
@@ -193,14 +214,159 @@ def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, 
     monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: accelerators)
 
 
+def test_the_domains_of_an_agent_are_those_of_the_inventory(engine: Any, store: Store) -> None:
+    facts = read(engine, store, topology=["leaf1", "rack2"], topology_levels=["leaf", "rack"])
+    assert (facts["topology"], facts["topology_levels"]) == (["leaf1", "rack2"], ["leaf", "rack"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"topology": ["leaf 1"]}, "agent_topology: 'leaf 1' must have 1 to 63 of"),
+        ({"topology_levels": ["-"]}, "agent_topology_levels: '-' must have 1 to 63 of"),
+        ({"topology": ["a"] * 9}, "agent_topology: 9 levels are more than 8"),
+        (
+            {"topology_levels": ["leaf", "leaf"]},
+            "agent_topology_levels: leaf, leaf must be different words, not numbers",
+        ),
+        ({"topology_levels": ["2"]}, "agent_topology_levels: 2 must be different words, not numbers"),
+        (
+            {"topology": ["rack1"], "topology_levels": ["leaf", "rack"]},
+            (
+                "agent_topology: rack1 must be one domain for each of agent_topology_levels (leaf, rack), from the"
+                " outside in"
+            ),
+        ),
+    ],
+)
+def test_domains_that_are_not_valid_are_refused(
+    engine: Any, store: Store, settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(problem)}"):
+        read(engine, store, **settings)
+
+
 def test_device_capacity_excludes_reserved_devices(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, Device("cuda.device", "GPU-a"), Device("cuda.device", "GPU-b", 1), Device("tpu", "/dev/accel0"))
     facts = read(engine, store, reserved={"cuda.device": 1})
     assert facts["capacity"] == {"cpu": 4, "mem": 16 * GIB, "cuda.device": 1, "tpu": 1}
+    unknown = {"model": "", "memory": 0}
     assert facts["devices"] == [
-        {"slot": "cuda.device", "id": "GPU-a", "numa": None, "free": True},
-        {"slot": "cuda.device", "id": "GPU-b", "numa": 1, "free": True},
-        {"slot": "tpu", "id": "/dev/accel0", "numa": None, "free": True},
+        {"slot": "cuda.device", "id": "GPU-a", "numa": None, "free": True, **unknown},
+        {"slot": "cuda.device", "id": "GPU-b", "numa": 1, "free": True, **unknown},
+        {"slot": "tpu", "id": "/dev/accel0", "numa": None, "free": True, **unknown},
+    ]
+
+
+def foreign(name: str, **limits: Any) -> dict[str, Any]:
+    return {"Id": name, "Names": [f"/{name}"], "Labels": {}, "State": "running", "HostConfig": limits}
+
+
+def uses(monkeypatch: pytest.MonkeyPatch, cores: float, memory: int) -> None:
+    """Fake what each container of others uses, in 100 seconds."""
+    monkeypatch.setattr(foreign_use, "age", lambda _pid: 100.0)
+    monkeypatch.setattr(foreign_use, "cpu_seconds", lambda _pid, _container: 100 * cores)
+    monkeypatch.setattr(foreign_use, "memory_bytes", lambda _pid, _container: memory)
+
+
+@pytest.mark.parametrize(
+    ("limits", "settings", "capacity"),
+    [
+        ({}, {}, {"cpu": 2, "mem": 14 * GIB}),
+        ({}, {"reserve": "fixed"}, {"cpu": 4, "mem": 16 * GIB}),
+        ({}, {"reserved": {"cpu": 1, "mem": "1g"}}, {"cpu": 1, "mem": 13 * GIB}),
+        ({}, {"cpu_overcommit": 8}, {"cpu": 16, "mem": 14 * GIB}),
+        ({"NanoCpus": 500_000_000, "Memory": 4 * GIB}, {}, {"cpu": 3, "mem": 12 * GIB}),
+        ({"CpuQuota": 300_000}, {}, {"cpu": 1, "mem": 14 * GIB}),
+        ({"CpuQuota": 50_000, "CpuPeriod": 50_000, "CpusetCpus": "0-2,5"}, {}, {"cpu": 3, "mem": 14 * GIB}),
+        ({"CpuQuota": -1, "CpusetCpus": "0-2"}, {}, {"cpu": 1, "mem": 14 * GIB}),
+        ({"NanoCpus": 64_000_000_000, "Memory": 99 * GIB}, {}, {"cpu": 0, "mem": 0}),
+    ],
+    ids=["use", "fixed", "reserved, too", "overcommit", "limits", "quota", "cores", "cores, no quota", "all"],
+)
+def test_capacity_excludes_what_containers_of_others_use(
+    engine: Any,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
+    settings: dict[str, Any],
+    capacity: dict[str, int],
+) -> None:
+    uses(monkeypatch, 1.2, GIB + 1)
+    stopped = {**foreign("stopped", Memory=GIB), "State": "exited"}
+    engine.made = [foreign("web", **limits), container("main1", **{labels.SLOTS: "{}"}), stopped]
+    facts = read(engine, store, **{"reserved": {}, "reserve": "auto", **settings})
+    assert facts["capacity"] == capacity
+
+
+def test_containers_of_others_are_warned_of(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    uses(monkeypatch, 0.1, 1)
+    assert read(engine, store, reserve="auto")["warnings"] == []
+    engine.made = [foreign(name) for name in "gfedcba"]
+    assert read(engine, store)["warnings"] == []
+    assert read(engine, store, reserve="auto")["warnings"] == [
+        (
+            "agent_reserve: auto: 1 core and 1.1 GB are not offered, because containers of others use them:"
+            " a, b, c, d, e, 2 more."
+        )
+    ]
+
+
+def test_containers_that_end_meanwhile_use_nothing(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_pid: int, _container: str) -> float:
+        raise FileNotFoundError("/proc/42/cgroup")
+
+    monkeypatch.setattr(foreign_use, "cpu_seconds", ended)
+    engine.made = [foreign("process")]
+    assert read(engine, store, reserve="auto")["warnings"] == []
+    listed = foreign("container")
+    engine.made = []
+    engine.containers = lambda **options: [] if options else [listed]
+    assert read(engine, store, reserve="auto")["warnings"] == []
+
+
+def test_gpus_on_which_others_compute_are_assigned_to_no_container(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def find(gpus: list[str], ours: list[str]) -> dict[str, str]:
+        asked.append((gpus, ours))
+        return dict.fromkeys(["GPU-a", "GPU-b"], "python3 (process 8)")
+
+    has(monkeypatch, *(Device("cuda.device", f"GPU-{name}") for name in "abc"), Device("tpu", "/dev/accel0"))
+    monkeypatch.setattr(foreign_use, "find_busy_gpus", find)
+    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-b"]})}))
+    engine.made = [container("main1")]
+    facts = read(engine, store, reserve="auto")
+    free = {device["id"]: device["free"] for device in facts["devices"]}
+    assert free == {"GPU-b": False, "GPU-c": True, "/dev/accel0": True}
+    assert (facts["capacity"]["cuda.device"], asked) == (2, [(["GPU-a", "GPU-b", "GPU-c"], ["main1"])])
+    assert facts["warnings"] == [
+        (
+            "GPU-a is assigned to no container: python3 (process 8), which is of no session, computes on it"
+            " (agent_reserve: auto)."
+        )
+    ]
+    assert [device["id"] for device in read(engine, store)["devices"]][:2] == ["GPU-a", "GPU-b"]
+    assert len(asked) == 1
+
+
+def test_a_driver_that_does_not_say_who_computes_is_warned_of(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_gpus: list[str], _ours: list[str]) -> dict[str, str]:
+        raise FileNotFoundError("no nvidia-smi")
+
+    has(monkeypatch, Device("cuda.device", "GPU-a"))
+    monkeypatch.setattr(foreign_use, "find_busy_gpus", fail)
+    facts = read(engine, store, reserve="auto")
+    assert facts["capacity"]["cuda.device"] == 1
+    assert facts["warnings"] == [
+        (
+            "agent_reserve: auto: nvidia-smi does not say who computes on GPUs (no nvidia-smi), so GPUs that others use"
+            " may be assigned."
+        )
     ]
 
 
@@ -208,18 +374,17 @@ def test_declared_devices_come_from_the_settings(engine: Any, store: Store, monk
     monkeypatch.setattr(
         surveying,
         "find_accelerators",
-        lambda slots, cdi_folders: Accelerators([Device(device["name"], "x") for device in [*slots, *cdi_folders]], []),
+        lambda slots, **_engine: Accelerators([Device(device["name"], "x") for device in slots], []),
     )
     slots = [{"name": "tpu", "devices": ["/dev/accel0"]}]
     assert [device["slot"] for device in read(engine, store, slots=slots)["devices"]] == ["tpu"]
 
 
-def test_gpus_are_read_from_the_cdi_folders_of_the_engine(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_are_read_as_the_engine_gives_them(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.cdi_folders = ["/etc/cdi"]
-    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, cdi_folders: Accelerators([], list(cdi_folders)))
-    assert read(engine, store)["warnings"] == ["/etc/cdi"]
+    engine.cgroup_driver = "systemd"
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **given: Accelerators([], [str(given)]))
+    assert read(engine, store)["warnings"] == [str({"cdi_folders": ["/etc/cdi"], "systemd_rules": True})]
 
 
 @pytest.mark.parametrize("allowed", [False, True], ids=["not allowed", "allowed"])

@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.health imp
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
-from ansible_collections.backendai.cluster.plugins.module_utils._session import health as looking
+from ansible_collections.backendai.cluster.plugins.module_utils._session import look
 from ansible_collections.backendai.cluster.plugins.module_utils._session.health import look_at_health
 from tests.unit.builders import held, plan
 
@@ -25,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
     """Return the sessions that are told something, and what."""
     texts: list[tuple[list[str], str]] = []
     monkeypatch.setattr(
-        looking,
+        look,
         "announce",
         lambda _engine, sessions, text: texts.append(([session.plan.name for session in sessions], text)),
     )

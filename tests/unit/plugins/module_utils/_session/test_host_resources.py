@@ -18,6 +18,11 @@ def test_host_capabilities_have_limits_gpus_infiniband_nodes_and_the_log_driver(
     monkeypatch.setattr(host_resources, "read_limits", lambda: {"nofile": 20000})
     monkeypatch.setattr(host_resources, "named_gpus", frozenset)
     monkeypatch.setattr(host_resources, "infiniband_nodes", lambda: ["/dev/infiniband/uverbs0"])
+    monkeypatch.setattr(host_resources, "gpu_nodes", lambda: {"GPU-aaaa": ("/dev/nvidia0",)})
     assert read_host(engine) == HostCapabilities(
-        {"nofile": 20000}, frozenset({"/etc/cdi"}), ("/dev/infiniband/uverbs0",), "journald"
+        {"nofile": 20000},
+        frozenset({"/etc/cdi"}),
+        ("/dev/infiniband/uverbs0",),
+        "journald",
+        {"GPU-aaaa": ("/dev/nvidia0",)},
     )

@@ -10,7 +10,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import Socket
 from ansible_collections.backendai.cluster.plugins.module_utils._session import look
@@ -131,8 +132,14 @@ def test_a_command_is_use_as_long_as_it_runs(agent: Agent) -> None:
 
 @pytest.mark.parametrize(
     ("devices", "working", "idle"),
-    [(["GPU-1"], {"GPU-1"}, 0), (["GPU-1"], {"GPU-2"}, 30), (["GPU-1"], None, 0), (["/dev/fake0"], None, 30)],
-    ids=["it works", "another one works", "it cannot be read", "it is not NVIDIA's"],
+    [
+        (["GPU-1"], {"GPU-1"}, 0),
+        (["GPU-1"], {"GPU-2"}, 30),
+        (["GPU-1"], None, 0),
+        (["MIG-1"], set(), 0),
+        (["/dev/fake0"], None, 30),
+    ],
+    ids=["it works", "another one works", "it cannot be read", "an instance cannot be read", "it is not NVIDIA's"],
 )
 def test_a_working_gpu_is_use(agent: Agent, devices: list[str], working: set[str] | None, idle: float) -> None:
     agent.gpus = working

@@ -17,12 +17,20 @@ import pytest
 from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImagePullError, Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.image_records import ImageRecords
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.registry_records import RegistryRecords
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._session import pull as pulling
 from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus, ensure_pull
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import (
+    ForRun,
+    ForSession,
+    Pull,
+    PullStatus,
+    ensure_pull,
+)
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 
@@ -78,7 +86,8 @@ def claim(store: Store, **changes: Any) -> LocalSession:
 
 
 def pull_status(engine: Any, store: Store, session: LocalSession | None = None, pull: Pull = WANTED) -> PullStatus:
-    return ensure_pull(engine, "unix:///nowhere", store, session or claim(store), pull)
+    session = session or claim(store)
+    return ensure_pull(engine, "unix:///nowhere", ForSession(store, session.plan.id, session.nonce), pull)
 
 
 def file_of(store: Store, kind: str) -> Path:
@@ -193,6 +202,83 @@ def test_state_is_readable_by_root_alone(engine: FakeDocker, store: Store) -> No
         "lock": 0o600,
         "": 0o700,
     }
+
+
+# ---- images that no session needs yet
+
+
+def wanted(store: Store, nonce: str = "run-1", seconds: float = 60) -> ForRun:
+    """Let a run ask for the image."""
+    run = ForRun(store, nonce)
+    run.ask(IMAGE, seconds)
+    return run
+
+
+def look(engine: Any, run: ForRun) -> PullStatus:
+    return ensure_pull(engine, "unix:///nowhere", run, WANTED)
+
+
+def test_image_is_pulled_for_a_run_and_nothing_is_left_but_what_is_known_of_it(
+    engine: FakeDocker, store: Store, acts: Acts
+) -> None:
+    run = wanted(store)
+    assert look(engine, run) == PullStatus(None, Progress(), started=True)
+    acts[0]()
+    assert look(engine, run) == HERE
+    assert [*(store.images_folder / "pulls").iterdir()] == []
+    assert not [*(store.root / "sessions").iterdir()]
+
+
+def test_pull_for_a_run_ends_when_it_no_longer_asks(slow: Slow, store: Store, acts: Acts) -> None:
+    look(slow, wanted(store))
+    work = at_work(acts[0])
+    assert slow.told.wait(60)
+    wanted(store, seconds=-1)
+    work.join(60)
+    assert not work.is_alive()
+    assert slow.images == {}
+
+
+def test_failed_pull_for_a_run_is_its_error_and_not_that_of_the_next_run(
+    engine: FakeDocker, store: Store, acts: Acts
+) -> None:
+    engine.registry = {IMAGE: {"error": "unauthorized"}}
+    run = wanted(store)
+    look(engine, run)
+    acts[0]()
+    assert look(engine, wanted(store, "run-2")).started
+    acts[1]()
+    with pytest.raises(ImagePullError) as refused:
+        look(engine, ForRun(store, "run-2"))
+    assert str(refused.value) == FAILED.format("unauthorized")
+
+
+def test_pull_for_a_run_whose_wish_is_damaged_ends(store: Store) -> None:
+    run = wanted(store)
+    (run.folder(IMAGE) / "wanted").write_text("{")
+    with run.wanted(IMAGE) as nonce:
+        assert nonce is None
+
+
+# ---- what is known of pulled images
+
+
+def test_pulled_image_is_known_to_have_come_with_a_session(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    pull_status(engine, store)
+    acts[0]()
+    known = ImageRecords(store.images_folder).find("sha256:1")
+    assert known is not None
+    assert (known.pulled_as, time.time() - known.needed_at < 60) == (("docker.io/lab/python:1",), True)
+
+
+def test_image_that_was_there_under_another_name_did_not_come_with_a_session(
+    engine: FakeDocker, store: Store, acts: Acts
+) -> None:
+    engine.images["other:1"] = CONTENT
+    pull_status(engine, store)
+    acts[0]()
+    assert IMAGE in engine.images
+    assert ImageRecords(store.images_folder).find("sha256:1") is None
 
 
 # ---- private images

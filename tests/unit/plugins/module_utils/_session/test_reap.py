@@ -11,7 +11,8 @@ from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError

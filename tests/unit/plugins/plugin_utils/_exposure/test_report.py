@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import ProbeBatch, ProbedHost
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import (
+    InsideAnswer,
+    InsideProbe,
+    InsideReply,
+    InsideTarget,
+    ProbeBatch,
+    ProbedHost,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.inside import InsideResults
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
     ProbeResult,
     build_exposure_report,
@@ -46,6 +54,11 @@ def report(
     *results: ProbeResult, targets: tuple[ProbedHost, ...] = (AGENT,), probe_hosts: tuple[str, ...] = ("user1",)
 ) -> Any:
     return build_exposure_report(targets, probe_hosts, results)
+
+
+def shown(built: Any) -> list[str]:
+    """Return the text of a report without its checklist."""
+    return [line for line in render_report(built) if line[0] not in "✓✗?"]
 
 
 def test_a_scan_is_split_into_batches_of_a_minute() -> None:
@@ -89,7 +102,7 @@ def test_a_scan_without_answers_is_ok() -> None:
         "udp_ports": "53,111,123,161,4789,7946,51820",
         "protocols": ["tcp", "udp", "icmp"],
     }
-    assert render_report(built) == [
+    assert shown(built) == [
         "from   to      address     kind       next hop   tcp ports  tcp  udp  icmp",
         "user1  agent1  192.0.2.1   agent      -          1-65535    -    -    -",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    -    -    -",
@@ -106,11 +119,11 @@ def test_every_answer_of_an_agent_is_a_finding() -> None:
         answer("172.18.0.2", "tcp", "answered", "1-65535"),
     ]
     built = report(probed(AGENT, *heard))
-    shown = [
+    heard_ports = [
         (entry["address"], entry["protocol"], entry["port"], entry["ports"], entry["state"])
         for entry in built["findings"]
     ]
-    assert shown == [
+    assert heard_ports == [
         ("192.0.2.1", "tcp", 22, "22", "open"),
         ("192.0.2.1", "tcp", 8080, "8080", "open"),
         ("192.0.2.1", "tcp", None, "1-21,23-8079,8081-65535", "closed"),
@@ -119,7 +132,7 @@ def test_every_answer_of_an_agent_is_a_finding() -> None:
         ("172.18.0.2", "tcp", None, "1-65535", "answered"),
     ]
     assert summarize_error(built) == ("isolation check failed: probe hosts get an answer from 2 addresses of agent1.")
-    assert render_report(built)[1:] == [
+    assert shown(built)[1:] == [
         "user1  agent1  192.0.2.1   agent      -          1-65535    2 open, 65533 closed  1 closed  open",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    65535 answered        -         -",
         "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections.",
@@ -147,10 +160,10 @@ def test_only_unexpected_open_ports_of_a_gateway_are_findings() -> None:
         {"target": "gateway1", "protocol": "tcp", "port": 443, "description": "HTTPS", "open": True},
         {"target": "gateway1", "protocol": "tcp", "port": 32000, "description": "SSH of train", "open": False},
     ]
-    shown = render_report(built)
-    assert shown[1].endswith("1 open, 1 as expected  1 open  -")
-    assert "gateway1 tcp 443 (HTTPS): open, as expected." in shown
-    assert "gateway1 tcp 32000 (SSH of train): not open, but expected to be." in shown
+    lines = shown(built)
+    assert lines[1].endswith("1 open, 1 as expected  1 open  -")
+    assert "gateway1 tcp 443 (HTTPS): open, as expected." in lines
+    assert "gateway1 tcp 32000 (SSH of train): not open, but expected to be." in lines
 
 
 def test_expected_gateway_ports_do_not_apply_to_its_bridges() -> None:
@@ -180,7 +193,7 @@ def test_results_of_batches_are_merged() -> None:
 def test_an_unscanned_protocol_is_a_question_mark() -> None:
     without = dataclasses.replace(batch(AGENT), udp_ports=(), echo=False)
     built = report(dataclasses.replace(probed(AGENT), batch=without))
-    assert render_report(built)[1].endswith("1-65535    -    ?    ?")
+    assert shown(built)[1].endswith("1-65535    -    ?    ?")
 
 
 def doubts(built: Any) -> list[tuple[Any, ...]]:
@@ -191,7 +204,7 @@ def test_an_unread_host_is_inconclusive() -> None:
     unread = dataclasses.replace(AGENT, unread="it cannot be asked")
     built = report(probed(unread), targets=(unread,))
     assert doubts(built) == [(None, None, "it cannot be asked")]
-    assert (built["ok"], render_report(built)[-1]) == (False, "inconclusive: agent1: it cannot be asked.")
+    assert (built["ok"], shown(built)[-1]) == (False, "inconclusive: agent1: it cannot be asked.")
     assert summarize_error(built) == "isolation check failed: 1 check was inconclusive."
 
 
@@ -212,10 +225,7 @@ def test_a_host_without_an_address_is_inconclusive() -> None:
 def test_an_unresolved_address_is_inconclusive() -> None:
     built = report(probed(AGENT, unresolved=["192.0.2.1"]))
     assert doubts(built) == [("user1", "192.0.2.1", "no host on the segment has this address")]
-    assert (
-        render_report(built)[-1]
-        == "inconclusive: user1 -> agent1 (192.0.2.1): no host on the segment has this address."
-    )
+    assert shown(built)[-1] == "inconclusive: user1 -> agent1 (192.0.2.1): no host on the segment has this address."
 
 
 def test_an_address_unreachable_on_link_is_inconclusive() -> None:
@@ -241,10 +251,10 @@ def test_long_port_lists_are_cut_only_in_the_table() -> None:
     ports = ",".join(str(port) for port in range(1, 200, 2))
     built = report(probed(AGENT, answer("192.0.2.1", "tcp", "closed", ports)))
     assert built["findings"][0]["ports"] == ports
-    shown = next(line for line in render_report(built) if " closed: " in line)
-    assert "tcp 1,3,5," in shown
-    assert ",… closed: " in shown
-    assert len(shown) < 180
+    line = next(line for line in shown(built) if " closed: " in line)
+    assert "tcp 1,3,5," in line
+    assert ",… closed: " in line
+    assert len(line) < 180
 
 
 def test_a_host_in_report_mode_is_not_closed_even_if_nothing_answers() -> None:
@@ -254,7 +264,7 @@ def test_a_host_in_report_mode_is_not_closed_even_if_nothing_answers() -> None:
     assert summarize_error(built) == (
         "isolation check failed: the firewall of agent1 is in report mode and drops nothing."
     )
-    assert render_report(built)[-1] == (
+    assert shown(built)[-1] == (
         "agent1 is not closed: its firewall is in report mode and drops nothing. See firewall_report, then provision it"
         " with firewall_mode: enforce."
     )
@@ -265,3 +275,54 @@ def test_other_hosts_are_judged_by_what_answers(mode: str) -> None:
     target = dataclasses.replace(AGENT, firewall_mode=mode)
     built = report(probed(target), targets=(target,))
     assert (built["ok"], built["not_enforced"]) == (True, [])
+
+
+def test_a_requirement_that_is_not_met_fails_a_report_without_findings() -> None:
+    public = dataclasses.replace(AGENT, addresses={**AGENT.addresses, "192.88.99.7": "agent"})
+    built = report(probed(AGENT), targets=(public,))
+    assert (built["findings"], built["inconclusive"], built["ok"]) == ([], [], False)
+    assert summarize_error(built) == (
+        "isolation check failed: requirements are not met (agents have no public address)."
+    )
+    assert (
+        "✗ agents have no public address: agent1: it has the public address 192.88.99.7, reachable from everywhere: put"
+        " agents on a private network that only managers and gateways reach from outside."
+    ) in render_report(built)
+    assert "? not checked: every firewall drops what is not allowed: the firewall of agent1 is not known." in (
+        render_report(built)
+    )
+
+
+def test_answers_to_containers_are_findings_of_their_own() -> None:
+    probes = InsideProbe("train", "main1", (InsideAnswer("192.0.2.9", 22, "closed"),))
+    inside = InsideResults((InsideTarget("gateway1", "192.0.2.9", 22),), {"agent1": InsideReply((probes,), 0)})
+    heard = probed(AGENT, answer("192.0.2.1", "tcp", "open", "22"))
+    built = build_exposure_report((AGENT, GATEWAY), ("user1",), [heard, probed(GATEWAY)], inside)
+    assert built["findings"][1] == {
+        "probe_host": "main1 of train on agent1",
+        "target": "gateway1",
+        "address": "192.0.2.9",
+        "protocol": "tcp",
+        "port": 22,
+        "ports": "22",
+        "state": "closed",
+        "description": REFUSES,
+    }
+    assert summarize_error(built) == (
+        "isolation check failed: probe hosts get an answer from 1 address of agent1, and containers get an answer"
+        " from 1 address of gateway1."
+    )
+    assert "✗ containers reach no management address: main1 of train on agent1 reaches gateway1 at 192.0.2.9." in (
+        render_report(built)
+    )
+
+
+def test_an_agent_whose_containers_could_not_be_probed_from_is_inconclusive_once() -> None:
+    inside = InsideResults(failed={"agent1": "it took more than 180 seconds"})
+    built = build_exposure_report((AGENT,), ("user1",), [probed(AGENT)], inside)
+    reason = "its containers could not be probed from: it took more than 180 seconds"
+    assert doubts(built) == [(None, None, reason)]
+    assert "✓ users reach no agent" in render_report(built)
+    unread = dataclasses.replace(AGENT, unread="it cannot be asked")
+    again = build_exposure_report((unread,), ("user1",), [probed(unread)], inside)
+    assert doubts(again) == [(None, None, "it cannot be asked")]

@@ -90,6 +90,20 @@ def test_no_decision_takes_long(name: str, selection: str, single_node: bool) ->
     assert placed == [place(facts, groups, single_node=single_node, selection=selection)]
 
 
+def test_a_refusal_looks_once_at_agents_that_are_alike() -> None:
+    facts = [agent_facts(f"agent{number}", cpu=1 + number % 2) for number in range(2_000)]
+    groups = [Group("main", {"cpu": 4, "mem": GIB}, 8)]
+    refusals = []
+
+    def decide() -> None:
+        refusals.append(place(facts, groups, single_node=False, selection="concentrated", name_blockers=False))
+
+    # The first decision keeps the headroom of each agent.
+    assert calls(decide) > len(facts)
+    assert calls(decide) < len(facts) // 4
+    assert refusals[0] == refusals[1] == place(facts, groups, single_node=False, selection="concentrated")
+
+
 def test_devices_on_three_agents_are_placed_and_proven() -> None:
     placed = place(WITH_DEVICES, DEVICES, single_node=False, selection="concentrated")
     assert isinstance(placed, Placement)

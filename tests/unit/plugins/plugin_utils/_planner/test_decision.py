@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
@@ -268,6 +269,173 @@ def test_labels_that_no_agent_has_together_are_said_at_once() -> None:
     assert refusal(spec(agent_labels=["a", "b"]), cluster_state, ValidationError) == (
         "session_agent_labels: no agent has all of a, b; there are a, b."
     )
+
+
+def gpu_agent(name: str, *models: str, used: int = 0, **changes: Any) -> AgentFacts:
+    """Return an agent with a GPU of each of these models, of which the first ones are used."""
+    memory = {"NVIDIA H100 80GB HBM3": 81559 << 20, "Tesla T4": 15109 << 20}
+    devices = [
+        Device("cuda.device", f"GPU-{name}-{at}", free=at >= used, model=model, memory=memory[model])
+        for at, model in enumerate(models)
+    ]
+    capacity = {"cpu": 8, "mem": 16 * GIB, "cuda.device": len(models)}
+    allocated = {"cuda.device": used} if used else {}
+    return agent_facts(name, capacity=capacity, allocated=allocated, devices=devices, **changes)
+
+
+H100, T4 = "NVIDIA H100 80GB HBM3", "Tesla T4"
+ONE_GPU: dict[str, Any] = {"resources": {"cuda.device": 1}}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "agent"),
+    [
+        ({}, "agent1"),
+        ({"model": "h100"}, "agent2"),
+        ({"model": "H100 80gb"}, "agent2"),
+        ({"memory": "80g"}, "agent2"),
+        ({"memory": "16g"}, "agent1"),
+        ({"model": "T4", "memory": "16g"}, "agent1"),
+    ],
+)
+def test_a_session_gets_gpus_of_the_model_and_memory_that_it_asks_for(gpu: dict[str, Any], agent: str) -> None:
+    cluster_state = readings(agent1=gpu_agent("agent1", T4), agent2=gpu_agent("agent2", H100, H100))
+    decision = decided(spec(gpu=gpu, **ONE_GPU), cluster_state)
+    assert (decision.plan.agents, decision.plan.gpu) == ([agent], spec(gpu=gpu, **ONE_GPU).gpu)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "wanted"),
+    [
+        ({"model": "H10"}, "H10"),
+        ({"model": "H200"}, "H200"),
+        ({"model": "T4", "memory": "80g"}, "T4 with 80g"),
+        ({"memory": "141g"}, "with 141g"),
+    ],
+)
+def test_a_gpu_that_no_agent_has_is_said_at_once_with_those_that_there_are(gpu: dict[str, Any], wanted: str) -> None:
+    cluster_state = readings(agent1=gpu_agent("agent1", T4), agent2=gpu_agent("agent2", H100, used=1))
+    assert refusal(spec(gpu=gpu, **ONE_GPU), cluster_state, ValidationError) == (
+        f"session_gpu: no agent has cuda.device of {wanted}; there are NVIDIA H100 80GB HBM3, Tesla T4."
+    )
+
+
+def test_gpus_that_are_declared_have_no_model() -> None:
+    devices = [Device("cuda.device", "/dev/gpu0")]
+    agent = agent_facts("agent1", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}, devices=devices)
+    assert refusal(spec(gpu={"model": "T4"}, **ONE_GPU), readings(agent1=agent), ValidationError) == (
+        "session_gpu: no agent has cuda.device of T4; the models of those that there are are not known."
+    )
+
+
+def test_gpus_of_another_model_on_the_same_agent_are_not_counted() -> None:
+    cluster_state = readings(agent1=gpu_agent("agent1", H100, T4, T4))
+    wanted = spec(gpu={"model": "H100"}, **ONE_GPU)
+    taken = cluster_state.with_plan(decided(wanted, cluster_state).plan)
+    answer = decide(dataclasses.replace(wanted, name="second"), taken, POOLS, SESSION_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    # Which GPUs the first session has got is not known, so it is not said that its end would help.
+    assert answer.reason == "no room for 1 of 1 containers on one agent: short of cuda.device 1"
+    other = decide(spec(name="third", gpu={"model": "T4"}, **ONE_GPU), taken, POOLS, SESSION_ID, USER, NOW)
+    assert isinstance(other, Decision)
+    assert is_feasible(dataclasses.replace(wanted, name="second"), taken)
+    assert not is_feasible(spec(name="second", cluster_size=2, gpu={"model": "H100"}, **ONE_GPU), taken)
+
+
+LEVELS = ("leaf", "rack")
+WIDE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "resources": {"cpu": 4}}
+
+
+def located(name: str, *topology: str, levels: tuple[str, ...] = LEVELS, cpu: int = 8) -> AgentFacts:
+    return agent_facts(name, cpu, topology=topology, topology_levels=levels)
+
+
+RACKS = readings(
+    agent1=located("agent1", "leaf1", "rack1"),
+    agent2=located("agent2", "leaf1", "rack2"),
+    agent3=located("agent3", "leaf2", "rack1"),
+    agent4=located("agent4", "leaf2", "rack1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("topology", "agents"),
+    [
+        ("", ["agent1", "agent2"]),
+        ("pack", ["agent3", "agent4"]),
+        ("spread", ["agent1", "agent2", "agent3"]),
+        ("within leaf", ["agent1", "agent2"]),
+        ("within 1", ["agent1", "agent2"]),
+        ("within rack", ["agent3", "agent4"]),
+        ("within 2", ["agent3", "agent4"]),
+    ],
+)
+def test_a_session_is_where_its_topology_says(topology: str, agents: list[str]) -> None:
+    decision = decided(spec(topology=topology, **WIDE), RACKS)
+    assert (decision.plan.agents, decision.min_agents) == (agents, len(agents))
+
+
+@pytest.mark.parametrize("topology", ["pack", "spread", "within rack"])
+def test_a_session_that_fits_on_one_agent_is_there(topology: str) -> None:
+    assert decided(spec(topology=topology, **TWO_AND_TWO), RACKS).plan.agents == ["agent1"]
+
+
+def test_a_session_waits_until_one_domain_has_room() -> None:
+    wanted = {**WIDE, "cluster_size": 6}
+    answer = decide(spec(topology="within leaf", **wanted), RACKS, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason == (
+        "no room for 2 of 6 containers on 2 agents: short of cpu 8; this is in leaf1, where most of them fit"
+    )
+    assert not is_feasible(spec(topology="within leaf", **wanted), RACKS)
+    assert len(decided(spec(topology="pack", **wanted), RACKS).plan.agents) == 3
+
+
+@pytest.mark.parametrize(
+    ("agents", "sentence"),
+    [
+        (
+            [located("agent1", "leaf1", "rack1"), located("agent2", "rack2", levels=())],
+            (
+                "session_topology: all agents of resource group 'default' need agent_topology of the same levels:"
+                " agent1 has leaf1, rack1 (agent_topology_levels: leaf, rack); agent2 has rack2."
+            ),
+        ),
+        (
+            [located("agent1", "leaf1", "rack1", levels=()), located("agent2", levels=())],
+            (
+                "session_topology: all agents of resource group 'default' need agent_topology of the same levels:"
+                " agent1 has leaf1, rack1; agent2 has none."
+            ),
+        ),
+    ],
+    ids=["uneven depth", "some without"],
+)
+def test_a_topology_of_uneven_depth_is_said_at_once(agents: list[AgentFacts], sentence: str) -> None:
+    cluster_state = readings(**{agent.name: agent for agent in agents})
+    assert refusal(spec(topology="pack", **WIDE), cluster_state, PlanningError) == sentence
+    assert isinstance(decide(spec(), cluster_state, POOLS, LATER_ID, USER, NOW), Decision)
+
+
+@pytest.mark.parametrize(
+    ("agent", "topology", "sentence"),
+    [
+        (located("agent1", levels=()), "spread", "no agent of resource group 'default' has agent_topology."),
+        (
+            located("agent1", "leaf1", "rack1"),
+            "within pod",
+            "'pod' is no level of resource group 'default'; there are leaf, rack.",
+        ),
+        (
+            located("agent1", "leaf1", "rack1", levels=()),
+            "within 3",
+            "'3' is no level of resource group 'default'; agent_topology has 1 to 2, without names.",
+        ),
+    ],
+)
+def test_a_level_that_no_agent_has_is_said_at_once(agent: AgentFacts, topology: str, sentence: str) -> None:
+    wanted = spec(topology=topology, **WIDE)
+    assert refusal(wanted, readings(agent1=agent), ValidationError) == f"session_topology: {sentence}"
 
 
 MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}]}

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import Unusable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
@@ -140,8 +142,72 @@ def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
     assert options - IRRELEVANT == {
         "image", "cluster_mode", "cluster_size", "resources", "roles", "mounts", "resource_group", "architecture",
         "agent_selection", "designated_agents", "designated_agents_mode", "network_driver", "infiniband",
-        "agent_labels",
+        "agent_labels", "gpu", "topology",
     }  # fmt: skip
+
+
+def test_what_excludes_all_agents_is_found_once_until_a_fact_changes_that_could_end_it(counted: Counted) -> None:
+    asked: list[dict[str, Any]] = [
+        {"architecture": "arm64"},
+        {"agent_labels": ["fast"]},
+        {"infiniband": True},
+        {"resources": {"cpu": 1, "mem": "64m", "tpu": 1}},
+        {"mounts": [{"source": "/data", "target": "/data"}]},
+        {"network_driver": "swarm", "cluster_mode": "multi-node", "cluster_size": 2},
+    ]
+    entries = [waiting(number, env={"TOKEN": f"{number}"}, **asked[number % 6]) for number in range(1, 31)]
+    lacking = {"/data": Unusable("is missing")}
+    cluster = full(unusable_paths=lacking)
+    facts = {**cluster.facts, "agent2": dataclasses.replace(cluster.facts["agent2"], unusable_paths=lacking)}
+    cluster = dataclasses.replace(cluster, facts=facts)
+    found, last = run(entries, cluster)
+    assert counted.take() == (6, 0)
+    # What sessions hold makes no difference, unlike for "no room".
+    emptied = {**facts, "agent1": dataclasses.replace(facts["agent1"], allocated={}, sessions=())}
+    again, unchanged = run(entries, dataclasses.replace(cluster, facts=emptied), last)
+    assert counted.take() == (0, 0)
+    assert [answer for _entry, answer in again] == [answer for _entry, answer in found]
+    assert unchanged == last
+    assert len(last.lacks) == 6
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resource_group": "gpu"},
+        {"architecture": "arm64"},
+        {"labels": frozenset({"fast"})},
+        {"capacity": {"cpu": 8, "mem": 16 * GIB, "tpu": 1}},
+        {"devices": (Device("cuda.device", "0", model="H100"),)},
+        {"allow_host_network": True},
+        {"has_infiniband": True},
+        {"infiniband": True},
+        {"swarm": Swarm("node")},
+        {"unusable_paths": {"/data": Unusable("is a file")}},
+        {"name": "agent9"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_could_end_an_exclusion_is_looked_at_again(counted: Counted, changes: dict[str, Any]) -> None:
+    entries = [waiting(1, agent_labels=["slow"])]
+    last = run(entries, full())[1]
+    counted.take()
+    # The group of the request has another agent.
+    facts = full().facts
+    run(entries, readings(**{**facts, "agent2": dataclasses.replace(facts["agent2"], **changes)}), last)
+    assert counted.take() == (1, 0)
+
+
+def test_an_agent_that_cannot_be_used_is_looked_at_again(counted: Counted) -> None:
+    entries = [waiting(1, designated_agents=["agent4"])]
+    found, last = run(entries, dataclasses.replace(full(), unavailable={"agent4": "its engine is down"}))
+    again, _last = run(entries, dataclasses.replace(full(), unavailable={"agent4": "it is unreachable"}), last)
+    assert counted.take() == (2, 0)
+    reasons = [answer.reason for _e, answer in (*found, *again) if isinstance(answer, Unschedulable)]
+    assert reasons == [
+        "session_designated_agents: 'agent4' cannot be used: its engine is down",
+        "session_designated_agents: 'agent4' cannot be used: it is unreachable",
+    ]
 
 
 def test_what_was_decided_after_a_start_is_not_known_to_the_next_pass(counted: Counted) -> None:

@@ -15,9 +15,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, is_feasible
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
-    Owner,
-    QueueEntry,
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import (
     count_skips,
     dominant_shares,
     sort_pending,

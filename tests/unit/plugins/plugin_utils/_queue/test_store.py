@@ -26,12 +26,8 @@ from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry, mark_creating
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import (
-    QueueStore,
-    current_owner,
-    default_path,
-    owner_is_alive,
-)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner, owner_is_alive
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, default_path
 from tests.unit.builders import NOW, queued, record
 
 PROCESSES = multiprocessing.get_context("fork")

@@ -19,13 +19,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.files imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.state_format import StateFormat
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import entry as entries
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass, Waiter
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Head, QueueEntry, sort_pending
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore, current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import HEAD, QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import sort_pending
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, check_spec
 from tests.unit.builders import IMAGE, NOW, plan, queued, requested, spec
 
-LAST = LastPass({"0": Lack("no room", {"cpu": 1})}, {"key": "0"}, {"key": True}, {queued(1).id: Waiter(NOW, "0")})
+LAST = LastPass(
+    {"0": Lack("no room", {"cpu": 1})}, {"key": "0"}, {"key": True}, {queued(1).id: "0"}, {queued(1).id: NOW}
+)
 
 
 @pytest.fixture
@@ -220,13 +224,13 @@ def test_entries_are_the_same_with_the_index_and_without_it(queue: QueueStore, p
     assert read == queue.entries()
     assert len(parsed) == len(read)
     with_index, without = (next(entry for entry in listed if entry.id == special.id) for listed in (read, [special]))
-    for name in (field.name for field in dataclasses.fields(Head)):
+    for name in HEAD:
         assert getattr(with_index, name) == getattr(without, name)
     assert with_index.wanted_paths == ("/a",)
 
 
 def test_the_index_has_every_field_of_an_entry_that_may_differ() -> None:
-    fields, head = ({field.name for field in dataclasses.fields(kind)} for kind in (QueueEntry, Head))
+    fields, head = {field.name for field in dataclasses.fields(QueueEntry)}, {*HEAD}
     details = {"spec", "record"}
     absent = {"owner", "plan", "agents", "images"}
     assert fields == head - {"request_key", "wanted_images", "wanted_paths"} | details | absent

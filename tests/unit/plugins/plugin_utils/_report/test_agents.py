@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Group
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.agents import agents_report, render_agents
@@ -60,7 +61,24 @@ def test_amounts_are_those_of_the_facts() -> None:
         "free": {"cpu": 5, "mem": 16 * GIB},
         "containers": 2,
         "labels": ["a100", "ssd"],
+        "gpus": [],
+        "topology": [],
     }
+
+
+def test_the_table_shows_where_agents_are_if_that_is_known() -> None:
+    agents = [agent_facts("agent1", topology=["leaf1", "rack2"]), agent_facts("agent2")]
+    lines = render_agents(report(*agents))
+    assert [line.split()[2] for line in lines[:3]] == ["TOPOLOGY", "leaf1/rack2", "-"]
+
+
+def test_an_agent_names_its_gpus() -> None:
+    devices = [Device("cuda.device", f"GPU-{at}", model="NVIDIA H100", memory=80 * GIB) for at in range(2)]
+    agent = agent_facts("agent1", 8, GIB, capacity={"cpu": 8, "cuda.device": 2}, devices=devices)
+    listed = report(agent)
+    (row,) = listed["agents"]
+    assert row["gpus"] == [{"slot": "cuda.device", "model": "NVIDIA H100", "memory": 80 * GIB, "count": 2}]
+    assert "cpu 8/8, cuda.device 2/2 (NVIDIA H100)" in render_agents(listed)[1]
 
 
 def test_groups_count_only_agents_that_take_new_sessions() -> None:

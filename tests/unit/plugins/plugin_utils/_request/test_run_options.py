@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import DEFAULT_MAX_SKIPS
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import DEFAULT_MAX_SKIPS
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
     NetworkPools,
     RunOptions,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import GpuRequest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -24,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
     changed_options,
     check_designated_agents,
     check_same_request,
+    check_spec,
     fingerprint,
     spec_from_dict,
 )
@@ -35,6 +37,8 @@ BYTES_RULE = "must be bytes, such as 1g, 512m or 1073741824"
 ID_RULE = "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 COUNT_RULE = "must be a whole number, zero or more"
 OPTIONS = ", ".join(specification())
+TOPOLOGY_RULE = "must be pack, spread or within LEVEL, such as within leaf"
+ONE_GPU = {"resources": {"cuda.device": 1}}
 
 
 def run_of(needs_session: bool, **changes: Any) -> tuple[RunOptions, str]:
@@ -92,6 +96,8 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         "idle_timeout": 0,
         "no_new_privileges": False,
         "agent_labels": (),
+        "gpu": {"model": "", "memory": 0},
+        "topology": "",
     }
 
 
@@ -116,6 +122,13 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         ("designated_agents", '["agent1"]', ("agent1",)),
         ("designated_agents", ["agent1"], ("agent1",)),
         ("agent_labels", "h100, rack=12", ("h100", "rack=12")),
+        ("gpu", "{}", GpuRequest()),
+        ("topology", " pack ", "pack"),
+        ("topology", "spread", "spread"),
+        ("topology", "within  leaf", "within leaf"),
+        ("topology", "within 2", "within 2"),
+        ("topology", {"within": 2}, "within 2"),
+        ("topology", '{"within": "leaf"}', "within leaf"),
         ("authorized_keys", "ssh-ed25519 A me,you\nssh-ed25519 B\n", ("ssh-ed25519 A me,you", "ssh-ed25519 B")),
         ("env", '{"A": 1}', {"A": "1"}),
         ("env", {"A": True, "B": 1.5, "C": "", "D": "a=b # c"}, {"A": "true", "B": "1.5", "C": "", "D": "a=b # c"}),
@@ -168,6 +181,7 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
     [
         # Unknown options.
         ({"clustersize": 4}, "session_clustersize is not an option of a session; did you mean session_cluster_size?"),
+        ({"size": 4}, "session_size is not an option of a session; did you mean session_cluster_size?"),
         ({"image_name": "x"}, "session_image_name is not an option of a session; did you mean session_image?"),
         ({"zzz": 1}, f"session_zzz is not an option of a session; allowed are {OPTIONS}."),
         # Required options.
@@ -254,6 +268,21 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
                 " a letter or digit first."
             ),
         ),
+        ({"topology": "near"}, f"session_topology: 'near' {TOPOLOGY_RULE}."),
+        ({"topology": "within"}, f"session_topology: 'within' {TOPOLOGY_RULE}."),
+        ({"topology": "within leaf 3"}, f"session_topology: 'within leaf 3' {TOPOLOGY_RULE}."),
+        ({"topology": "within -1"}, f"session_topology: 'within -1' {TOPOLOGY_RULE}."),
+        ({"topology": {"across": "leaf"}}, f"session_topology: {{'across': 'leaf'}} {TOPOLOGY_RULE}."),
+        ({"topology": {"within": ["leaf"]}}, f"session_topology: {{'within': ['leaf']}} {TOPOLOGY_RULE}."),
+        ({"topology": ["pack"]}, "session_topology: ['pack'] must be a line of text."),
+        ({"gpu": {"model": "H100"}}, "session_gpu requires NVIDIA GPUs in session_resources, such as cuda.device: 1."),
+        ({"gpu": "H100", **ONE_GPU}, "session_gpu: 'H100' must be a mapping."),
+        ({"gpu": {"cores": 1}, **ONE_GPU}, "session_gpu.cores is not known; allowed are model, memory."),
+        (
+            {"gpu": {"model": "H100; A100"}, **ONE_GPU},
+            "session_gpu.model: 'H100; A100' must be words of the name of a GPU, such as H100 or RTX 4090.",
+        ),
+        ({"gpu": {"memory": "lots"}, **ONE_GPU}, f"session_gpu.memory: 'lots' {BYTES_RULE}."),
         ({"designated_agents": {"a": 1}}, "session_designated_agents: {'a': 1} must be a list of texts."),
         ({"designated_agents": ["agent1", ""]}, "session_designated_agents[1]: '' must be a line of text."),
         ({"designated_agents": [["agent1"]]}, "session_designated_agents[0]: ['agent1'] must be a line of text."),
@@ -327,11 +356,27 @@ def test_times_are_at_least_a_minute(option: str) -> None:
 
 def test_a_request_of_an_earlier_release_has_no_times() -> None:
     request = spec()
-    added = (*TIMES, "stop_grace", "stop_command")
+    added = (*TIMES, "stop_grace", "stop_command", "gpu", "topology")
     stored = {name: value for name, value in fingerprint(request, "salt").items() if name not in added}
     assert changed_options(stored, fingerprint(request, "salt")) == []
     wanted = fingerprint(spec(idle_timeout=60), "salt")
     assert changed_options(stored, wanted) == ["session_idle_timeout (is 0, requested 60)"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "taken"),
+    [
+        ({"model": " H100 "}, GpuRequest("H100")),
+        ({"model": 4090}, GpuRequest("4090")),
+        ({"memory": "80g"}, GpuRequest("", 80 * GIB)),
+        ('{"model": "A100-SXM4-80GB", "memory": 1073741824}', GpuRequest("A100-SXM4-80GB", GIB)),
+    ],
+)
+def test_gpus_are_asked_for_by_model_and_memory(gpu: Any, taken: GpuRequest) -> None:
+    request = spec(gpu=gpu, **ONE_GPU)
+    assert request.gpu == taken
+    assert check_spec(request) == request
+    assert spec_from_dict(json.loads(json.dumps(dataclasses.asdict(request)))) == request
 
 
 def test_all_problems_are_reported_each_on_its_line() -> None:

@@ -1,0 +1,258 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which agents may hold a session, wherever there is room; or which of its options excludes all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.mounts import describe_unusable
+from ...module_utils._model.network import SWARM
+from ...module_utils._model.plain_data import to_plain
+from ...module_utils._model.validation import ValidationError
+from .._placement.topology import Topology
+from .._placement.unschedulable import join_names
+from .._request.spec import PACK, SPREAD, SessionSpec
+from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
+
+
+def eligible_agents(
+    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]
+) -> list[AgentFacts]:
+    """Return the agents that may hold the session; raise an error with the option that excludes all."""
+    group = [agent for agent in agents if agent.resource_group == spec.resource_group]
+    if not group:
+        names = ", ".join(sorted({agent.resource_group for agent in agents}))
+        raise ValidationError(
+            f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {names}."
+        )
+    if _has_strict_designation(spec):
+        _check_designated(spec, agents, unavailable)
+        group = [agent for agent in group if agent.name in spec.designated_agents]
+    allowed = _with_architecture(spec, _with_labels(spec, group))
+    allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
+    _check_slots(spec, allowed)
+    return [agent for agent in _with_mounts(spec, _with_gpus(spec, allowed)) if agent.schedulable]
+
+
+def excludes_all(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> bool:
+    """Return whether an option of a request excludes all agents, whatever runs on them."""
+    try:
+        eligible_agents(spec, agents, unavailable)
+    except (ValidationError, PlanningError):
+        return True
+    return False
+
+
+def what_excludes(agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> list[Any]:
+    """Return as plain data what decides :func:`excludes_all`, and the errors, for all requests."""
+    return [
+        [
+            [
+                agent.name,
+                agent.resource_group,
+                agent.architecture,
+                sorted(agent.labels),
+                sorted(slot for slot in agent.capacity if agent.offers(slot)),
+                sorted([device.slot, device.model, device.memory] for device in agent.devices),
+                [agent.allow_host_network, agent.has_infiniband, agent.infiniband],
+                to_plain(agent.swarm),
+                to_plain(agent.unusable_paths),
+            ]
+            for agent in agents
+        ],
+        dict(unavailable),
+    ]
+
+
+def describe_cordoned(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
+    """Return which agents that could hold the session are cordoned, as the end of a phrase; empty if none is."""
+    names = [
+        f"{agent.name} is {agent.cordon.description}"
+        for agent in agents
+        if agent.cordon and agent.resource_group == spec.resource_group
+        if not _has_strict_designation(spec) or agent.name in spec.designated_agents
+    ]
+    return f"; {join_names(names)}" if names else ""
+
+
+def _has_strict_designation(spec: SessionSpec) -> bool:
+    """Return whether the session may run on designated agents only."""
+    return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
+
+
+def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> None:
+    groups = {agent.name: agent.resource_group for agent in agents}
+    for name in spec.designated_agents:
+        option = f"session_designated_agents: {name!r}"
+        if name in unavailable:
+            raise PlanningError(f"{option} cannot be used: {unavailable[name]}")
+        if name not in groups:
+            names = ", ".join(sorted({*groups, *unavailable}))
+            raise ValidationError(f"{option} is not an agent of the inventory; known are {names}.")
+        if groups[name] != spec.resource_group:
+            raise ValidationError(
+                f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}."
+            )
+
+
+def _with_labels(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have all labels of the session; raise an error if there are none: waiting is no use."""
+    if not spec.agent_labels:
+        return list(agents)
+    wanted = {*spec.agent_labels}
+    labelled = [agent for agent in agents if wanted <= agent.labels]
+    if not labelled:
+        known = {label for agent in agents for label in agent.labels}
+        unknown = [label for label in spec.agent_labels if label not in known]
+        problem = f"no agent has {unknown[0]!r}" if unknown else f"no agent has all of {', '.join(spec.agent_labels)}"
+        there = f"there are {', '.join(sorted(known))}" if known else "agents have none (agent_labels)"
+        raise ValidationError(f"session_agent_labels: {problem}; {there}.")
+    return labelled
+
+
+def _with_architecture(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents of the architecture that the session asks for; raise an error if there are none."""
+    if not spec.architecture:
+        return list(agents)
+    having = [agent for agent in agents if agent.architecture == spec.architecture]
+    if not having:
+        names = ", ".join(sorted({agent.architecture for agent in agents}))
+        raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {names}.")
+    return having
+
+
+def _check_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
+    """Raise an error for slots that no agent has at all: waiting would never help."""
+    for role in spec.effective_roles:
+        for slot in role.resources:
+            if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
+                continue
+            where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
+            candidates = (
+                "designated agent"
+                if _has_strict_designation(spec)
+                else f"agent of resource group {spec.resource_group!r}"
+            )
+            offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
+            raise ValidationError(f"{where}: no {candidates} offers it; offered are {offered}.")
+
+
+def requested_topology(spec: SessionSpec, agents: Sequence[AgentFacts]) -> Topology | None:
+    """Return what the session asks of the domains of agents; raise an error if these are not what it needs."""
+    if not spec.topology or not agents:
+        return None
+    group = f"resource group {spec.resource_group!r}"
+    first = agents[0]
+    for agent in agents:
+        if len(agent.topology) != len(first.topology) or agent.topology_levels != first.topology_levels:
+            differ = f"{_describe_topology(first)}; {_describe_topology(agent)}"
+            raise PlanningError(
+                f"session_topology: all agents of {group} need agent_topology of the same levels: {differ}."
+            )
+    depth, names = len(first.topology), first.topology_levels
+    if not depth:
+        raise ValidationError(f"session_topology: no agent of {group} has agent_topology.")
+    if spec.topology in (PACK, SPREAD):
+        return Topology(depth, spread=spec.topology == SPREAD)
+    level = spec.topology.split()[-1]
+    known = {
+        **{str(number): number for number in range(1, depth + 1)},
+        **{name: at + 1 for at, name in enumerate(names)},
+    }
+    if level not in known:
+        there = f"there are {', '.join(names)}" if names else f"agent_topology has 1 to {depth}, without names"
+        raise ValidationError(f"session_topology: {level!r} is no level of {group}; {there}.")
+    return Topology(known[level], within=True)
+
+
+def _describe_topology(agent: AgentFacts) -> str:
+    levels = f" (agent_topology_levels: {', '.join(agent.topology_levels)})" if agent.topology_levels else ""
+    return f"{agent.name} has {', '.join(agent.topology) or 'none'}{levels}"
+
+
+def _with_gpus(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents as if they had only GPUs that the session accepts; raise an error if there are none."""
+    if spec.gpu == ANY_GPU:
+        return list(agents)
+    accepted = [agent.with_gpus(spec.gpu) for agent in agents]
+    for slot in sorted({slot for role in spec.effective_roles for slot in role.resources}):
+        if slot.startswith(CUDA_PREFIX) and not any(agent.offers(slot) for agent in accepted):
+            models = {device.model for agent in agents for device in agent.devices if device.slot == slot}
+            there = ", ".join(sorted(filter(None, models)))
+            raise ValidationError(
+                f"session_gpu: no agent has {slot} of {spec.gpu.description};"
+                f" {f'there are {there}' if there else 'the models of those that there are are not known'}."
+            )
+    return accepted
+
+
+def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have and allow InfiniBand if the session needs it; raise an error if there are none."""
+    if not spec.infiniband:
+        return list(agents)
+    allowing = [agent for agent in agents if agent.infiniband]
+    if not allowing:
+        equipped = [agent for agent in agents if agent.has_infiniband]
+        names = ", ".join(agent.name for agent in equipped or agents)
+        if equipped:
+            reason = f"none of the agents with InfiniBand ({names}) has it"
+            raise ValidationError(f"session_infiniband: true needs agent_allow_infiniband: true, and {reason}.")
+        raise ValidationError(f"session_infiniband: none of {names} has InfiniBand (/dev/infiniband/uverbs*).")
+    return allowing
+
+
+def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that allow the host network if the session needs it; raise an error if there are none."""
+    if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
+        return list(agents)
+    sharing = [agent for agent in agents if agent.allow_host_network]
+    if not sharing:
+        names = ", ".join(agent.name for agent in agents)
+        raise ValidationError(
+            f"session_network_driver: 'host' needs agent_allow_host_network: true, and none of {names} has it."
+        )
+    return sharing
+
+
+def _needs_swarm(spec: SessionSpec) -> bool:
+    """Return whether the session needs a swarm if it spans several agents."""
+    return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
+
+
+def swarm_managers(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
+    """Return the swarm manager of each agent, by name; empty if the session needs no swarm."""
+    return find_swarm_managers(agents) if _needs_swarm(spec) else {}
+
+
+def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents in a swarm if the session needs one; raise an error if there are none."""
+    if not _needs_swarm(spec):
+        return list(allowed)
+    swarms = find_swarm_managers(agents)
+    inside = [agent for agent in allowed if agent.name in swarms]
+    if not inside:
+        raise PlanningError(describe_missing_swarm(allowed))
+    return inside
+
+
+def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have the folders of the session's mounts; raise an error if none has."""
+    sources = [mount.source for mount in spec.mounts]
+    if not sources:
+        return list(agents)
+    lacking = {
+        agent.name: {path: agent.unusable_paths[path] for path in sources if path in agent.unusable_paths}
+        for agent in agents
+    }
+    having = [agent for agent in agents if not lacking[agent.name]]
+    if agents and not having:
+        name = min(lacking)
+        others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
+        raise PlanningError(describe_unusable(lacking[name], f"{name}{others}"))
+    return having

@@ -1,0 +1,75 @@
+"""Agents are given back: they are then as they were before they were provisioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.internals import PROGRAMS, SESSIONS
+from tests.integration.laboratory import BUSYBOX
+from tests.integration.removals import LOST_ID, Hosts
+from tests.integration.session_requests import SMALL
+from tests.integration.spare_hosts import spare_hosts
+from tests.lab.identity import SUITES, Host
+
+pytestmark = pytest.mark.provisioning
+
+LOST = f"{SESSIONS}/{LOST_ID}"
+MIRROR = "http://127.0.0.1:5001"
+REMOVE = "backendai.cluster.agent : Remove what came with this role"
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """New hosts of each suite of the lab, as agents."""
+    folder = tmp_path_factory.mktemp("agents")
+    wanted = [Host(f"spare{number}", "agents", suite, 60 + number) for number, suite in enumerate(SUITES)]
+    with spare_hosts(folder, *wanted) as (hosts, options):
+        made = Hosts(hosts, options, folder)
+        provisioned = made.play("provision_agents", agent_registry_mirrors=[MIRROR])
+        assert provisioned.code == 0, provisioned.output
+        yield made
+
+
+def test_an_engine_has_read_its_mirrors_without_a_restart(agents: Hosts) -> None:
+    for host in agents.hosts:
+        assert host.run("docker info --format '{{index .RegistryConfig.Mirrors 0}}'") == f"{MIRROR}/\n"
+        journal = host.run("journalctl --unit=docker.service")
+        assert (journal.count("Started docker.service"), journal.count("Reloaded docker.service")) == (1, 1)
+
+
+def test_an_agent_with_a_session_is_refused_and_nothing_changes(agents: Hosts) -> None:
+    first = agents.hosts[0]
+    first.run(f"mkdir {LOST}")
+    refused = agents.play("remove_agents")
+    first.run(f"rmdir {LOST}")
+    assert refused.code != 0
+    assert f"sessions are on this agent: {LOST_ID}; end them with" in refused.text
+    assert refused.changed == 0
+    assert "backendai-default" in first.run("docker network ls")
+
+
+def test_an_engine_with_containers_of_others_is_kept_and_check_mode_says_so(agents: Hosts) -> None:
+    first = agents.hosts[0]
+    first.run("tar -cC /etc hostname | docker import - others/web && docker create --name web others/web /x")
+    told = agents.check("remove_agents")
+    first.run("docker rm web && docker rmi others/web")
+    assert told.code == 0, told.output
+    assert "package docker.io: the engine has container web" in told.text
+    assert first.run(f"test -e {PROGRAMS}/current && echo yes") == "yes\n"
+
+
+def test_an_agent_whose_sessions_were_ended_is_as_it_was_before_even_if_the_removal_was_killed(agents: Hosts) -> None:
+    last = agents.hosts[-1]
+    last.load_images()
+    request = {"name": "ending", "image": BUSYBOX, "designated_agents": [last.name], **SMALL}
+    created = agents.play("create_session", **{f"session_{name}": value for name, value in request.items()})
+    assert created.record["status"] == "RUNNING", created.output
+    agents.kill("remove_agents", REMOVE, remove_sessions=True)
+    assert agents.state_of(created.record["id"]) == "TERMINATED"
+    removed = agents.play("remove_agents")
+    assert removed.code == 0, removed.output
+    again = agents.play("remove_agents")
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert agents.differences() == []

@@ -1,0 +1,8 @@
+"""The large lab: simulated agents. It also calls the collection's code, which is installed in the environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / ".venv" / "collections"))
