@@ -28,6 +28,17 @@ from .would_drop import read_would_drop, render_elements
 
 
 def sync_ruleset(
+    store: Store, *, check_mode: bool, trial_over: bool = False, ports: Collection[LinkOperation] = ()
+) -> list[Change]:
+    """Apply the firewall tables for all stored sessions, under the lock of the isolation rules; return the changes.
+
+    The options, and the errors, are those of :func:`apply_ruleset`.
+    """
+    with store.isolation_lock():
+        return apply_ruleset(store, check_mode=check_mode, trial_over=trial_over, ports=ports)
+
+
+def apply_ruleset(
     store: Store,
     *,
     check_mode: bool,
@@ -37,6 +48,9 @@ def sync_ruleset(
 ) -> list[Change]:
     """Apply the firewall tables for all stored sessions but ``excluded`` (an id), and return the changes.
 
+    The caller holds the lock of the isolation rules; one that excludes a session holds it until that is no longer
+    stored, since the next caller would bring its rules back.
+
     It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
     session cannot be read, for example because another version of the collection wrote it, existing rules stay but for
     those of ports, so that the session continues; without existing rules, it is isolated. ``ports`` pin ports of
@@ -45,29 +59,28 @@ def sync_ruleset(
     unreadable. An expired trial is deleted once its rules are replaced. With ``check_mode`` only the difference is
     computed. Raises :class:`FirewallError`.
     """
-    with store.isolation_lock():
-        _readable, damaged = store.load_all(excluded)
-        state = FirewallState(store)
-        if not check_mode:
-            apply_operations(ports)
-        links = LinkState()
-        ruleset = render_ruleset(store, state.active(), excluded, links)
-        keep = AGENTS_TABLE.read() if damaged and not trial_over else ""
-        changes = [] if keep or ports else AGENTS_TABLE.plan(ruleset)
-        if keep and not check_mode:
-            # They do not depend on sessions: a container that restarts has another port.
-            if has_pin_sets(keep):
-                AGENTS_TABLE.apply(render_pins(read_pins(links)))
-        elif (changes or ports) and not check_mode:
-            AGENTS_TABLE.apply(ruleset + _carried_over(state))
-        stale = plan_stale_neighbours(links)
-        if not check_mode:
-            apply_operations(stale)
-        if state.trial and state.trial.expired and not keep and not check_mode:
-            state.save(state.confirmed, None)
-        connections = sync_connections(store, check_mode=check_mode)
-        # What remains of containers that have ended is no drift.
-        return connections + [change for change in changes if change.after or change.subject not in PIN_SETS]
+    _readable, damaged = store.load_all(excluded)
+    state = FirewallState(store)
+    if not check_mode:
+        apply_operations(ports)
+    links = LinkState()
+    ruleset = render_ruleset(store, state.active(), excluded, links)
+    keep = AGENTS_TABLE.read() if damaged and not trial_over else ""
+    changes = [] if keep or ports else AGENTS_TABLE.plan(ruleset)
+    if keep and not check_mode:
+        # They do not depend on sessions: a container that restarts has another port.
+        if has_pin_sets(keep):
+            AGENTS_TABLE.apply(render_pins(read_pins(links)))
+    elif (changes or ports) and not check_mode:
+        AGENTS_TABLE.apply(ruleset + _carried_over(state))
+    stale = plan_stale_neighbours(links)
+    if not check_mode:
+        apply_operations(stale)
+    if state.trial and state.trial.expired and not keep and not check_mode:
+        state.save(state.confirmed, None)
+    connections = sync_connections(store, check_mode=check_mode)
+    # What remains of containers that have ended is no drift.
+    return connections + [change for change in changes if change.after or change.subject not in PIN_SETS]
 
 
 def _carried_over(state: FirewallState) -> str:

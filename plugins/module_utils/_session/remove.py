@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
-from .._firewall.sync import sync_ruleset
+from .._firewall.sync import apply_ruleset
 from .._host.local_session import LocalSession
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
-from .._wireguard.peers import sync_wireguard_peers
+from .._wireguard.peers import apply_wireguard_peers
 from .end import SessionEnd, stop_sessions
 from .end import remove_containers as end_containers
 
@@ -131,10 +131,13 @@ def _remove_slice(
     # An engine that fails while it makes a network leaves the bridge.
     remove_link(bridge_name(session_id))
     changes += overlay.remove_overlays(client, session_id)
-    sync_ruleset(store, check_mode=False, excluded=session_id)
-    sync_wireguard_peers(store, check_mode=False, excluded=session_id)
-    _release_ports(store, session_id, session, unrouted=unrouted)
-    if store.remove(session_id):
+    with store.isolation_lock():
+        # Restoring, which runs every few seconds, would bring back the rules of a session that is still stored.
+        apply_ruleset(store, check_mode=False, excluded=session_id)
+        apply_wireguard_peers(store, check_mode=False, excluded=session_id)
+        _release_ports(store, session_id, session, unrouted=unrouted)
+        removed = store.remove(session_id)
+    if removed:
         changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes
 

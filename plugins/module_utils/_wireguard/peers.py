@@ -14,23 +14,33 @@ from .key import read_public_key
 from .mesh import DEVICE, build_wireguard_config, wireguard_underlay
 
 
-def sync_wireguard_peers(store: Store, *, check_mode: bool, excluded: str = "") -> list[Change]:
-    """Set the peers of the WireGuard device to the agents of all held sessions but ``excluded`` (an id).
+def sync_wireguard_peers(store: Store, *, check_mode: bool) -> list[Change]:
+    """Set the peers of the WireGuard device to the agents of all held sessions, and return what changed.
 
-    Returns what changed; nothing on an agent without a key. While a session cannot be read, no peer is removed: it may
-    need that peer. With ``check_mode`` only the changes are computed. Raises :class:`WireGuardError`.
+    It holds the lock of the isolation rules. With ``check_mode`` only the changes are computed. Raises
+    :class:`WireGuardError`.
+    """
+    with store.isolation_lock():
+        return apply_wireguard_peers(store, check_mode=check_mode)
+
+
+def apply_wireguard_peers(store: Store, *, check_mode: bool, excluded: str = "") -> list[Change]:
+    """Set the peers as :func:`sync_wireguard_peers` does, but for those of ``excluded`` (an id).
+
+    The caller holds the lock of the isolation rules; one that excludes a session holds it until that is no longer
+    stored. Returns nothing on an agent without a key. While a session cannot be read, no peer is removed: it may need
+    that peer.
     """
     public_key = read_public_key(store.wireguard_folder)
     if not public_key:
         return []
-    with store.isolation_lock():
-        readable, damaged = store.load_all(excluded)
-        slices = [(session.plan, session.agent) for session in readable]
-        steps = wireguard.plan_device(build_wireguard_config(slices, public_key))
-        if damaged:
-            steps = [step for step in steps if step.change.after is not None]
-        if not check_mode:
-            wireguard.apply_device(steps)
+    readable, damaged = store.load_all(excluded)
+    slices = [(session.plan, session.agent) for session in readable]
+    steps = wireguard.plan_device(build_wireguard_config(slices, public_key))
+    if damaged:
+        steps = [step for step in steps if step.change.after is not None]
+    if not check_mode:
+        wireguard.apply_device(steps)
     return [step.change for step in steps]
 
 

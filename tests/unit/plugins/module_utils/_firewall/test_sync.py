@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolat
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render, render_pins
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import apply_ruleset, sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.would_drop import WouldDrop
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
@@ -134,7 +134,8 @@ def test_the_host_firewall_applies_to_external_interfaces(store: Store, kernel: 
 def test_a_session_being_removed_does_not_count(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
-    sync_ruleset(store, check_mode=False, excluded=OTHER.id)
+    with store.isolation_lock():
+        apply_ruleset(store, check_mode=False, excluded=OTHER.id)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImagePullError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -310,6 +312,27 @@ def test_removal_is_complete_and_repeatable(engine: Any, store: Store, kernel: F
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
     assert list((tmp_path / "sessions").iterdir()) == []
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
+
+
+def test_restoring_beside_a_removal_does_not_bring_back_its_rules(
+    engine: Any, store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restoring runs every few seconds, and applies the rules of all stored sessions."""
+    store.save(held(MADE))
+    apply(engine, store)
+    beside: list[threading.Thread] = []
+    removes = store.remove
+
+    def remove_later(session_id: str) -> bool:
+        beside.append(threading.Thread(target=sync_ruleset, args=(store,), kwargs={"check_mode": False}))
+        beside[0].start()
+        beside[0].join(0.2)
+        return removes(session_id)
+
+    monkeypatch.setattr(store, "remove", remove_later)
+    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
+    beside[0].join()
+    assert kernel.table == render(build_isolation_policy([], routed=()), None, ["eth0"])
 
 
 def test_removal_is_repeatable_after_a_firewall_error(
