@@ -83,6 +83,18 @@ def apply_ruleset(
     return connections + [change for change in changes if change.after or change.subject not in PIN_SETS]
 
 
+def admit_ports(store: Store, ports: Collection[LinkOperation]) -> None:
+    """Pin ports of containers, and admit them in the rules for all stored sessions, which the caller has applied.
+
+    Raises :class:`NetworkError` and :class:`FirewallError`.
+    """
+    with store.isolation_lock():
+        apply_operations(ports)
+        links = LinkState()
+        AGENTS_TABLE.apply(render_pins(read_pins(links)))
+        apply_operations(plan_stale_neighbours(links))
+
+
 def _carried_over(state: FirewallState) -> str:
     """Return the ``nft`` input that keeps what report mode has counted, if the firewall is the same as before.
 

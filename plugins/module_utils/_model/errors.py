@@ -21,6 +21,10 @@ class ClusterError(Exception):
     printed: tuple[str, ...] = ()
 
 
+class CheckFailedError(ClusterError):
+    """The check of a session failed. The message has one sentence for each failure."""
+
+
 # Exceptions that are caused by the host or the request, not by a bug.
 #
 # They include the errors of the Docker SDK: its API errors derive from those of ``requests``, which are

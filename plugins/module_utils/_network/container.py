@@ -18,7 +18,7 @@ from typing import Any
 
 from .._model.change import Change
 from .._model.network import DEFAULT_BRIDGE
-from .iproute import LinkOperation, LinkState, ProcessExitedError, show_inside
+from .iproute import LinkOperation, LinkState, ProcessExitedError, in_threads, show_inside
 from .pins import Pin, plan_pin
 
 DEFAULT_INTERFACE = "eth0"
@@ -86,11 +86,11 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
     lost: dict[str, str] = {}
     incomplete: set[str] = set()
     pins: list[LinkOperation] = []
-    for container in desired:
-        try:
-            links, routes = show_inside(container.pid, "addr show", "route show")
-        except ProcessExitedError:
+    containers = list(desired)
+    for container, inside in zip(containers, in_threads(_look_inside, containers)):
+        if inside is None:
             continue
+        links, routes = inside
         plan = _ContainerPlan(container, {link["ifname"]: link for link in links}, routes, state)
         if interface := plan.lost_interface():
             lost[container.hostname] = interface
@@ -99,6 +99,14 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
             pins += plan.pins()
             incomplete |= set() if plan.complete else {container.hostname}
     return InterfacePlan(steps, lost, frozenset(incomplete), tuple(pins))
+
+
+def _look_inside(container: ContainerNetwork) -> list[list[dict[str, Any]]] | None:
+    """Return the links, with addresses, and the routes of a container; ``None`` if it has ended."""
+    try:
+        return show_inside(container.pid, "addr show", "route show")
+    except ProcessExitedError:
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,14 +14,19 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from .._model.change import Change
 from .._model.errors import ClusterError, one_line
 
 IN_USE_SECONDS = 15
 """How long the MAC of a container that was restarted may be in use: the kernel removes its former namespace later."""
+
+PROGRAMS = 8
+"""How many containers are looked into at the same time."""
+
+Result = TypeVar("Result")
 
 _IN_USE = re.compile(r"Address already in use.*^Command failed .*:(\d+)$", re.DOTALL | re.MULTILINE)
 
@@ -99,7 +104,7 @@ def show_inside(pid: int, *queries: str) -> list[list[dict[str, Any]]]:
 
 
 def apply_operations(steps: Iterable[LinkOperation]) -> None:
-    """Apply all operations: those of this host first, then those of each container, rules before links.
+    """Apply all operations: those of this host first, then those of the containers side by side, rules before links.
 
     A container that has ended is skipped. Raises :class:`NetworkError`; the first line that fails ends its batch. A MAC
     in use is waited for.
@@ -107,11 +112,30 @@ def apply_operations(steps: Iterable[LinkOperation]) -> None:
     by_pid: dict[int | None, list[LinkOperation]] = {None: []}
     for step in steps:
         by_pid.setdefault(step.pid, []).append(step)
-    for pid, listed in by_pid.items():
-        with contextlib.suppress(ProcessExitedError):
-            _run_input(["nft", "--file", "-"], [step.nft for step in listed if step.nft], pid)
-            _run_input(["ip", "-batch", "-"], [line for step in listed for line in step.ip], pid)
-            _run_input(["bridge", "-batch", "-"], [line for step in listed for line in step.bridge], pid)
+    _apply_in(None, by_pid.pop(None))
+    in_threads(_apply_in, by_pid.keys(), by_pid.values())
+
+
+def _apply_in(pid: int | None, steps: Sequence[LinkOperation]) -> None:
+    with contextlib.suppress(ProcessExitedError):
+        _run_input(["nft", "--file", "-"], [step.nft for step in steps if step.nft], pid)
+        _run_input(["ip", "-batch", "-"], [line for step in steps for line in step.ip], pid)
+        _run_input(["bridge", "-batch", "-"], [line for step in steps for line in step.bridge], pid)
+
+
+def in_threads(function: Callable[..., Result], *arguments: Iterable[Any]) -> list[Result]:
+    """Return the results of a function that waits for programs, such as ``nft``, called side by side, in order.
+
+    The first error is raised after all calls have ended.
+    """
+    calls = list(zip(*arguments))
+    if len(calls) < 2:
+        return [function(*call) for call in calls]
+    # Most requests need no threads, and the import takes milliseconds.
+    import concurrent.futures
+
+    with concurrent.futures.ThreadPoolExecutor(PROGRAMS) as pool:
+        return list(pool.map(lambda call: function(*call), calls))
 
 
 def remove_link(name: str) -> None:

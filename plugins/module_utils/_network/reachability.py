@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import os
 import selectors
 import socket
@@ -23,6 +24,9 @@ from .._model.session import SSH_PORT
 from .icmp import ICMP_AND_IP_HEADERS, echo_request, is_reply
 
 RETRY_SECONDS, ROUND_SECONDS = 0.05, 0.3
+
+UNUSED_PORT = 1
+"""A port that no program uses: the peer's kernel refuses the connection, and an sshd would have to start a process."""
 
 _CLONE_NEWNET = 0x40000000
 # From <linux/in.h>; Python's socket module does not name them.
@@ -39,18 +43,22 @@ class ProbeSource:
 
 @dataclasses.dataclass(frozen=True)
 class PeerTarget:
-    """A container to probe: its hostname, its address on the session network, and the port of its sshd."""
+    """A container to probe: its hostname, its address on the session network, and the port to connect to.
+
+    ``sshd``: whether only an SSH banner counts as an answer. Otherwise a connection that is refused does, too.
+    """
 
     hostname: str
     address: str
     port: int = SSH_PORT
+    sshd: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Reachability:
     """Whether one container reaches another, by their hostnames.
 
-    ``tcp``: its sshd sends an SSH banner. ``frame``: a full-size frame that must not be fragmented is echoed.
+    ``tcp``: it answers, as the target demands. ``frame``: a full-size frame that must not be fragmented is echoed.
     """
 
     source: str
@@ -61,7 +69,7 @@ class Reachability:
 
 @dataclasses.dataclass(eq=False)
 class _Probe:
-    """An unfinished check of one pair: the SSH banner over TCP, or else the echo of a full-size frame."""
+    """An unfinished check of one pair: the answer over TCP, or else the echo of a full-size frame."""
 
     source: ProbeSource
     target: PeerTarget
@@ -91,8 +99,7 @@ def check_reachability(
 ) -> list[Reachability]:
     """Check every source towards every other target, and return the results source by source.
 
-    A source must read an SSH banner over TCP, and receive the echo of a frame of ``mtu`` bytes that must not be
-    fragmented. Failures are retried for ``seconds``: containers start in any order. Established connections are kept
+    A source must get an answer over TCP, and the echo of a frame of ``mtu`` bytes that must not be fragmented. Failures are retried for ``seconds``: containers start in any order. Established connections are kept
     open between rounds: on a busy host, reconnecting would only delay the banner.
     """
     pairs = [(source, target) for source in sources for target in targets if target.hostname != source.hostname]
@@ -143,7 +150,7 @@ def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
                 _open(probe, mtu)
     for probe in probes:
         if probe.socket:
-            selector.register(probe.socket, selectors.EVENT_READ, probe)
+            selector.register(probe.socket, _awaited_events(probe), probe)
     succeeded: set[_Probe] = set()
     until = time.monotonic() + seconds
     while selector.get_map() and time.monotonic() < until:
@@ -160,11 +167,20 @@ def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
     return [probe for probe in probes if probe not in succeeded]
 
 
+def _awaited_events(probe: _Probe) -> int:
+    """Return the events to wait for: a connection can be written to once it is established or refused."""
+    awaits_connection = probe.over_tcp and not probe.target.sshd
+    return selectors.EVENT_WRITE if awaits_connection else selectors.EVENT_READ
+
+
 def _open(probe: _Probe, mtu: int) -> None:
     if probe.over_tcp:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
-        sock.connect_ex((probe.target.address, probe.target.port))
+        if sock.connect_ex((probe.target.address, probe.target.port)) not in (0, errno.EINPROGRESS):
+            # There is no route yet.
+            sock.close()
+            return
     else:
         sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         sock.setblocking(False)
@@ -177,6 +193,8 @@ def _open(probe: _Probe, mtu: int) -> None:
 
 def _read_answer(probe: _Probe) -> bool | None:
     """Return whether the answer arrived; ``None`` while it may still arrive, ``False`` when it cannot any more."""
+    if probe.socket and probe.over_tcp and not probe.target.sshd:
+        return probe.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED)
     try:
         received = probe.socket.recv(65536) if probe.socket else b""
     except BlockingIOError:

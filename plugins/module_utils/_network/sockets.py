@@ -49,6 +49,15 @@ def sockets(protocol: str, proc: Path = PROC) -> list[Socket]:
     return [_socket(line) for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
 
 
+def listens(pid: int, port: int) -> bool:
+    """Return whether a program listens at a TCP port, in the network namespace of a process."""
+    try:
+        return any(entry.listening and entry.port == port for entry in sockets("tcp", PROC / str(pid)))
+    except OSError:
+        # The process has ended.
+        return False
+
+
 def _socket(line: str) -> Socket:
     fields = line.split()
     local, _colon, port = fields[1].rpartition(":")

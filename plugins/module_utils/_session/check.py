@@ -9,29 +9,28 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.store import Store
-from .._model.errors import ClusterError
+from .._model.errors import CheckFailedError
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import ALL
-from .._network.reachability import PeerTarget, ProbeSource, Reachability, check_reachability
+from .._network.reachability import UNUSED_PORT, PeerTarget, ProbeSource, Reachability, check_reachability
+from .._network.sockets import listens
 from .claim import require_claim
 from .facts import container_states
 from .ssh_check import chain_passes, check_logins
 from .use import begin_use
 
+POLL_SECONDS = 0.02
+
 CHAIN = 4
 """How many logins one command chains: the engine takes longer to run a command than sshd to accept a login."""
-
-
-class CheckFailedError(ClusterError):
-    """The session check failed. The message has one sentence for each failure."""
 
 
 def check_and_commit(
@@ -63,7 +62,8 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
 
     The checks: every container of this agent runs; every other container answers over TCP and with full-size frames;
     and each container logs in to the next one by SSH, by name, with strict host key checking and no prompt. Since all
-    have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
+    have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way, and
+    every sshd. So the pairs are tried without an sshd, which would start a process for each of them.
     """
     by_hostname = {
         container["Labels"].get(labels.HOSTNAME): container
@@ -79,14 +79,14 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
         ]
     until = time.monotonic() + seconds
     network = session.plan.network
+    pids = {name: containers.pid_of(client, by_hostname[name]["Id"]) for name in _hostnames(session)}
     if network:
-        sources = [
-            ProbeSource(name, containers.pid_of(client, by_hostname[name]["Id"])) for name in _hostnames(session)
-        ]
+        sources = [ProbeSource(name, pid) for name, pid in pids.items()]
         results = check_reachability(sources, probe_targets(session.plan), network.mtu, seconds)
         unreached = [sentence for result in results for sentence in _describe_unreached(result, network.mtu)]
         if unreached:
             return unreached
+    _await_sshds(session, pids, until)
     ring = _ring(session)
     chains = [ring[first : first + CHAIN + 1] for first in range(0, len(ring) - 1, CHAIN)]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
@@ -95,14 +95,30 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
 
 
 def probe_targets(plan: SessionPlan) -> list[PeerTarget]:
-    """Return the targets of reachability checks: the containers of a session that have an address."""
-    return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
+    """Return what is probed: all containers that have an address, without their sshds.
+
+    In the network of an agent only the ports of sshds are open to others.
+    """
+    return [
+        PeerTarget(
+            kernel.hostname, kernel.address, kernel.ssh_port if plan.shares_host_network else UNUSED_PORT, sshd=False
+        )
+        for kernel in plan.kernels
+        if kernel.address
+    ]
+
+
+def _await_sshds(session: LocalSession, pids: Mapping[str, int], until: float) -> None:
+    """Wait until the containers' sshds listen: a login that comes too early is repeated as a command of its own."""
+    for kernel in session.kernels:
+        while not listens(pids[kernel.hostname], kernel.ssh_port) and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
 
 
 def _describe_unreached(result: Reachability, mtu: int) -> list[str]:
     """Return a sentence for each failed check between two containers."""
-    checks = [(result.tcp, "ssh over tcp"), (result.frame, f"frames of {mtu} bytes")]
-    return [f"{result.source} does not reach {result.target} with {check}" for passed, check in checks if not passed]
+    checks = [(result.tcp, "over TCP"), (result.frame, f"with frames of {mtu} bytes")]
+    return [f"{result.source} does not reach {result.target} {check}" for passed, check in checks if not passed]
 
 
 def _ring(session: LocalSession) -> list[Kernel]:

@@ -16,7 +16,6 @@ from typing import Any
 
 from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
-from .._firewall.sync import sync_ruleset
 from .._host import machine
 from .._host.deadline import deadline_in
 from .._host.local_session import LocalSession
@@ -32,7 +31,6 @@ from .._model.held_session import PublicKeys
 from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
-from .._wireguard.peers import sync_wireguard_peers
 from .end import SessionEnd, stop_sessions
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 from .mount_sources import MountRefusedError, judge_mounts
@@ -125,9 +123,6 @@ def claim(
             store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in folders.items()})
         keys = _ensure_keys(store, request.plan.id, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
-        # Rules and peers are derived from all claims, so they are updated with each one.
-        sync_ruleset(store, check_mode=False)
-        sync_wireguard_peers(store, check_mode=False)
     return ClaimResult(changes, keys)
 
 

@@ -16,10 +16,9 @@ from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._model.addressing import is_ipv6
 from .._model.errors import EXPECTED, reason
-from .._model.plan import Kernel
+from .._model.plan import Kernel, SessionPlan
 from .._network.latency import latencies
-from .._network.reachability import ProbeSource, Reachability, check_reachability
-from .check import probe_targets
+from .._network.reachability import PeerTarget, ProbeSource, Reachability, check_reachability
 from .ssh_check import LoginReport, check_logins
 
 Pair = tuple[str, str]
@@ -68,12 +67,16 @@ def check_pairs(
 
 def _check_session_network(session: LocalSession, sources: list[ProbeSource], seconds: int) -> dict[Pair, Reachability]:
     network = session.plan.network
-    results = check_reachability(sources, probe_targets(session.plan), network.mtu, seconds) if network else []
+    results = check_reachability(sources, _targets(session.plan), network.mtu, seconds) if network else []
     return {(result.source, result.target): result for result in results}
 
 
+def _targets(plan: SessionPlan) -> list[PeerTarget]:
+    return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
+
+
 def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
-    targets = {target.hostname: target for target in probe_targets(session.plan)}
+    targets = {target.hostname: target for target in _targets(session.plan)}
     return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 

@@ -10,13 +10,14 @@ One function for a container that has just started, was restarted from outside, 
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
-from .._firewall.sync import sync_ruleset
+from .._firewall.sync import admit_ports
 from .._firewall.translation import plan_translation
 from .._host.local_session import LocalSession
 from .._host.store import Store
@@ -30,7 +31,7 @@ from .._network.container import (
     SessionInterface,
     plan_container_networks,
 )
-from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations
+from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations, in_threads
 
 RETRIES, RETRY_SECONDS = 4, 0.25
 
@@ -59,8 +60,8 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession, state: Link
             running.append(ContainerNetwork(kernel.hostname, inspected["State"]["Pid"], endpoint, session_interface))
     plan = plan_container_networks(running, links)
     repairable = [network for network in running if network.hostname not in plan.lost]
-    translations = [step for network in repairable for step in _translate(network, plan.incomplete)]
-    return InterfacePlan([*plan.steps, *translations], {**lost, **plan.lost}, plan.incomplete, plan.pins)
+    translations = in_threads(lambda network: _translate(network, plan.incomplete), repairable)
+    return InterfacePlan([*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete, plan.pins)
 
 
 def apply_interfaces(
@@ -84,7 +85,7 @@ def _apply(store: Store, steps: Collection[LinkOperation]) -> None:
     """Apply steps: ports and links of this host, then the rules that admit them, then inside the containers."""
     on_host = [step for step in steps if step.pid is None]
     if on_host:
-        sync_ruleset(store, check_mode=False, ports=on_host)
+        admit_ports(store, on_host)
     apply_operations(step for step in steps if step.pid is not None)
 
 

@@ -131,14 +131,14 @@ def _remove_slice(
     # An engine that fails while it makes a network leaves the bridge.
     remove_link(bridge_name(session_id))
     changes += overlay.remove_overlays(client, session_id)
-    with store.isolation_lock():
-        # Restoring, which runs every few seconds, would bring back the rules of a session that is still stored.
-        apply_ruleset(store, check_mode=False, excluded=session_id)
-        apply_wireguard_peers(store, check_mode=False, excluded=session_id)
-        _release_ports(store, session_id, session, unrouted=unrouted)
-        removed = store.remove(session_id)
-    if removed:
-        changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
+    if changes or store.folder(session_id).exists():
+        with store.isolation_lock():
+            # Restoring, which runs every few seconds, would bring back the rules of a session that is still stored.
+            apply_ruleset(store, check_mode=False, excluded=session_id)
+            apply_wireguard_peers(store, check_mode=False, excluded=session_id)
+            if store.remove(session_id):
+                changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
+    _release_ports(store, session_id, session, unrouted=unrouted)
     return changes
 
 

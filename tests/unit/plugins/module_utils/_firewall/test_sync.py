@@ -16,13 +16,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolat
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render, render_pins
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import apply_ruleset, sync_ruleset
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import (
+    admit_ports,
+    apply_ruleset,
+    sync_ruleset,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.would_drop import WouldDrop
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
 from tests.unit.builders import agent_facts, held, plan
 from tests.unit.fake_network import FakeNetwork
@@ -102,6 +106,23 @@ def test_unreadable_session_does_not_keep_rules_of_ports(
     kernel.table, kernel.pins = "table inet backendai {\n}\n", ""
     sync_ruleset(store, check_mode=False)
     assert kernel.pins == ""
+
+
+def test_ports_are_pinned_before_the_rules_admit_them_and_other_rules_stay(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    sync_ruleset(store, check_mode=False)
+    before = kernel.table
+    pins: list[Pin] = []
+    monkeypatch.setattr(sync, "read_pins", lambda _look: pins)
+    monkeypatch.setattr(
+        sync, "apply_operations", lambda steps: pins.extend(Pin("veth9", "02:42:ac:12:00:09", "1.2.3.4") for _ in steps)
+    )
+    admit_ports(store, [LinkOperation(Change("port veth9", "not isolated", "isolated"))])
+    assert kernel.pins == render_pins(pins)
+    assert len(pins) == 1
+    assert kernel.table == before
 
 
 def test_what_ended_containers_leave_is_removed_but_no_drift(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import threading
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    UNUSED_PORT,
     PeerTarget,
     ProbeSource,
     Reachability,
@@ -56,6 +58,18 @@ def test_peer_with_banner_and_echo_is_reachable(peer: PeerTarget) -> None:
 def test_peer_without_ssh_banner_is_unreachable(peer: PeerTarget, says: list[bytes]) -> None:
     says[0] = b"HTTP/1.1 400\r\n"
     assert check_reachability([HERE], [peer], 1500, 3) == [Reachability("main1", "sub1", False, True)]
+
+
+@pytest.mark.parametrize("open_", [False, True], ids=["refused", "established"])
+def test_any_answer_of_the_kernel_will_do_without_an_sshd(peer: PeerTarget, says: list[bytes], open_: bool) -> None:
+    says[0] = b"HTTP/1.1 400\r\n"
+    target = dataclasses.replace(peer, port=peer.port if open_ else UNUSED_PORT, sshd=False)
+    assert check_reachability([HERE], [target], 1500, 3) == [Reachability("main1", "sub1", True, True)]
+
+
+def test_a_peer_without_a_route_does_not_answer() -> None:
+    target = PeerTarget("sub1", "255.255.255.255", UNUSED_PORT, sshd=False)
+    assert check_reachability([HERE], [target], 1500, 0.2) == [Reachability("main1", "sub1", False, False)]
 
 
 def test_frame_above_the_mtu_fails(peer: PeerTarget) -> None:

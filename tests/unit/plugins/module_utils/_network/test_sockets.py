@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
+from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import listens, sockets
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
@@ -26,6 +26,14 @@ def test_datagram_socket_has_a_port_and_does_not_listen() -> None:
         opened.bind(("127.0.0.1", 0))
         port = opened.getsockname()[1]
         assert [entry.listening for entry in sockets("udp") if entry.port == port] == [False]
+
+
+def test_a_program_listens_in_the_namespace_of_a_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert listens(os.getpid(), port)
+    assert not listens(os.getpid(), port)
+    assert not listens(2**22 + 1, port), "the process has ended"
 
 
 def test_a_host_without_ipv6_has_the_sockets_of_ipv4_alone(tmp_path: Path) -> None:

@@ -10,15 +10,18 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import CheckFailedError, ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
+from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as apply_module
+from ansible_collections.backendai.cluster.plugins.module_utils._session import check as check_module
+from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claim_module
+from ansible_collections.backendai.cluster.plugins.module_utils._session import command as command_module
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import CheckFailedError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     ClaimRefusedError,
     ClaimRequest,
@@ -47,6 +50,13 @@ CONTENTS = {
     "bootstrap": "export A=1",
 }
 ALL = ["claim", "apply", "commit", "command"]
+STEPS = [
+    (claim_module, "claim"),
+    (apply_module, "apply_claimed"),
+    (apply_module, "await_claimed"),
+    (check_module, "check_and_commit"),
+    (command_module, "start_command"),
+]
 
 
 def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan = MADE) -> dict[str, Any]:
@@ -84,8 +94,8 @@ class Agent:
         patch.setattr(start, "connect", lambda address: f"client of {address}")
         self.is_ready = True
         self.lost: dict[str, str] = {}
-        for name in ("claim", "apply_claimed", "await_claimed", "check_and_commit", "start_command"):
-            patch.setattr(start, name, getattr(self, name))
+        for module, name in STEPS:
+            patch.setattr(module, name, getattr(self, name))
 
     def claim(
         self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
@@ -170,7 +180,7 @@ def test_check_commits_and_returns_containers(agent: Agent) -> None:
 
 
 def test_early_check_that_fails_is_no_failure(agent: Agent) -> None:
-    agent.errors["commit", SESSION_ID] = CheckFailedError("main1 does not reach sub2 with ssh over tcp")
+    agent.errors["commit", SESSION_ID] = CheckFailedError("main1 does not reach sub2 over TCP")
     early = {**session_request(["apply", "commit"]), "may_commit_later": True}
     assert result_of("start", options_for(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
     assert agent.calls[-1] == ("commit", (SESSION_ID, "n", start.FIRST_CHECK_SECONDS), False)
@@ -244,8 +254,8 @@ def test_bootstrap_of_one_session_does_not_delay_the_commit_of_another(
             committed.set()
         return agent.check_and_commit(client, store, *arguments)
 
-    monkeypatch.setattr(start, "apply_claimed", apply)
-    monkeypatch.setattr(start, "check_and_commit", commit)
+    monkeypatch.setattr(apply_module, "apply_claimed", apply)
+    monkeypatch.setattr(check_module, "check_and_commit", commit)
     result = result_of("start", options_for(session_request(ALL), session_request(ALL, OTHER_ID)))["sessions"]
     assert {name: session["steps"] for name, session in result.items()} == {SESSION_ID: ALL, OTHER_ID: ALL}
     # All have claimed by then, in their order.

@@ -28,6 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._session import remove as removing
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import (
     ApplyRequest,
     ImageMismatchError,
@@ -333,6 +334,14 @@ def test_restoring_beside_a_removal_does_not_bring_back_its_rules(
     remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     beside[0].join()
     assert kernel.table == render(build_isolation_policy([], routed=()), None, ["eth0"])
+
+
+def test_removal_of_what_is_not_there_leaves_the_rules_alone(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim removes what an earlier one may have left; mostly there is nothing."""
+    monkeypatch.setattr(removing, "apply_ruleset", None)
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
 
 
 def test_removal_is_repeatable_after_a_firewall_error(

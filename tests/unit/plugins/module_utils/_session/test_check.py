@@ -9,17 +9,15 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import CheckFailedError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    UNUSED_PORT,
     PeerTarget,
     ProbeSource,
     Reachability,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session import check
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import (
-    CheckFailedError,
-    check_and_commit,
-    find_failures,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.check import check_and_commit, find_failures
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import SESSION_ID, held, plan
@@ -45,6 +43,21 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
 
     set_results(Reachability("main1", "sub1", True, True))
     return set_results
+
+
+@pytest.fixture(autouse=True)
+def listening(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return the sshds, by process and port, that listen only when they are asked for the second time."""
+    late: list[tuple[int, int]] = []
+
+    def listens(pid: int, port: int) -> bool:
+        if (pid, port) in late:
+            late.remove((pid, port))
+            return False
+        return True
+
+    monkeypatch.setattr(check, "listens", listens)
+    return late
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +103,7 @@ def test_every_container_here_is_probed_towards_every_container_anywhere(engine:
     assert probed == [
         (
             [ProbeSource("main1", 101), ProbeSource("sub1", 102)],
-            [PeerTarget(kernel.hostname, kernel.address or "") for kernel in MADE.kernels],
+            [PeerTarget(kernel.hostname, kernel.address or "", UNUSED_PORT, sshd=False) for kernel in MADE.kernels],
             1450,
             1,
         )
@@ -111,10 +124,26 @@ def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
         Reachability("sub1", "sub2", False, False),
     )
     assert find_failures(engine, held(MADE), 1) == [
-        "main1 does not reach sub2 with ssh over tcp",
-        "sub1 does not reach sub2 with ssh over tcp",
+        "main1 does not reach sub2 over TCP",
+        "sub1 does not reach sub2 over TCP",
         "sub1 does not reach sub2 with frames of 1450 bytes",
     ]
+
+
+@pytest.mark.usefixtures("probing")
+def test_sshds_here_are_waited_for(engine: Any, listening: list[tuple[int, int]]) -> None:
+    run_containers(engine, "main1", "sub1")
+    listening.append((102, 22))
+    assert find_failures(engine, held(MADE), 5) == []
+    assert listening == []
+
+
+def test_in_the_network_of_an_agent_only_the_ports_of_sshds_are_probed(engine: Any, probing: Probing) -> None:
+    run_containers(engine, "main1", "sub1")
+    made = plan({"agent1": 2, "agent2": 1}, network_driver="host")
+    probed = probing()
+    find_failures(engine, held(made), 1)
+    assert [target.port for target in probed[0][1]] == [*made.host_ports("agent1"), *made.host_ports("agent2")]
 
 
 @pytest.mark.usefixtures("probing")
