@@ -69,6 +69,8 @@ class FakeNetwork:
 
     def apply_table(self, ruleset: str) -> None:
         if ruleset.startswith("flush set"):
+            if not self.table:
+                raise FirewallError("nft: No such file or directory")
             self.pins = ruleset
         else:
             self.table = ruleset

@@ -23,7 +23,7 @@ from .isolation_policy import build_isolation_policy, list_peers
 from .policy import REPORT, Firewall
 from .ruleset import PIN_SETS, has_pin_sets, render, render_pins
 from .state import FirewallState
-from .table import AGENTS_TABLE
+from .table import AGENTS_TABLE, FirewallError
 from .would_drop import read_would_drop, render_elements
 
 
@@ -86,12 +86,16 @@ def apply_ruleset(
 def admit_ports(store: Store, ports: Collection[LinkOperation]) -> None:
     """Pin ports of containers, and admit them in the rules for all stored sessions, which the caller has applied.
 
+    All rules are applied if the sets are not there: an earlier release made them, or somebody has removed them since.
     Raises :class:`NetworkError` and :class:`FirewallError`.
     """
     with store.isolation_lock():
         apply_operations(ports)
         links = LinkState()
-        AGENTS_TABLE.apply(render_pins(read_pins(links)))
+        try:
+            AGENTS_TABLE.apply(render_pins(read_pins(links)))
+        except FirewallError:
+            apply_ruleset(store, check_mode=False)
         apply_operations(plan_stale_neighbours(links))
 
 

@@ -43,6 +43,15 @@ def process_start_time(pid: int) -> str:
     return fields[19]
 
 
+def runs(pid: int) -> bool:
+    """Return whether a process exists, and is no zombie."""
+    try:
+        process_start_time(pid)
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return True
+
+
 def process_environment(pid: int) -> dict[str, str]:
     """Return the initial environment of a process; empty if it cannot be read."""
     try:

@@ -23,8 +23,11 @@ from .._model.errors import ClusterError, one_line
 IN_USE_SECONDS = 15
 """How long the MAC of a container that was restarted may be in use: the kernel removes its former namespace later."""
 
-PROGRAMS = 8
-"""How many containers are looked into at the same time."""
+PARALLEL = 8
+"""How many containers are looked into, or set up, at the same time."""
+
+PROGRAM_SECONDS = 60
+"""The time limit of one program: what hangs must not keep the locks of a request."""
 
 Result = TypeVar("Result")
 
@@ -82,7 +85,7 @@ def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
     With ``pid``, the command runs in the network namespace of that process. Raises :class:`NetworkError`, or its
     subclass :class:`ProcessExitedError` if that process has ended.
     """
-    result = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
+    result = _run(command, "", pid)
     if result.returncode:
         if "does not exist" in result.stderr or "Cannot find device" in result.stderr:
             return []
@@ -97,7 +100,7 @@ def show_inside(pid: int, *queries: str) -> list[list[dict[str, Any]]]:
     """
     command = ["ip", "-j", "-d", "-batch", "-"]
     text = "".join(f"{query}\n" for query in queries)
-    result = subprocess.run([*_enter(pid), *command], input=text, capture_output=True, text=True, check=False)
+    result = _run(command, text, pid)
     if result.returncode:
         raise _error(command, result.stderr, pid)
     return [[entry for entry in json.loads(line) if entry] for line in result.stdout.splitlines() if line.strip()]
@@ -126,7 +129,7 @@ def _apply_in(pid: int | None, steps: Sequence[LinkOperation]) -> None:
 def in_threads(function: Callable[..., Result], *arguments: Iterable[Any]) -> list[Result]:
     """Return the results of a function that waits for programs, such as ``nft``, called side by side, in order.
 
-    The first error is raised after all calls have ended.
+    The first error is raised after the calls that have begun have ended.
     """
     calls = list(zip(*arguments))
     if len(calls) < 2:
@@ -134,21 +137,23 @@ def in_threads(function: Callable[..., Result], *arguments: Iterable[Any]) -> li
     # Most requests need no threads, and the import takes milliseconds.
     import concurrent.futures
 
-    with concurrent.futures.ThreadPoolExecutor(PROGRAMS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         return list(pool.map(lambda call: function(*call), calls))
 
 
-def remove_link(name: str) -> None:
-    """Remove a link and its entries, if it exists."""
-    if show("ip", "-j", "link", "show", "dev", name):
+def remove_link(name: str) -> bool:
+    """Remove a link and its entries, and return whether it existed."""
+    exists = bool(show("ip", "-j", "link", "show", "dev", name))
+    if exists:
         apply_operations([LinkOperation(Change(f"link {name}", "present", None), (f"link del dev {name}",))])
+    return exists
 
 
 def _run_input(command: Sequence[str], lines: Sequence[str], pid: int | None) -> None:
     until = time.monotonic() + IN_USE_SECONDS
     while lines:
         text = "".join(f"{line}\n" for line in lines)
-        result = subprocess.run([*_enter(pid), *command], input=text, capture_output=True, text=True, check=False)
+        result = _run(command, text, pid)
         if not result.returncode:
             return
         in_use = _IN_USE.search(result.stderr)
@@ -157,6 +162,13 @@ def _run_input(command: Sequence[str], lines: Sequence[str], pid: int | None) ->
         # The lines before it are done.
         lines = lines[int(in_use[1]) - 1 :]
         time.sleep(0.1)
+
+
+def _run(command: Sequence[str], text: str, pid: int | None) -> subprocess.CompletedProcess[str]:
+    """Run a program with this input; with ``pid``, in the network namespace of that process."""
+    return subprocess.run(
+        [*_enter(pid), *command], input=text, capture_output=True, text=True, check=False, timeout=PROGRAM_SECONDS
+    )
 
 
 def _error(command: Sequence[str], stderr: str, pid: int | None) -> NetworkError:

@@ -99,8 +99,9 @@ def check_reachability(
 ) -> list[Reachability]:
     """Check every source towards every other target, and return the results source by source.
 
-    A source must get an answer over TCP, and the echo of a frame of ``mtu`` bytes that must not be fragmented. Failures are retried for ``seconds``: containers start in any order. Established connections are kept
-    open between rounds: on a busy host, reconnecting would only delay the banner.
+    A source must get an answer over TCP, and the echo of a frame of ``mtu`` bytes that must not be fragmented. Failures
+    are retried for ``seconds``: containers start in any order. Established connections are kept open between rounds: on
+    a busy host, reconnecting would only delay the banner.
     """
     pairs = [(source, target) for source in sources for target in targets if target.hostname != source.hostname]
     missing = [_Probe(source, target, over_tcp) for source, target in pairs for over_tcp in (True, False)]
@@ -178,7 +179,7 @@ def _open(probe: _Probe, mtu: int) -> None:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
         if sock.connect_ex((probe.target.address, probe.target.port)) not in (0, errno.EINPROGRESS):
-            # There is no route yet.
+            # Without a route, for example.
             sock.close()
             return
     else:

@@ -97,7 +97,8 @@ class Agent:
 
         request = part.request
         names = ("request", "agent", "nonce", "seconds", "stale_sessions", "never_completed")
-        claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), *(request[name] for name in names))
+        values, applied_next = [request[name] for name in names], "apply" in request["steps"]
+        claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), *values, applied_next)
         try:
             result = claim(
                 self.client,

@@ -15,6 +15,7 @@ from typing import Any
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
+from .._host.processes import runs
 from .._host.store import Store
 from .._model.errors import CheckFailedError
 from .._model.plain_data import to_plain
@@ -63,7 +64,7 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
     The checks: every container of this agent runs; every other container answers over TCP and with full-size frames;
     and each container logs in to the next one by SSH, by name, with strict host key checking and no prompt. Since all
     have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way, and
-    every sshd. So the pairs are tried without an sshd, which would start a process for each of them.
+    every sshd. So the pairs need no sshd, which would start a process for each of them.
     """
     by_hostname = {
         container["Labels"].get(labels.HOSTNAME): container
@@ -82,7 +83,7 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
     pids = {name: containers.pid_of(client, by_hostname[name]["Id"]) for name in _hostnames(session)}
     if network:
         sources = [ProbeSource(name, pid) for name, pid in pids.items()]
-        results = check_reachability(sources, probe_targets(session.plan), network.mtu, seconds)
+        results = check_reachability(sources, _probe_targets(session.plan), network.mtu, seconds)
         unreached = [sentence for result in results for sentence in _describe_unreached(result, network.mtu)]
         if unreached:
             return unreached
@@ -94,15 +95,14 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
         return [sentence for sentences in failures for sentence in sentences]
 
 
-def probe_targets(plan: SessionPlan) -> list[PeerTarget]:
-    """Return what is probed: all containers that have an address, without their sshds.
+def _probe_targets(plan: SessionPlan) -> list[PeerTarget]:
+    """Return what is probed: any answer of the kernel of all containers that have an address.
 
-    In the network of an agent only the ports of sshds are open to others.
+    In the network of an agent that kernel is the agent's, and only the ports of sshds are open: there, sshds answer.
     """
+    shared = plan.shares_host_network
     return [
-        PeerTarget(
-            kernel.hostname, kernel.address, kernel.ssh_port if plan.shares_host_network else UNUSED_PORT, sshd=False
-        )
+        PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port if shared else UNUSED_PORT, sshd=shared)
         for kernel in plan.kernels
         if kernel.address
     ]
@@ -111,7 +111,8 @@ def probe_targets(plan: SessionPlan) -> list[PeerTarget]:
 def _await_sshds(session: LocalSession, pids: Mapping[str, int], until: float) -> None:
     """Wait until the containers' sshds listen: a login that comes too early is repeated as a command of its own."""
     for kernel in session.kernels:
-        while not listens(pids[kernel.hostname], kernel.ssh_port) and time.monotonic() < until:
+        pid = pids[kernel.hostname]
+        while runs(pid) and not listens(pid, kernel.ssh_port) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
 
 
@@ -145,7 +146,7 @@ def _check_chain(client: docker.APIClient, chain: Sequence[Kernel], until: float
 def _retry_login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
     """Log in from one container to another, retrying until ``until``; return the failure, empty on success."""
     failures = check_logins(client, source.container, [peer]).failures
-    # A session of one container has no reachability check before this: its sshd may still be starting.
+    # The sshd of the next agent may still be starting.
     while failures and time.monotonic() < until:
         time.sleep(0.05)
         failures = check_logins(client, source.container, [peer]).failures

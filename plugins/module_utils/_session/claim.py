@@ -16,6 +16,7 @@ from typing import Any
 
 from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
+from .._firewall.sync import sync_ruleset
 from .._host import machine
 from .._host.deadline import deadline_in
 from .._host.local_session import LocalSession
@@ -31,6 +32,7 @@ from .._model.held_session import PublicKeys
 from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
+from .._wireguard.peers import sync_wireguard_peers
 from .end import SessionEnd, stop_sessions
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 from .mount_sources import MountRefusedError, judge_mounts
@@ -52,6 +54,7 @@ class ClaimRequest:
 
     ``stale_sessions`` are the ids of sessions that ended while this agent was unreachable. ``never_completed``: no run
     has completed the session; a part that an earlier run committed is taken over, and removed if this run fails.
+    ``applied_next``: whether the same request goes on to apply the session, and with it the rules.
     """
 
     plan: SessionPlan
@@ -61,6 +64,7 @@ class ClaimRequest:
     seconds: int
     stale_sessions: Sequence[str] = ()
     never_completed: bool = False
+    applied_next: bool = False
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -123,6 +127,10 @@ def claim(
             store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in folders.items()})
         keys = _ensure_keys(store, request.plan.id, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
+        if not request.applied_next:
+            # Rules and peers are derived from all claims; until they are applied, they would be found to be missing.
+            sync_ruleset(store, check_mode=False)
+            sync_wireguard_peers(store, check_mode=False)
     return ClaimResult(changes, keys)
 
 

@@ -67,16 +67,17 @@ def check_pairs(
 
 def _check_session_network(session: LocalSession, sources: list[ProbeSource], seconds: int) -> dict[Pair, Reachability]:
     network = session.plan.network
-    results = check_reachability(sources, _targets(session.plan), network.mtu, seconds) if network else []
+    results = check_reachability(sources, _sshds(session.plan), network.mtu, seconds) if network else []
     return {(result.source, result.target): result for result in results}
 
 
-def _targets(plan: SessionPlan) -> list[PeerTarget]:
+def _sshds(plan: SessionPlan) -> list[PeerTarget]:
+    """Return the sshds of all containers that have an address."""
     return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
 
 
 def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
-    targets = {target.hostname: target for target in _targets(session.plan)}
+    targets = {target.hostname: target for target in _sshds(session.plan)}
     return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 

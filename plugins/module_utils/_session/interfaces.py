@@ -61,7 +61,9 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession, state: Link
     plan = plan_container_networks(running, links)
     repairable = [network for network in running if network.hostname not in plan.lost]
     translations = in_threads(lambda network: _translate(network, plan.incomplete), repairable)
-    return InterfacePlan([*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete, plan.pins)
+    return InterfacePlan(
+        [*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete, plan.pins
+    )
 
 
 def apply_interfaces(

@@ -89,7 +89,10 @@ def remove_if(
         session = _stored_session(store, session_id, wanted)
         if not wanted(session):
             return changes
-        return changes + _remove_slice(client, store, session_id, session, unrouted=unrouted, check_mode=check_mode)
+        removed = bool(changes)
+        return changes + _remove_slice(
+            client, store, session_id, session, unrouted=unrouted, removed=removed, check_mode=check_mode
+        )
 
 
 def _stored_session(
@@ -110,9 +113,12 @@ def _remove_slice(
     session: LocalSession | None,
     *,
     unrouted: bool,
+    removed: bool,
     check_mode: bool,
 ) -> list[Change]:
-    """Remove everything of a session from this agent and return what was removed.
+    """Remove everything of a session from this agent and return what was removed, by this call.
+
+    Rules are applied again if there was anything of the session, which its containers may have been: ``removed``.
 
     The folder is removed last, so that an interrupted removal can be repeated. Unless all gateways have removed the
     route of the session (``unrouted``), its published ports stay reserved.
@@ -126,19 +132,21 @@ def _remove_slice(
         removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
         return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]
     changes = containers.remove_containers(client, existing)
-    remove_link(vxlan_link_name(session_id))
+    removed |= remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
     # An engine that fails while it makes a network leaves the bridge.
-    remove_link(bridge_name(session_id))
+    removed |= remove_link(bridge_name(session_id))
     changes += overlay.remove_overlays(client, session_id)
-    if changes or store.folder(session_id).exists():
-        with store.isolation_lock():
-            # Restoring, which runs every few seconds, would bring back the rules of a session that is still stored.
-            apply_ruleset(store, check_mode=False, excluded=session_id)
-            apply_wireguard_peers(store, check_mode=False, excluded=session_id)
-            if store.remove(session_id):
-                changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
-    _release_ports(store, session_id, session, unrouted=unrouted)
+    if not (removed or changes or store.folder(session_id).exists()):
+        _release_ports(store, session_id, session, unrouted=unrouted)
+        return []
+    with store.isolation_lock():
+        # Restoring, which runs at any moment, would bring back the rules of a session that is still stored.
+        apply_ruleset(store, check_mode=False, excluded=session_id)
+        apply_wireguard_peers(store, check_mode=False, excluded=session_id)
+        _release_ports(store, session_id, session, unrouted=unrouted)
+        if store.remove(session_id):
+            changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes
 
 

@@ -125,6 +125,14 @@ def test_ports_are_pinned_before_the_rules_admit_them_and_other_rules_stay(
     assert kernel.table == before
 
 
+def test_all_rules_are_applied_if_the_sets_of_ports_are_missing(store: Store, kernel: FakeNetwork) -> None:
+    store.save(held(MADE))
+    sync_ruleset(store, check_mode=False)
+    before, kernel.table = kernel.table, ""
+    admit_ports(store, [])
+    assert kernel.table == before
+
+
 def test_what_ended_containers_leave_is_removed_but_no_drift(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ def test_ended_container_raises_its_own_error(monkeypatch: pytest.MonkeyPatch, p
 def test_listing_can_be_read_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
     show("ip", "-j", "link", pid=42)
-    assert processes.seen == [(("nsenter", "--target=42", "--net", "ip", "-j", "link"), None)]
+    assert processes.seen == [(("nsenter", "--target=42", "--net", "ip", "-j", "link"), "")]
 
 
 def test_operations_run_one_process_per_tool_and_container(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import socket
 import threading
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._network import reachability
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
     UNUSED_PORT,
     PeerTarget,
@@ -65,6 +67,19 @@ def test_any_answer_of_the_kernel_will_do_without_an_sshd(peer: PeerTarget, says
     says[0] = b"HTTP/1.1 400\r\n"
     target = dataclasses.replace(peer, port=peer.port if open_ else UNUSED_PORT, sshd=False)
     assert check_reachability([HERE], [target], 1500, 3) == [Reachability("main1", "sub1", True, True)]
+
+
+def test_a_connection_that_fails_later_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = [errno.EHOSTUNREACH, errno.ECONNREFUSED]
+
+    class Failing(socket.socket):
+        def getsockopt(self, *_option: int) -> int:  # type: ignore[override]
+            return errors.pop(0)
+
+    monkeypatch.setattr(reachability.socket, "socket", Failing)
+    target = PeerTarget("sub1", "127.0.0.1", UNUSED_PORT, sshd=False)
+    (found,) = check_reachability([HERE], [target], 1500, 5)
+    assert (found.tcp, errors) == (True, [])
 
 
 def test_a_peer_without_a_route_does_not_answer() -> None:

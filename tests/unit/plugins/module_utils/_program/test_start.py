@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -50,6 +53,7 @@ CONTENTS = {
     "bootstrap": "export A=1",
 }
 ALL = ["claim", "apply", "commit", "command"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": ".venv/collections"}
 STEPS = [
     (claim_module, "claim"),
     (apply_module, "apply_claimed"),
@@ -150,6 +154,19 @@ def test_claim_returns_keys_and_changes(agent: Agent) -> None:
     }
     expected = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
     assert agent.calls == [("claim", expected, False)]
+
+
+def test_a_claim_knows_whether_the_same_request_applies_it(agent: Agent) -> None:
+    result_of("start", options_for(session_request(["claim", "apply"])))
+    assert agent.calls[0][1].applied_next
+
+
+def test_a_request_that_only_claims_imports_no_other_step() -> None:
+    package = "ansible_collections.backendai.cluster.plugins.module_utils"
+    line = f"import sys, {package}._program.start, {package}._session.claim as claim; print("
+    line += f"[name for name in ('apply', 'check', 'command') if f'{package}._session.{{name}}' in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert result.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("claimed", [False, True], ids=["claimed before", "claimed by the same request"])

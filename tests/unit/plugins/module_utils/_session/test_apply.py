@@ -327,7 +327,8 @@ def test_restoring_beside_a_removal_does_not_bring_back_its_rules(
     def remove_later(session_id: str) -> bool:
         beside.append(threading.Thread(target=sync_ruleset, args=(store,), kwargs={"check_mode": False}))
         beside[0].start()
-        beside[0].join(0.2)
+        # Without a lock it takes milliseconds.
+        beside[0].join(1)
         return removes(session_id)
 
     monkeypatch.setattr(store, "remove", remove_later)
@@ -342,6 +343,17 @@ def test_removal_of_what_is_not_there_leaves_the_rules_alone(
     """A claim removes what an earlier one may have left; mostly there is nothing."""
     monkeypatch.setattr(removing, "apply_ruleset", None)
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
+
+
+def test_rules_go_with_the_containers_of_a_session_whose_folder_was_lost(
+    engine: Any, store: Store, kernel: FakeNetwork
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    shutil.rmtree(store.folder(SESSION_ID))
+    engine.made = [entry for entry in engine.made if "State" in entry]
+    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
+    assert kernel.table == render(build_isolation_policy([], routed=()), None, ["eth0"])
 
 
 def test_removal_is_repeatable_after_a_firewall_error(

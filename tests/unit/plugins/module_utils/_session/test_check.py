@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         return True
 
     monkeypatch.setattr(check, "listens", listens)
+    monkeypatch.setattr(check, "runs", lambda pid: pid in PIDS.values())
     return late
 
 
@@ -138,12 +140,23 @@ def test_sshds_here_are_waited_for(engine: Any, listening: list[tuple[int, int]]
     assert listening == []
 
 
-def test_in_the_network_of_an_agent_only_the_ports_of_sshds_are_probed(engine: Any, probing: Probing) -> None:
+@pytest.mark.usefixtures("probing")
+def test_no_sshd_is_waited_for_once_its_container_has_ended(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_containers(engine, "main1", "sub1")
+    monkeypatch.setattr(check, "listens", lambda _pid, _port: False)
+    monkeypatch.setattr(check, "runs", lambda _pid: False)
+    began = time.monotonic()
+    assert find_failures(engine, held(MADE), 60) == []
+    assert time.monotonic() - began < 30
+
+
+def test_in_the_network_of_an_agent_sshds_answer(engine: Any, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
     made = plan({"agent1": 2, "agent2": 1}, network_driver="host")
     probed = probing()
     find_failures(engine, held(made), 1)
-    assert [target.port for target in probed[0][1]] == [*made.host_ports("agent1"), *made.host_ports("agent2")]
+    ports = [*made.host_ports("agent1"), *made.host_ports("agent2")]
+    assert [(target.port, target.sshd) for target in probed[0][1]] == [(port, True) for port in ports]
 
 
 @pytest.mark.usefixtures("probing")

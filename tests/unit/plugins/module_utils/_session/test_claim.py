@@ -28,6 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, read_kept
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
+from tests.unit.fake_network import FakeNetwork
 from tests.unit.plugins.module_utils._session.test_logs import TIME, add
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -89,6 +90,15 @@ def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
         claimed(engine, store, of)
     assert store.session(SESSION_ID) is None
     return str(refused.value)
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("applied_next", [False, True], ids=["a request of its own", "applied by the same request"])
+def test_rules_are_applied_once(engine: Any, store: Store, kernel: FakeNetwork, applied_next: bool) -> None:
+    """Between a claim of its own and its application may be minutes, in which nothing must be missing."""
+    request = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, applied_next=applied_next)
+    claim(engine, store, SETTINGS, request, check_mode=False)
+    assert bool(kernel.table) is not applied_next
 
 
 @pytest.mark.usefixtures("facts")

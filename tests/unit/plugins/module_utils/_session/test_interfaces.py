@@ -51,6 +51,14 @@ def test_container_that_was_disconnected_has_lost_its_interface(
     assert kernel.plugged == []
 
 
+def test_the_rules_get_new_ports_alone(engine: Any, store: Store, kernel: FakeNetwork) -> None:
+    kernel.table = "those that were applied before"
+    change = Change("port veth9", "not isolated", "isolated")
+    apply_interfaces(engine, store, held(MADE), InterfacePlan([LinkOperation(change)], {}))
+    assert kernel.table == "those that were applied before"
+    assert kernel.pins.startswith("flush set inet backendai")
+
+
 def test_container_that_has_ended_is_skipped(engine: Any, kernel: FakeNetwork, main1: dict[str, Any]) -> None:
     main1["State"]["Pid"] = 0
     assert plan_interfaces(engine, held(MADE)) == InterfacePlan([], {})
