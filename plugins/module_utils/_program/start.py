@@ -97,8 +97,8 @@ class Agent:
 
         request = part.request
         names = ("request", "agent", "nonce", "seconds", "stale_sessions", "never_completed")
-        values, applied_next = [request[name] for name in names], "apply" in request["steps"]
-        claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), *values, applied_next)
+        values = {**{name: request[name] for name in names}, "applied_next": "apply" in request["steps"]}
+        claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), **values)
         try:
             result = claim(
                 self.client,
