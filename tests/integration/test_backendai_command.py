@@ -271,9 +271,11 @@ def test_followers_share_one_connection_to_each_agent_and_run_no_playbook(sessio
         running = run_on(MANAGER, f"ps -u {ACCOUNT} -o args")
         assert len([line for line in running.splitlines() if "-I" in line and SERVE in line]) == len(followers)
         assert "ansible" not in running
-        # Whatever asks, it is through the one connection to that host.
+        # Whatever a user asks, it is through that user's one connection to that host.
         connections = [line.split()[3] for line in run_on(MANAGER, OUTGOING).splitlines()]
-        assert len(connections) == len(set(connections))
+        shared = run_on(MANAGER, f"find {RUNTIME}/ssh -type s")
+        assert len(connections) <= len(shared.splitlines())
+        assert {f"{RUNTIME}/ssh/{uid}/" in shared for uid in (2001, 2003)} == {True}
         assert {f"{address(agent)}:22" for agent in agents} <= set(connections)
         # They go with the user's part.
         followers[0].kill()

@@ -41,7 +41,7 @@ def main() -> int:
     sys.path.append(str(paths.collections))
     try:
         settings = load_settings(paths.manager_settings)
-        runs = Runs(paths, settings.inventory, settings.queue, lambda: False)
+        runs = Runs(paths, settings.inventory, settings.queue, lambda: False, "timer")
         return schedule(paths, settings, Accounts(), runs, lambda: _run_playbook(paths, runs, sys.argv[1:]))
     except CommandError as error:
         _say(str(error))

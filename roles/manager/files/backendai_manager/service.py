@@ -23,6 +23,8 @@ from .manager.verbs import VERBS
 from .paths import Paths
 from .protocol import Result
 
+StartRuns = Callable[[Paths, Settings, int, Callable[[], bool]], Runs]
+
 CAUGHT = "the manager's part has failed; operators find the reason in the system's log (backendai)."
 
 
@@ -40,7 +42,7 @@ def serve(
     channel: Channel,
     accounts: Accounts,
     uid: str | None,
-    start_runs: Callable[[Paths, Settings, Callable[[], bool]], Runs] | None = None,
+    start_runs: StartRuns | None = None,
 ) -> Result:
     """Send the result of the request on a channel, and return it. ``uid`` is what sudo says of the user."""
     try:
@@ -59,22 +61,22 @@ def _answer(
     channel: Channel,
     accounts: Accounts,
     uid: str | None,
-    start_runs: Callable[[Paths, Settings, Callable[[], bool]], Runs],
+    start_runs: StartRuns,
 ) -> Result:
     settings = load_settings(paths.manager_settings)
     caller = find_caller(uid, accounts, settings.users_group, settings.operators_group)
     request = channel.read_request()
     channel.watch()
     context = RequestContext(
-        paths, settings, caller, accounts, channel, lambda cancelled: start_runs(paths, settings, cancelled)
+        paths, settings, caller, accounts, channel, lambda cancelled: start_runs(paths, settings, caller.uid, cancelled)
     )
     if not paths.runtime.is_dir():
         raise CommandError(f"{paths.runtime} does not exist; run backendai.cluster.provision_managers.")
     return VERBS[request.verb](context, request)
 
 
-def _start_runs(paths: Paths, settings: Settings, cancelled: Callable[[], bool]) -> Runs:
-    return Runs(paths, settings.inventory, settings.queue, cancelled)
+def _start_runs(paths: Paths, settings: Settings, uid: int, cancelled: Callable[[], bool]) -> Runs:
+    return Runs(paths, settings.inventory, settings.queue, cancelled, str(uid))
 
 
 def _log(error: Exception) -> None:

@@ -186,7 +186,7 @@ class ManagerHost:
         source, request = os.pipe()
         answers, target = os.pipe()
 
-        def start(_paths: object, _settings: object, cancelled: Callable[[], bool]) -> FakeRuns:
+        def start(_paths: object, _settings: object, _uid: int, cancelled: Callable[[], bool]) -> FakeRuns:
             self.runs.cancelled = cancelled
             return self.runs
 

@@ -25,7 +25,7 @@ from backendai_manager.manager.runs import Runs
 from backendai_manager.paths import Paths
 folders, inventory, home, questions = json.load(sys.stdin)
 answers = {}
-with Runs(Paths(*map(Path, folders)), inventory, "", lambda: False).agents() as agents:
+with Runs(Paths(*map(Path, folders)), inventory, "", lambda: False, "1001").agents() as agents:
     from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program, host_request
     from tests.unit.program import archive_of
     archive = archive_of()
@@ -60,7 +60,7 @@ def ask(host: ManagerHost, folder: Path, questions: Mapping[str, Any], hosts: Ma
     )
     assert process.returncode == 0, process.stderr
     assert "shown by Ansible" in process.stderr
-    assert sorted(path.name for path in paths.runtime.iterdir()) == ["folders.lock", "ssh"]
+    assert sorted(path.name for path in paths.runtime.iterdir()) == ["ssh"]
     answers: dict[str, Any] = json.loads(process.stdout)
     return answers
 

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from backendai_manager import schedule
 from backendai_manager.errors import CancelledError, CommandError, RefusedError
 from backendai_manager.manager.run_events import RunEvents
 from backendai_manager.manager.runs import MAX_REPORT, Outcome, Runs, _read, clean_environment
+from backendai_manager.manager.settings import load_settings
+from backendai_manager.service import _start_runs
 from tests.unit.roles.manager.manager_host import ManagerHost
 
 LIST = "session_list_path"
@@ -26,7 +29,7 @@ def runs(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> Runs:
     inventory = Path(host.settings["inventory"])
     inventory.write_text("all: {children: {agents: {hosts: {}}}}\n")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    return Runs(host.paths, str(inventory), str(host.queue), lambda: False)
+    return Runs(host.paths, str(inventory), str(host.queue), lambda: False, "1001")
 
 
 def leftovers(host: ManagerHost) -> list[str]:
@@ -44,7 +47,7 @@ def test_a_run_reports_and_leaves_nothing(host: ManagerHost, runs: Runs, monkeyp
     outcome = runs.run("list_sessions", reports=[LIST], events=events)
     assert outcome == Outcome(True, "", {LIST: []})
     assert "List the sessions: done" in tasks
-    assert leftovers(host) == ["folders.lock", "ssh"]
+    assert leftovers(host) == ["ssh"]
 
 
 def test_a_template_in_any_option_is_no_template(host: ManagerHost, runs: Runs) -> None:
@@ -59,7 +62,7 @@ def test_a_template_in_any_option_is_no_template(host: ManagerHost, runs: Runs) 
     assert "name: " in outcome.reason
     assert "session_" not in outcome.reason
     assert not ran.exists()
-    assert leftovers(host) == ["folders.lock", "ssh"]
+    assert leftovers(host) == ["ssh"]
     with pytest.raises(RefusedError):
         outcome.require()
 
@@ -71,10 +74,10 @@ def test_a_cancelled_run_is_killed_and_leaves_nothing(host: ManagerHost) -> None
         Path(host.settings["inventory"]).write_text(f"all: {{children: {{agents: {{hosts: {{agent1: {agent}}}}}}}}}\n")
         reached: list[str] = []
         events = RunEvents(task=lambda _task, name, _state: reached.append(name))
-        waiting = Runs(host.paths, host.settings["inventory"], str(host.queue), lambda: "agent1" in reached)
+        waiting = Runs(host.paths, host.settings["inventory"], str(host.queue), lambda: "agent1" in reached, "1001")
         with pytest.raises(CancelledError):
             waiting.run("list_sessions", reports=[LIST], events=events)
-    assert leftovers(host) == ["folders.lock", "ssh"]
+    assert leftovers(host) == ["ssh"]
 
 
 def test_a_playbook_that_does_not_start_has_a_reason(runs: Runs) -> None:
@@ -120,6 +123,25 @@ def test_a_configuration_of_the_operator_replaces_the_defaults(host: ManagerHost
     with runs.environment() as environment:
         assert "ANSIBLE_FORKS" not in environment
         assert environment["ANSIBLE_CONFIG"] == str(host.paths.ansible_settings)
+
+
+def test_neither_the_timer_nor_two_users_share_a_connection(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[str] = []
+
+    def start(runs: Runs) -> int:
+        with runs.environment() as environment:
+            shared.append(environment["ANSIBLE_SSH_CONTROL_PATH_DIR"])
+        return 0
+
+    settings = load_settings(host.paths.manager_settings)
+    for uid in (1001, 1002):
+        start(_start_runs(host.paths, settings, uid, lambda: False))
+    monkeypatch.setattr(schedule, "Paths", lambda: host.paths)
+    monkeypatch.setattr(schedule, "clean_environment", lambda _home: None)
+    monkeypatch.setattr(schedule, "schedule", lambda _paths, _settings, _accounts, runs, _playbook: start(runs))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert schedule.main() == 0
+    assert shared == [str(host.paths.runtime / "ssh" / word) for word in ("1001", "1002", "timer")]
 
 
 def failure(host: str, task: str = "x", **fields: Any) -> dict[str, Any]:
@@ -178,7 +200,7 @@ def test_the_request_is_only_in_its_file(host: ManagerHost, monkeypatch: pytest.
 
     monkeypatch.setattr(Runs, "_start", start)
     umask = os.umask(0o077)
-    Runs(host.paths, "", "/queue", lambda: False).run(
+    Runs(host.paths, "", "/queue", lambda: False, "1001").run(
         "create_session", {"session_env": {"A": "hunter2"}}, {"session_user": "a"}
     )
     os.umask(umask)

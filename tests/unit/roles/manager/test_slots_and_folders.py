@@ -82,7 +82,43 @@ def test_a_folder_is_removed_however_its_run_ends(tmp_path: Path) -> None:
     with contextlib.suppress(CancelledError), run_folder(tmp_path) as folder:
         (folder / "secret").write_text("hunter2")
         raise CancelledError("cancelled.")
-    assert [path.name for path in tmp_path.iterdir()] == ["folders.lock"]
+    assert list(tmp_path.iterdir()) == []
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from backendai_manager.manager import run_folder
+def stop(*_arguments):
+    print(next(Path(sys.argv[1]).iterdir()).name, flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+run_folder.fcntl.flock = stop
+with run_folder.run_folder(Path(sys.argv[1])):
+    pass
+"""
+
+
+def test_a_run_that_is_stopped_anywhere_stops_no_other(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout
+    name = process.stdout.readline().strip()
+    other = "from pathlib import Path; from backendai_manager.manager.run_folder import run_folder as r;"
+    other += f"r(Path({str(tmp_path)!r})).__enter__()"
+    try:
+        subprocess.run([sys.executable, "-c", other], env=environment, check=True, timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    # The empty folder stays for a minute: its run may go on.
+    with run_folder(tmp_path):
+        assert (tmp_path / name).exists()
+    os.utime(tmp_path / name, (1, 1))
+    with run_folder(tmp_path):
+        assert not (tmp_path / name).exists()
 
 
 def test_a_link_in_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Asks the programs on agents without a playbook, over the connections to agents that all runs share."""
+"""Asks the programs on agents without a playbook, over the connections to agents that the user's runs share."""
 
 from __future__ import annotations
 

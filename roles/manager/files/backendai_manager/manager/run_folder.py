@@ -11,33 +11,29 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PREFIX = "run-"
+NEW, PREFIX = "new-", "run-"
+NEW_SECONDS = 60.0
+"""How old a folder is that was never locked, because its process was killed."""
 
 
 @contextlib.contextmanager
 def run_folder(runtime: Path) -> Iterator[Path]:
     """Make a folder that only the account can read, and remove it, and those of processes that were killed."""
-    with _exclusively(runtime):
-        _remove_stale(runtime)
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=runtime))
-        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _remove_stale(runtime)
+    new = Path(tempfile.mkdtemp(prefix=NEW, dir=runtime))
+    handle = os.open(new, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Others look at it once it is locked. A lock for all runs could be held for ever: users may stop their requests.
+    folder = new.rename(runtime / f"{PREFIX}{new.name.removeprefix(NEW)}")
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
-
-
-@contextlib.contextmanager
-def _exclusively(runtime: Path) -> Iterator[None]:
-    """Hold a lock while folders appear, so that none is seen before it is locked."""
-    with (runtime / "folders.lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def _remove_stale(runtime: Path) -> None:
@@ -49,3 +45,7 @@ def _remove_stale(runtime: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(handle)
+    for folder in runtime.glob(f"{NEW}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > NEW_SECONDS:
+                folder.rmdir()

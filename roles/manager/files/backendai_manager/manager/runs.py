@@ -54,10 +54,15 @@ class Outcome:
 
 
 class Runs:
-    """Runs playbooks on the inventory; ``cancelled`` is asked while one runs, and ends it."""
+    """Runs playbooks on the inventory; ``cancelled`` is asked while one runs, and ends it.
 
-    def __init__(self, paths: Paths, inventory: str, queue: str, cancelled: Callable[[], bool]) -> None:
+    Only runs with the same word for ``sharing`` share SSH connections: a connection ends, or is stopped, with the
+    processes of the timer or of the user that has opened it.
+    """
+
+    def __init__(self, paths: Paths, inventory: str, queue: str, cancelled: Callable[[], bool], sharing: str) -> None:
         self._paths, self._inventory, self._queue, self._cancelled = paths, inventory, queue, cancelled
+        self._sharing = sharing
 
     def run(
         self,
@@ -128,8 +133,8 @@ class Runs:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         """Return the settings of Ansible: nothing of them is the user's, or from a file of the current folder."""
-        settings, control = self._paths.ansible_settings, self._paths.runtime / "ssh"
-        control.mkdir(mode=0o700, exist_ok=True)
+        settings, control = self._paths.ansible_settings, self._paths.runtime / "ssh" / self._sharing
+        control.mkdir(mode=0o700, parents=True, exist_ok=True)
         local = folder / "ansible"
         local.mkdir(exist_ok=True)
         own, none = settings.exists(), local / "ansible.cfg"
