@@ -99,7 +99,8 @@ def prune_images(client: docker.APIClient, store: Store, rules: PruneRules, now:
             else:
                 try:
                     remove_image(client, image)
-                except docker.errors.APIError as error:
+                # Those of the engine, and a timeout: it may be removing a large image still.
+                except OSError as error:
                     pruned.kept.append(f"{removed.name}: the engine keeps it ({reason(error)}).")
                     continue
                 records.forget(image.id)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from docker.errors import APIError, ImageNotFound
+from requests.exceptions import ReadTimeout
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.image_records import ImageRecords
@@ -35,7 +36,7 @@ class Engine:
     def __init__(self) -> None:
         self.there: dict[str, dict[str, Any]] = {}
         self.running: list[dict[str, Any]] = []
-        self.locked = ""
+        self.locked = self.slow = ""
         self.removed: list[str] = []
 
     def add(self, name: str, *others: str, digest: str = "", tagged: str = "0001-01-01T00:00:00Z") -> str:
@@ -72,6 +73,8 @@ class Engine:
 
     def remove_image(self, name: str) -> None:
         image = self.inspect_image(name)
+        if self.slow in image["RepoTags"]:
+            raise ReadTimeout("read timed out")
         if self.locked in image["RepoTags"]:
             raise APIError("409", explanation="conflict: it is in use")
         self.removed.append(name)
@@ -214,6 +217,15 @@ def test_what_the_engine_keeps_is_said_and_the_others_go(engine: Engine, store: 
     engine.locked = "lab/base:1"
     result = pruned(engine, store)
     assert result.kept == ["lab/base:1: the engine keeps it (conflict: it is in use)."]
+    assert [image.name for image in result.removed] == ["lab/old:1"]
+
+
+def test_an_image_whose_removal_takes_too_long_is_kept_and_the_others_go(engine: Engine, store: Store) -> None:
+    came(engine, store, "lab/large:1", 50)
+    came(engine, store, "lab/old:1", 40)
+    engine.slow = "lab/large:1"
+    result = pruned(engine, store)
+    assert result.kept == ["lab/large:1: the engine keeps it (read timed out)."]
     assert [image.name for image in result.removed] == ["lab/old:1"]
 
 
