@@ -33,7 +33,8 @@ def image() -> Iterator[str]:
     """Make an image with a setuid program that runs anything as root; remove it at the end."""
     make = "cp /usr/bin/python3 /usr/local/bin/as-root && chmod 4755 /usr/local/bin/as-root"
     run_on(AGENT, f"docker run --name test-setuid {PYTHON} sh -c '{make}'")
-    run_on(AGENT, f"docker commit --change 'CMD [\"bash\"]' test-setuid {SETUID} && docker rm test-setuid")
+    health = "--change 'HEALTHCHECK --interval=1s CMD id > /tmp/health'"
+    run_on(AGENT, f"docker commit --change 'CMD [\"bash\"]' {health} test-setuid {SETUID} && docker rm test-setuid")
     yield SETUID
     run_on(AGENT, f"docker rmi {SETUID}")
 
@@ -67,7 +68,8 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
     request = {
         "session_roles": {"main": {}, "sub": {}, "box": {"image": BUSYBOX}},
         "session_resources": {"cpu": 1, "mem": "128m"},
-        "session_env": {"TEXT": text},
+        # The loader would write a file for each program, as the user who runs it.
+        "session_env": {"TEXT": text, "LD_DEBUG": "statistics", "LD_DEBUG_OUTPUT": "/tmp/loaded"},
         "session_bootstrap_script": f"({PROBE}) > /tmp/bootstrap\nexport BOOT='{text.replace(chr(39), chr(34))}'\n",
         "session_command": f"({PROBE}) > /tmp/command; sleep 100000 # {text}",
         "session_apps": ["terminal", {"name": "probe", "port": 8000, "command": f"({PROBE}) > /tmp/app; sleep 100000"}],
@@ -89,6 +91,9 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
     assert not ran.exists()
 
     check_everywhere(main1)
+    assert {*run_in(main1, "sh", "-c", "stat -c %U /tmp/loaded.*").split()} == {"work"}
+    # The health check of the image would be run as root.
+    assert "health" not in run_in(main1, "ls", "/tmp").split()
     run_in(main1, "sh", "-c", "echo sent > /tmp/sent && scp -q /tmp/sent box1:/tmp/got")
     assert run_in(main1, "ssh", "box1", "cat /tmp/got").strip() == "sent"
     # This image has no group tty.
@@ -107,6 +112,21 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
     other = sessions.run("create_session", name=sessions.name, image=image, user="bob", user_uid=2002)
     assert other.code != 0
     assert "is taken by another user's session; choose another name." in " ".join(other.output.split())
+
+
+def test_a_link_of_an_image_leads_root_to_no_mounted_folder(sessions: Sessions) -> None:
+    sessions.limit_to(AGENT)
+    linked, folder = "test/linked:1", "/srv/test-linked"
+    run_on(AGENT, f"mkdir -p {folder} && docker run --name test-linked {PYTHON} ln -s {folder} /home/work")
+    run_on(AGENT, f"docker commit --change 'CMD [\"sh\"]' test-linked {linked} && docker rm test-linked")
+    try:
+        mounts = [{"source": folder, "target": folder}]
+        run = sessions.create(image=linked, cluster_size=1, mounts=mounts, no_new_privileges=True)
+        assert run.code != 0
+        assert f"/home/work of the image leads to {folder}, which is not in the image" in " ".join(run.output.split())
+        assert run_on(AGENT, f"stat -c %U {folder}; ls -A {folder}").split() == ["root"]
+    finally:
+        run_on(AGENT, f"docker rmi {linked}; rmdir {folder}")
 
 
 def test_a_bad_file_of_a_user_is_refused_before_a_host_is_contacted(sessions: Sessions, tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def create_container(client: docker.APIClient, container: Container) -> str:
         entrypoint=ENTRYPOINT,
         command=list(container.argv),
         user="0:0",
+        # That of the image would be run as root, with the capabilities that the entrypoint drops.
+        healthcheck={"test": ["NONE"]},
         # The entrypoint forwards it to all processes of the container, whatever the image's stop signal.
         stop_signal="SIGTERM",
         environment=_container_environment(container),

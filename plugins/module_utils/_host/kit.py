@@ -63,14 +63,17 @@ Subsystem sftp internal-sftp
 
 SHEBANG = f"#!{MOUNT_POINT}/bin/busybox sh\n"
 
-# sshd starts itself again by its name, which must be a path, hence --argv0. LD_PRELOAD would load a library built for
-# the image's C library; LD_LIBRARY_PATH is overridden by --library-path. The image's configuration of OpenSSL may name
-# modules for another version.
+# sshd starts itself again by its name, which must be a path, hence --argv0. LD_LIBRARY_PATH is overridden by
+# --library-path. The image's configuration of OpenSSL may name modules for another version.
 WRAPPER = """\
-unset LD_PRELOAD
+unset LD_PRELOAD LD_AUDIT LD_DEBUG LD_DEBUG_OUTPUT LD_PROFILE LD_PROFILE_OUTPUT LD_TRACE_LOADED_OBJECTS
+unset GCONV_PATH GLIBC_TUNABLES
 export OPENSSL_CONF=/dev/null
 exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {kit}/bin/{name} {kit}/libexec/{name} "$@"
 """
+
+PRELOAD_FILE = (b"/etc/ld.so.preload", b"/opt/backendai/non")
+"""The file of libraries that the loader loads into every program, and one as long that is never there instead."""
 
 _VERSION = re.compile(r"[0-9a-f]{12}")
 _LIBRARY = re.compile(r"^\s*(?P<name>\S+) => (?P<path>/\S+) \(0x[0-9a-f]+\)$")
@@ -157,7 +160,7 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
         files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
         files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))
         dependencies = _run_ldd(program)
-        files["lib/ld.so"] = KitFile(_read(dependencies.loader), 0o755)
+        files["lib/ld.so"] = KitFile(_read(dependencies.loader).replace(*PRELOAD_FILE), 0o755)
         files.update(
             {f"lib/{library}": KitFile(_read(path), 0o644) for library, path in dependencies.libraries.items()}
         )

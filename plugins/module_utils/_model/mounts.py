@@ -22,7 +22,16 @@ HOME = "/home/work"
 RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/backendai", f"{HOME}/.ssh")
 
 # Written when a container starts: must be in the container, not in a mounted folder.
-PATHS_WRITTEN_AT_START = ("/etc/hosts", "/etc/passwd", "/etc/profile.d", "/etc/ssh", "/usr/bin", "/usr/lib")
+PATHS_WRITTEN_AT_START = (
+    "/etc/hosts",
+    "/etc/passwd",
+    "/etc/profile.d",
+    "/etc/ssh",
+    "/etc/ssh/ssh_config.d",
+    "/run/sshd",
+    "/usr/bin",
+    "/usr/lib",
+)
 
 # Never mounted, nor anything inside: with them, a container controls its agent.
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")

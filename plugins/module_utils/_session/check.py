@@ -23,7 +23,7 @@ from .._model.plan import Kernel, SessionPlan
 from .._model.session import ALL
 from .._network.reachability import UNUSED_PORT, PeerTarget, ProbeSource, Reachability, check_reachability
 from .._network.sockets import listens
-from .claim import require_claim
+from .claim import ClaimLostError, require_claim
 from .facts import container_states
 from .ssh_check import chain_passes, check_logins
 from .use import begin_use
@@ -52,6 +52,9 @@ def check_and_commit(
         raise CheckFailedError("; ".join(failures))
     with store.lock():
         session = require_claim(store, session_id, nonce)
+        if session.expired:
+            # Its containers may be being removed, without this lock.
+            raise ClaimLostError(f"the claim of session {session.plan.name} expired while it was checked")
         if not session.committed:
             store.commit(session)
             begin_use(store, dataclasses.replace(session, expires_at=None))

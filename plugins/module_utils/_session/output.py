@@ -46,6 +46,9 @@ _LOCK_SECONDS = 30
 # The readers share one interpreter, and each log has a time limit.
 _PARALLEL_LOGS = 2
 
+LOGS_SECONDS = 240
+"""How long the logs of a session may take: of those that are not read then, only the end is kept."""
+
 
 @dataclasses.dataclass(frozen=True)
 class KeptOutput:
@@ -94,8 +97,11 @@ def keep_output(
                 lost = {name: problem for name, problem in before.lost.items() if name not in states}
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
+        until = time.monotonic() + LOGS_SECONDS
         with concurrent.futures.ThreadPoolExecutor(_PARALLEL_LOGS) as pool:
-            problems = list(pool.map(lambda container: _keep_logs(client, folder, session.plan, container), existing))
+            problems = list(
+                pool.map(lambda container: _keep_logs(client, folder, session.plan, container, until), existing)
+            )
         lost = {_hostname(container): problem for container, problem in zip(existing, problems) if problem}
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
@@ -108,19 +114,26 @@ def keep_output(
     return lost
 
 
-def _keep_logs(client: docker.APIClient, folder: Path, plan: SessionPlan, container: Mapping[str, Any]) -> str:
-    """Write the logs of one container; return why some were lost, empty if none."""
+def _keep_logs(
+    client: docker.APIClient, folder: Path, plan: SessionPlan, container: Mapping[str, Any], until: float
+) -> str:
+    """Write the logs of one container; return why some were lost, empty if none.
+
+    After ``until``, by the monotonic clock, only the end of the container's own log is written.
+    """
     apps = [app.name for app in plan.apps] if _hostname(container) == MAIN1 else []
-    return "; ".join(filter(None, (_keep_log(client, folder, container, app) for app in ("", *apps))))
+    return "; ".join(filter(None, (_keep_log(client, folder, container, app, until) for app in ("", *apps))))
 
 
-def _keep_log(client: docker.APIClient, folder: Path, container: Mapping[str, Any], app: str) -> str:
+def _keep_log(client: docker.APIClient, folder: Path, container: Mapping[str, Any], app: str, until: float) -> str:
     """Write the log of an app, or of the container itself; return why it was lost, empty if it was not."""
     container_id = container["Id"]
     path = APP_LOG.format(name=app)
     loss = ""
     try:
         try:
+            if not app and time.monotonic() > until:
+                raise LogLimitError(f"the logs of the session took more than {LOGS_SECONDS} seconds")
             content = compressed_file(client, container_id, path) if app else compressed_log(client, container_id)
         except LogLimitError as error:
             content = compressed_log(client, container_id, END_LINES)

@@ -18,7 +18,7 @@ from .._firewall.sync import sync_ruleset
 from .._host.store import Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
-from .._model.session import MAIN1, STOPPED
+from .._model.session import MAIN1
 from .._network import iproute
 from .command import containers_by_hostname
 from .end import SessionEnd, stop_sessions
@@ -107,20 +107,15 @@ def remove_expired(
 def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode: bool) -> tuple[list[Change], str]:
     """Start the containers that do not run, after applying rules and links, and complete their networks.
 
-    Excluded in a batch session are main1, and other containers that have completed their command.
+    Excluded in a batch session are main1, and other containers that have started their command: it runs only once.
     """
     with store.session_lock(session_id):
         session = store.session(session_id)
         if session is None:
             raise ClusterError(f"the session {session_id} is not on this agent")
         existing = containers_by_hostname(client, session_id)
-        finished = {
-            name
-            for name, container in existing.items()
-            if session.plan.runs_command(name) and _succeeded(client, container)
-        }
-        finished |= {MAIN1} if session.plan.command else set()
-        hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in finished]
+        excluded = store.started_commands(session) | ({MAIN1} if session.plan.command else set())
+        hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in excluded]
         errors = [
             f"{name} was removed on {session.agent} and cannot be restarted"
             for name in hostnames
@@ -145,11 +140,6 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         apply_interfaces(client, store, session, plan_interfaces(client, session))
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])
-
-
-def _succeeded(client: docker.APIClient, container: Mapping[str, Any]) -> bool:
-    """Return whether a container has ended with exit code 0."""
-    return container["State"] in STOPPED and containers.exit_status(client, container["Id"])[0] == 0
 
 
 def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:

@@ -68,6 +68,21 @@ def test_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
     assert kit.script(text) == KitFile(expected, 0o755)
 
 
+def test_the_loader_of_the_kit_reads_no_list_of_libraries_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader, library = tmp_path / "ld.so", tmp_path / "libc.so.6"
+    loader.write_bytes(b"code\0/etc/ld.so.preload\0more")
+    library.write_bytes(b"library")
+    linked = kit.LddResult({"libc.so.6": str(library)}, str(loader))
+    monkeypatch.setattr(kit, "_run_ldd", lambda _program: linked)
+    monkeypatch.setattr(kit, "BUSYBOX", str(library))
+    monkeypatch.setattr(kit, "PROGRAMS", (str(library),))
+    built = kit.build_kit({}).files["lib/ld.so"].content
+    assert built == b"code\0/opt/backendai/non\0more"
+    assert len(built) == len(loader.read_bytes())
+
+
 def test_sshd_is_configured_for_the_programs_that_its_version_has() -> None:
     assert kit.sshd_config([]) == kit.SSHD_CONFIG
     newer = kit.sshd_config(["/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth"])

@@ -254,6 +254,18 @@ def test_session_that_fails_is_not_committed(engine: Any, store: Store) -> None:
 
 
 @pytest.mark.usefixtures("probing")
+def test_a_claim_that_expired_during_the_check_is_not_committed(engine: Any, store: Store) -> None:
+    """Another process may be removing its containers."""
+    run_containers(engine, "main1", "sub1")
+    store.save(held(MADE, expires_at=1.0))
+    with pytest.raises(ClaimLostError, match="the claim of session train-llm expired while it was checked"):
+        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1)
+    noted = store.session(SESSION_ID)
+    assert noted is not None
+    assert not noted.committed
+
+
+@pytest.mark.usefixtures("probing")
 def test_a_run_that_lost_its_claim_commits_nothing(engine: Any, store: Store) -> None:
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, nonce="nonce-2", expires_at=9e12))

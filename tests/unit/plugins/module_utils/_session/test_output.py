@@ -144,6 +144,20 @@ def test_end_of_a_log_that_cannot_be_read_whole_is_kept(
     assert logs(store)["main1"] == [["48", "49"]]
 
 
+def test_logs_that_take_too_long_do_not_keep_a_session_from_ending(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "LOGS_SECONDS", -1)
+    monkeypatch.setattr(output, "END_LINES", 2)
+    store.save(held(MADE))
+    add(engine, "main1", Log=[(TIME, b"%d\n" % number) for number in range(50)])
+    (lost,) = end(engine, store).to_dict()["lost_output"]
+    assert (
+        lost == "main1: only the last 2 lines of its log were kept: the logs of the session took more than -1 seconds"
+    )
+    assert logs(store)["main1"] == [["48", "49"]]
+
+
 def test_end_that_was_killed_after_it_saved_can_be_repeated(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     add(engine, "main1", Log=[(TIME, b"one\n")])

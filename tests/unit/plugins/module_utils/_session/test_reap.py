@@ -288,6 +288,15 @@ def test_main1_of_a_batch_session_is_not_restarted(engine: Any, store: Store) ->
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
 
 
+def test_a_command_that_has_begun_is_not_run_again_by_a_restart(engine: Any, store: Store) -> None:
+    store.save(held(FOR_ALL))
+    engine.run(FOR_ALL, "main1", "sub1", state="exited")
+    store.kernel_folder(SESSION_ID, "sub1").mkdir()
+    store.start_marker(SESSION_ID, "sub1").touch()
+    run_reap(engine, store, restart=(SESSION_ID,))
+    assert engine.calls == []
+
+
 def test_restart_failure_is_reported_and_the_rest_restarted(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "sub1", state="exited")
