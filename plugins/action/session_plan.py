@@ -26,7 +26,7 @@ from ..plugin_utils._planner.cluster_state import ClusterState, owned_by_others
 from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.disk_room import describe_tight_disks
 from ..plugin_utils._planner.session_network import PlanningError
-from ..plugin_utils._queue.answers import Answers
+from ..plugin_utils._queue.answers import Answers, wait_for_agents
 from ..plugin_utils._queue.entry import (
     CREATING,
     PENDING,
@@ -76,7 +76,9 @@ class ActionModule(ControlAction):
         last = queue.last_pass()
         answers = Answers(free, self._pools(), now, last)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
-        decisions = schedule(before.values(), answers, self._rules)
+        held = frozenset(self._task.args.get("held") or ())
+        free_to_start = [entry for entry in before.values() if entry.id not in held]
+        decisions = schedule(free_to_start, answers, self._rules)
         skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
         chosen = [(before[entry.id], answer) for entry, answer in decisions if isinstance(answer, Decision)]
         for batch in [chosen] if self._task.check_mode else queue.batches(chosen):
@@ -272,7 +274,8 @@ class ActionModule(ControlAction):
             check_time_limits(spec, self._pools())
         if isinstance(decision, Unschedulable):
             return decision
-        return waits_behind(entries, entry, answers, self._rules) or decision.with_uid(entry.user_uid)
+        waits = wait_for_agents(entry, answers.cluster) or waits_behind(entries, entry, answers, self._rules)
+        return waits or decision.with_uid(entry.user_uid)
 
     def _save_decision(
         self,

@@ -16,7 +16,7 @@ from ..plugin_utils._lifecycle.reconcile import ReconcileActions, reconcile
 from ..plugin_utils._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans, sent_ids
 from ..plugin_utils._lifecycle.termination import add_end_results
 from ..plugin_utils._planner.cluster_state import ClusterState
-from ..plugin_utils._queue.entry import RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
+from ..plugin_utils._queue.entry import PENDING, RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
 from ..plugin_utils._queue.store import BATCH, QueueStore
 from ..plugin_utils.absence_file import load_absences, save_absences
 from ..plugin_utils.control import RUN_SECONDS, ControlAction, without_garbage_collection
@@ -72,7 +72,7 @@ class ActionModule(ControlAction):
         self.show(
             f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
             for entry in to_save
-            if entry.id not in ending_ids and entry.state != RUNNING
+            if entry.id not in ending_ids and entry.state not in (PENDING, RUNNING)
         )
         if args.get("all_routes"):
             cluster = self.with_addresses(cluster, task_vars or {})

@@ -16,6 +16,7 @@ from .._planner.agreement import find_disagreement
 from .._planner.cluster_state import Parts, completed, containers_of, host_keys_of, plan_of
 from .._queue.entry import (
     CREATING,
+    PENDING,
     RUNNING,
     TERMINATING,
     QueueEntry,
@@ -61,7 +62,8 @@ def reconcile(
     ``unreachable`` are the agents of the inventory without facts. Entries of runs that died must have the state
     ``CREATING`` and no owner; they are ended only with ``end_orphaned``. The agents ``surveyed`` were read after
     ``surveyed_since``, each with the ids of sessions that it holds and cannot read: a session that started earlier and
-    that none of them holds has ended elsewhere. Times are in seconds since the epoch.
+    that none of them holds has ended elsewhere; the plan of one that waits is forgotten then, since nothing is left of
+    its last start. Times are in seconds since the epoch.
     """
     listed = list(entries)
     unreadable = _group((session_id, agent) for agent, ids in (surveyed or {}).items() for session_id in ids)
@@ -70,7 +72,13 @@ def reconcile(
         for entry in listed
         if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))
     ]
-    by_id = {entry.id: entry for entry in [*listed, *completed_starts]}
+    vanished = [
+        entry
+        for entry in listed
+        if entry.id not in sessions and entry.updated_at < surveyed_since and _has_vanished(entry, surveyed or {})
+    ]
+    forgotten = [dataclasses.replace(entry, plan=None) for entry in vanished if entry.state == PENDING]
+    by_id = {entry.id: entry for entry in [*listed, *completed_starts, *forgotten]}
     terminations = find_terminating(by_id.values(), sessions)
     ending_parts = {
         entry.id: _merge_parts(sessions.get(session_id, {}) for session_id in ids) for entry, ids in terminations
@@ -85,11 +93,7 @@ def reconcile(
         )
         for entry in by_id.values()
     ]
-    save += [
-        _vanished_entry(entry, now)
-        for entry in by_id.values()
-        if entry.id not in sessions and entry.updated_at < surveyed_since and _has_vanished(entry, surveyed or {})
-    ]
+    save += [_vanished_entry(entry, now) for entry in vanished if entry.state == RUNNING]
     queued_ids = {
         *(entry.id for entry in by_id.values() if entry.unfinished),
         *(session_id for _entry, ids in terminations for session_id in ids),
@@ -105,7 +109,7 @@ def reconcile(
         for parts in committed
         if plan_of(parts).id in recorded or _all_answered(parts)
     ]
-    changed = {entry.id: entry for entry in [*completed_starts, *save] if entry is not None}
+    changed = {entry.id: entry for entry in [*completed_starts, *forgotten, *save] if entry is not None}
     all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
     return ReconcileActions(
         end=_group(
@@ -194,9 +198,9 @@ def _next_entry(
     """Return the changed entry; ``None`` if it stays as it is."""
     if timed_out(entry, now) and not any(part.committed for part in parts.values()):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
-        return mark_terminated(
-            entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now
-        )
+        record = ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now)
+        away = [agent for agent in entry.plan.agents if agent in unreachable] if entry.plan else []
+        return mark_terminating(entry, record, away, now) if away else mark_terminated(entry, record, now)
     if _is_orphaned(entry) and end_orphaned:
         record = ended_record(entry.record, "ERROR", "the run that created it was killed", None, entry.enqueued_at, now)
         if not parts:
@@ -222,8 +226,8 @@ def _all_answered(parts: Parts) -> bool:
 
 
 def _has_vanished(entry: QueueEntry, surveyed: Mapping[str, Collection[str]]) -> bool:
-    """Return whether a running session without parts has ended elsewhere: all of its agents could say so."""
-    if entry.state != RUNNING or entry.plan is None:
+    """Return whether nothing is left of a session without parts: all of the agents of its plan could say so."""
+    if entry.plan is None:
         return False
     return all(agent in surveyed and entry.id not in surveyed[agent] for agent in entry.plan.agents)
 

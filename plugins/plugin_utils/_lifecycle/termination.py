@@ -63,7 +63,7 @@ def end_session(
 ) -> Termination:
     """Return how the session of that name or id ends; there are no actions if no such session exists.
 
-    A PENDING session is cancelled. A session on agents is removed from all of them, and from every agent that says that
+    A PENDING session is cancelled; agents of its last start that cannot be asked are listed. A session on agents is removed from all of them, and from every agent that says that
     it holds a part; with ``force`` from those that are reachable, and the entry lists the others. Raises
     :class:`ValidationError` or :class:`PlanningError` with one sentence.
     """
@@ -80,7 +80,9 @@ def end_session(
         )
     if entry and entry.state in (PENDING, CREATING):
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
-        return Termination(record, mark_terminated(entry, record, now))
+        away = tuple(agent for agent in entry.plan.agents if agent not in cluster.facts) if entry.plan else ()
+        note = mark_terminating(entry, record, away, now) if away else mark_terminated(entry, record, now)
+        return Termination(record, note, unreachable=away)
     record = entry.record if entry else unplanned_record(None, name or None, "TERMINATED", session_id or None)
     holders = cluster.holders(entry.id if entry else session_id)
     if holders:

@@ -89,6 +89,9 @@ class Answers:
 
     def decide(self, entry: QueueEntry) -> Decision | Unschedulable:
         """Return the decision on an entry; what can never be met stays PENDING as well, with the problem as reason."""
+        waits = wait_for_agents(entry, self.cluster)
+        if waits is not None:
+            return waits
         key = entry.request_key
         shared = self._known(entry, key)
         if shared is not None:
@@ -144,8 +147,13 @@ class Answers:
         self._refused.clear()
 
     def blocks(self, entry: QueueEntry) -> bool:
-        """Return whether others wait behind a due session: agents hold no claim of it, and it could start some time."""
-        return entry.id not in self.cluster.sessions and (entry.spec is None or self.is_feasible(entry))
+        """Return whether others wait behind a due session: agents hold no claim of it, and it could start some time.
+
+        A session that waits for an agent to return does not need the room that others would leave it.
+        """
+        if entry.id in self.cluster.sessions or wait_for_agents(entry, self.cluster):
+            return False
+        return entry.spec is None or self.is_feasible(entry)
 
     def is_feasible(self, entry: QueueEntry) -> bool:
         """Return whether a session could start if all others ended."""
@@ -197,6 +205,21 @@ class Answers:
             swarms = [(agent.name, agent.swarm.node, agent.swarm.nodes) for agent in self.cluster.agents if agent.swarm]
             self._states[group, empty] = _digest([agents, swarms])
         return self._states[group, empty]
+
+
+def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable | None:
+    """Return why a session must not start elsewhere: agents of its last start cannot say whether they hold a part.
+
+    ``None`` if all of them can, or if it was never started.
+    """
+    away = [agent for agent in entry.plan.agents if agent not in cluster.facts] if entry.plan else []
+    if not away:
+        return None
+    return Unschedulable(
+        f"{', '.join(away)} may still hold a part of it, and cannot be used ({cluster.explain_unavailable(away)}): make"
+        " it available again, or end the session with terminate_session and create it again",
+        {},
+    )
 
 
 def _refusal_key(entry: QueueEntry, key: str) -> str:

@@ -356,6 +356,20 @@ def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) ->
     assert run(ActionModule, {**arguments(), "max_skips": 3}, hostvars)["pending"] is None
 
 
+@pytest.mark.parametrize("state", [{}, {"state": "CREATING", "attended": True}], ids=["queued", "killed run"])
+def test_session_does_not_start_elsewhere_while_an_agent_of_its_last_start_is_away(
+    run: Run, queue: QueueStore, state: dict[str, Any]
+) -> None:
+    entry = of_entry(plan=plan({"agent2": 4}), id=SESSION_ID, **state)
+    queue.save(entry)
+    result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2={"error": "no route to host"}))
+    assert result["pending"]["reason"].startswith(
+        "agent2 may still hold a part of it, and cannot be used (agent2: no route to host): "
+    )
+    assert [(kept.id, kept.state, kept.plan) for kept in queue.entries()] == [(SESSION_ID, "PENDING", entry.plan)]
+    assert run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=fit("agent2")))["pending"] is None
+
+
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
 def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueStore, attempt: int, waits: bool) -> None:
     results = {"refused": ["agent1 is full", "agent2 is full"]}

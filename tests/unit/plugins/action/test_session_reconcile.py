@@ -210,6 +210,17 @@ def test_session_whose_time_is_up_ends(run: Run, queue: QueueStore, printed: lis
     assert printed == ["Session train-llm is TERMINATED: it was idle for session_idle_timeout, 600 seconds."]
 
 
+def test_the_plan_of_a_start_of_which_nothing_is_left_is_forgotten_without_a_line(
+    run: Run, queue: QueueStore, printed: list[str]
+) -> None:
+    queue.save(requested(asked=spec(), id=SESSION_ID, plan=plan(), updated_at=time.time() - 60))
+    run(ActionModule, {**ARGUMENTS, "started_at": time.time() - 30}, answers("agent2"))
+    assert [bool(entry.plan) for entry in queue.entries()] == [True]
+    run(ActionModule, {**ARGUMENTS, "started_at": time.time() - 30}, answers())
+    assert [(entry.state, entry.plan) for entry in queue.entries()] == [("PENDING", None)]
+    assert printed == []
+
+
 def test_pending_timeout_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
     run(ActionModule, ARGUMENTS, answers())

@@ -120,6 +120,46 @@ def test_a_committed_session_does_not_time_out(state: dict[str, Any], cancelled:
     assert bool(is_due([entry], sessions_on_agents(plan(), **state)).entries_to_save) is cancelled
 
 
+def retried(**changes: Any) -> QueueEntry:
+    """Return the entry of a session that waits after a failed start."""
+    return requested(**{"id": SESSION_ID, "plan": plan(), "updated_at": NOW, **changes})
+
+
+def test_agents_of_the_last_start_that_do_not_answer_are_cleared_after_a_timeout() -> None:
+    entry = retried(pending_timeout=60, enqueued_at=LATER - 60)
+    (saved,) = is_due([entry], {}, ["agent2", "agent3"]).entries_to_save
+    assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2",), "CANCELLED")
+    (ended,) = is_due([entry], {}, ["agent3"]).entries_to_save
+    assert ended.state == "TERMINATED"
+
+
+def test_a_session_that_waits_forgets_the_start_of_which_nothing_is_left() -> None:
+    surveyed: dict[str, Any] = {"agent1": (), "agent2": ()}
+    entry = retried()
+    (saved,) = reconcile([entry], {}, (), False, LATER, surveyed, NOW + 1).entries_to_save
+    assert saved == dataclasses.replace(entry, plan=None)
+    late = dataclasses.replace(entry, pending_timeout=60)
+    assert [e.state for e in reconcile([late], {}, (), False, LATER, surveyed, NOW + 1).entries_to_save] == [
+        "TERMINATED"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("surveyed", "since", "held"),
+    [
+        ({"agent1": ()}, NOW + 1, {}),
+        ({"agent1": (), "agent2": ()}, NOW, {}),
+        ({"agent1": (), "agent2": (SESSION_ID,)}, NOW + 1, {}),
+        ({"agent1": (), "agent2": ()}, NOW + 1, sessions_on_agents(plan(), **CLAIM)),
+    ],
+    ids=["an agent was not read", "agents were read before it failed", "one cannot read it", "agents hold it"],
+)
+def test_a_session_that_waits_keeps_the_plan_of_which_a_part_may_be_left(
+    surveyed: dict[str, Any], since: float, held: dict[str, Parts]
+) -> None:
+    assert reconcile([retried()], held, (), False, LATER, surveyed, since) == NOTHING
+
+
 # ---- ended sessions
 
 

@@ -186,6 +186,21 @@ def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], s
     assert ends.note == dataclasses.replace(entry, **ENDED, record=ends.record, updated_at=LATER)
 
 
+@pytest.mark.parametrize("force", [True, False])
+@pytest.mark.parametrize("state", ["PENDING", "CREATING"])
+def test_agents_of_the_last_start_that_do_not_answer_are_cleared_of_a_cancelled_session(
+    state: str, force: bool
+) -> None:
+    entry = noted(state=state, plan=MADE)
+    ends = end(BY_NAME, readings("agent1", left_out=AWAY), [entry], force=force)
+    assert (ends.plan, ends.agents, ends.unreachable, ends.record["status"]) == (None, (), ("agent2",), "CANCELLED")
+    assert ends.note is not None
+    assert (ends.note.state, ends.note.agents, ends.note.record) == ("TERMINATING", ("agent2",), ends.record)
+    everywhere = end(BY_NAME, readings("agent1", "agent2"), [entry], force=force)
+    assert everywhere.note is not None
+    assert (everywhere.note.state, everywhere.unreachable) == ("TERMINATED", ())
+
+
 def test_a_session_that_another_run_starts_is_not_cancelled() -> None:
     assert refusal(PlanningError, BY_NAME, NO_SESSIONS, [noted(state="CREATING", owner=OWNER)], force=True) == (
         "the session 'train-llm' is being started by another run, process 4711: end that run first, or wait for it"

@@ -22,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import IRRELEVANT, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
-from tests.unit.builders import GIB, NOW, POOLS, agent_facts, bare_session, plan, readings, requested, spec
+from tests.unit.builders import GIB, NOW, POOLS, SESSION_ID, agent_facts, bare_session, plan, readings, requested, spec
 
 POLICIES = ("fifo", "lifo", "drf")
 
@@ -300,3 +300,31 @@ def test_the_record_of_a_session_has_the_answer_of_the_pass_unless_it_was_update
         assert last.record(other) == other.record
     lost = dataclasses.replace(last, lacks={})
     assert lost.record(entry) == entry.record
+
+
+GONE = "not in the inventory, or hidden by --limit"
+
+
+def retried(**changes: Any) -> QueueEntry:
+    """Return a session that waits after a start on agent1."""
+    return requested(1, spec(name="train-llm"), **{"id": SESSION_ID, "plan": plan({"agent1": 1}), **changes})
+
+
+@pytest.mark.parametrize(("left_out", "why"), [({"agent1": "unreachable"}, "unreachable"), ({}, GONE)])
+def test_a_session_starts_nowhere_else_while_an_agent_of_its_last_start_is_away(
+    left_out: dict[str, str], why: str
+) -> None:
+    ((_entry, answer),), _last = run([retried()], readings("agent2", left_out=left_out))
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason == (
+        f"agent1 may still hold a part of it, and cannot be used (agent1: {why}): make it available again, or end the"
+        " session with terminate_session and create it again"
+    )
+    assert isinstance(run([retried()], readings("agent1", "agent2"))[0][0][1], Decision)
+    assert isinstance(run([retried(plan=None)], readings("agent2", left_out=left_out))[0][0][1], Decision)
+
+
+def test_a_due_session_that_waits_for_an_agent_delays_no_other() -> None:
+    entries = [retried(skipped=4), waiting(2)]
+    found = dict((entry.id, answer) for entry, answer in run(entries, readings("agent2"))[0])
+    assert [type(found[entry.id]) for entry in entries] == [Unschedulable, Decision]
