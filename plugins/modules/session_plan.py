@@ -28,6 +28,10 @@ options:
         A session that others have skipped O(max_skips) times goes first, and no other session of its resource group and
         priority starts before it.
     type: bool
+  held:
+    description: The ids of pending sessions that do not start now, and that no other waits for; for O(queue=true).
+    type: list
+    elements: str
   spec:
     description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict

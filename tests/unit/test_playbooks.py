@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from ansible_collections.backendai.cluster.plugins.module_utils._module import ROUTES_OPTIONS
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions
@@ -39,6 +42,20 @@ def test_gateways_get_all_parts_of_an_update() -> None:
         assert {name: options.get(name) for name in names} == {
             name: f"{{{{ __session_routes.{name} }}}}" for name in names
         }
+
+
+@pytest.mark.parametrize(
+    ("held", "hosts"), [({}, "localhost"), ({"__session_held": ["x"]}, "localhost"), ({"__session_held": "all"}, [])]
+)
+def test_pending_sessions_start_unless_the_manager_holds_all(held: dict[str, Any], hosts: Any) -> None:
+    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
+    (play,) = [play for play in plays if play["name"] == "Select the pending sessions to start"]
+    variables = {"hostvars": {"localhost": {"__session_result": {}}}, **held}
+    templar = Templar(loader=DataLoader(), variables=variables)
+    assert templar.template(trust_as_template(play["hosts"])) == hosts
+    assert templar.template(trust_as_template(play["tasks"][0]["backendai.cluster.session_plan"]["held"])) == held.get(
+        "__session_held", []
+    )
 
 
 def test_references_are_found() -> None:

@@ -16,22 +16,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .errors import CommandError
 from .manager.identity import Accounts
 from .manager.ownership import KnownSession
-from .manager.queue import Queue
-from .manager.queue_check import find_disallowed, find_orphans
+from .manager.queue import PENDING, Queue
+from .manager.queue_check import find_due, find_orphans, judge_queue
 from .manager.runs import Runs, clean_environment
 from .manager.settings import Settings, load_settings
-from .options import load_options
 from .paths import Paths
-from .policy import PolicyError, load_policy
 
 LIST = "session_list_path"
-GONE = "orphans.json"
+GONE, MISSING = "orphans.json", "missing.json"
+
+Playbook = Callable[[Mapping[str, Any]], int]
+"""Runs the playbook with more variables, and returns its exit code."""
 
 
 def main() -> int:
@@ -42,16 +44,16 @@ def main() -> int:
     try:
         settings = load_settings(paths.manager_settings)
         runs = Runs(paths, settings.inventory, settings.queue, lambda: False, "timer")
-        return schedule(paths, settings, Accounts(), runs, lambda: _run_playbook(paths, runs, sys.argv[1:]))
+        return schedule(paths, settings, Accounts(), runs, lambda more: _run_playbook(paths, runs, sys.argv[1:], more))
     except CommandError as error:
         _say(str(error))
         return 1
 
 
-def schedule(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs, playbook: Callable[[], int]) -> int:
+def schedule(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs, playbook: Playbook) -> int:
     """End what may not start any more, run the playbook, write the list, and end what nobody owns any more."""
-    failures = _end_disallowed(paths, settings, accounts, runs)
-    code = playbook()
+    failures, held = _end_disallowed(paths, settings, accounts, runs)
+    code = playbook(held)
     outcome = runs.run("list_sessions", reports=[LIST])
     records = outcome.reports[LIST]
     if not outcome.done or not isinstance(records, list):
@@ -63,46 +65,69 @@ def schedule(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs, p
     return code or (1 if failures else 0)
 
 
-def _run_playbook(paths: Paths, runs: Runs, arguments: Sequence[str]) -> int:
+def _run_playbook(paths: Paths, runs: Runs, arguments: Sequence[str], more: Mapping[str, Any]) -> int:
     """Run ``ansible-playbook``, whose output is for the journal."""
     with runs.environment() as environment:
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), *arguments]
+        # In a file: the argument of a program has at most 128 KiB.
+        variables = Path(environment["ANSIBLE_LOCAL_TEMP"]) / "variables.json"
+        variables.write_text(json.dumps(more))
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), *arguments, "-e", f"@{variables}"]
         return subprocess.run(command, env={**os.environ, **environment}, cwd=paths.home, check=False).returncode
 
 
-def _end_disallowed(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs) -> int:
-    """Cancel the users' sessions that wait and may not start any more, and return how many could not be."""
-    try:
-        policy, warning = load_policy(Path(settings.policy), paths.last_good_policy, load_options(paths.specification))
-    except PolicyError as error:
-        _say(str(error))
-        return 1
-    if warning:
-        _say(warning)
-    entries = Queue(settings.queue).entries()
-    reasons = find_disallowed(entries, policy, accounts, settings.users_group, settings.operators_group)
-    return sum(_end(runs, session_id, reason) for session_id, reason in reasons.items())
+def _end_disallowed(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs) -> tuple[int, Mapping[str, Any]]:
+    """Cancel the users' sessions that wait and may not start any more.
+
+    Return how much has failed, and the variables of runs that start none of those, nor what may not start now.
+    """
+    judged = judge_queue(paths, settings, accounts)
+    if judged.problem:
+        _say(judged.problem)
+    path = paths.home / MISSING
+    noted, due = find_due(judged.disallowed, _read(path), time.time())
+    _write(path, json.dumps(noted))
+    for session_id, (_since, count) in noted.items():
+        if count == 1:
+            reason = judged.disallowed[session_id].reason
+            _say(f"session {session_id} does not start, and is ended if that stays so: {reason}")
+    queue, failures = Queue(settings.queue), 0 if judged.valid else 1
+    for session_id in due:
+        if (queue.entry(session_id) or {}).get("state") == PENDING:
+            failures += _end(runs, session_id, judged.disallowed[session_id].reason, judged.variables)
+    return failures, judged.variables
 
 
 def _end_orphans(paths: Paths, settings: Settings, accounts: Accounts, runs: Runs, live: Sequence[KnownSession]) -> int:
     """End the sessions whose owners have been gone for long enough, and return how many could not be."""
-    path, since = paths.home / GONE, {}
-    with contextlib.suppress(OSError, ValueError):
-        since = json.loads(path.read_bytes())
-    since, due = find_orphans(
-        live, accounts, since if isinstance(since, dict) else {}, time.time(), settings.orphan_after
-    )
+    path = paths.home / GONE
+    since, due = find_orphans(live, accounts, _read(path), time.time(), settings.orphan_after)
     _write(path, json.dumps(since))
-    return sum(_end(runs, session.id, f"the account of its owner, {session.user}, is gone") for session in due)
+    return sum(
+        _end(
+            runs,
+            session.id,
+            f"the account of its owner, {session.user}, is gone",
+            judge_queue(paths, settings, accounts).variables,
+        )
+        for session in due
+    )
 
 
-def _end(runs: Runs, session_id: str, reason: str) -> bool:
+def _end(runs: Runs, session_id: str, reason: str, held: Mapping[str, Any]) -> bool:
     """End a session, and return whether that has failed."""
-    outcome = runs.run("terminate_session", {"session_id": session_id})
+    outcome = runs.run("terminate_session", {"session_id": session_id}, held)
     _say(f"session {session_id} {'was ended' if outcome.done else 'could not be ended'}: {reason}")
     if not outcome.done:
         _say(outcome.reason)
     return not outcome.done
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what the last run has written; nothing if there is none, or it is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads(path.read_bytes())
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
 def _write(path: Path, text: str) -> None:

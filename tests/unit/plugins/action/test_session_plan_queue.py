@@ -124,6 +124,17 @@ def test_policy_orders_the_queue(run: Run, queue: QueueStore, policy: str, first
     assert [start["plan"]["name"] for start in result["starts"]] == [first]
 
 
+def test_what_is_held_does_not_start_and_nobody_waits_for_it(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=99))
+    queue.save(requested(2))
+    dead = dataclasses.replace(current_owner(), started="0")
+    queue.save(requested(3, state="CREATING", owner=dead))
+    result = run(ActionModule, {**ARGUMENTS, "held": [requested(1).id, requested(3).id]}, answers())
+    assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
+    held, started, _abandoned = queue.entries()
+    assert (held.state, held.skipped, started.state) == ("PENDING", 99, "CREATING")
+
+
 def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), started="0")))
     queue.save(requested(2, state="CREATING", owner=current_owner()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -147,6 +148,9 @@ SPEC = {
 
 def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
     assert check_waiting(SPEC, POLICY, ALICE) == ""
+    assert check_waiting({**SPEC, "apps": [{"name": "jupyter", "path": "none"}]}, POLICY, ALICE) == ""
+    by_path = dataclasses.replace(POLICY, links_by_path=True)
+    assert check_waiting({**SPEC, "apps": [{"name": "jupyter", "path": "strip"}]}, by_path, ALICE) == ""
 
 
 @pytest.mark.parametrize(
@@ -162,6 +166,7 @@ def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
         ({"max_lifetime": 7200}, "max_lifetime"),
         ({"max_lifetime": 0}, "max_lifetime"),
         ({"priority": 50}, "priority"),
+        ({"apps": [{"name": "a", "path": "none"}, {"name": "jupyter", "path": "strip"}]}, "apps"),
     ],
 )
 def test_a_request_that_waits_is_judged_by_the_policy_of_now(changed: dict[str, Any], word: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from backendai_manager import service
 from backendai_manager.manager import create as creation
 from backendai_manager.manager.runs import Outcome
+from backendai_manager.manager.slots import Slots
 from backendai_manager.manager.verbs import VERBS
 from backendai_manager.protocol import VERBS as SPOKEN
 from backendai_manager.protocol import Result
@@ -127,6 +130,81 @@ def test_a_cancelled_creation_ends_what_it_has_begun(host: ManagerHost) -> None:
     result = host.ask(ALICE, "create", options=SPEC)
     assert result == Result("failed", "cancelled; nothing is left.")
     assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, {})]
+
+
+def test_a_cancelled_wait_ends_the_session_that_waits(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creation, "POLL_SECONDS", 10.0)
+    created(host, "PENDING", pending={"reason": "no room"})
+
+    def leave() -> None:
+        host.keep(1, ALICE, state="PENDING")
+        threading.Timer(0.3, host.cancel).start()
+
+    host.runs.during["create_session"] = leave
+    host.runs.during["terminate_session"] = lambda: setattr(host.runs, "cancelled", lambda: False)
+    assert host.ask(ALICE, "create", options=SPEC, wait=60) == Result("failed", "cancelled; nothing is left.")
+    assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, {})]
+
+
+def test_a_cancelled_wait_for_an_older_session_leaves_it(host: ManagerHost) -> None:
+    host.keep(1, ALICE, state="PENDING")
+    created(host, "PENDING", pending={"reason": "no room"})
+    host.runs.during["create_session"] = lambda: threading.Timer(0.3, host.cancel).start()
+    assert host.ask(ALICE, "create", options=SPEC, wait=60).message == (
+        "cancelled; the session that existed is as it was. End it with backendai end train."
+    )
+    assert host.runs.playbooks() == ["create_session"]
+
+
+def test_a_cancelled_creation_ends_neither_an_ended_session_nor_one_that_another_command_made(
+    host: ManagerHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.keep(1, ALICE, state="TERMINATED")
+
+    def wait_for_slot(_slots: Slots, *_arguments: object) -> contextlib.AbstractContextManager[None]:
+        host.keep(2, ALICE)
+        return contextlib.nullcontext()
+
+    host.runs.during["create_session"] = lambda: setattr(host.runs, "cancelled", lambda: True)
+    assert host.ask(ALICE, "create", options=SPEC).message == "cancelled; nothing is left."
+    monkeypatch.setattr(Slots, "hold", wait_for_slot)
+    assert "as it was" in host.ask(ALICE, "create", options=SPEC).message
+    assert host.runs.playbooks() == ["create_session", "create_session"]
+
+
+WAITING = {
+    "image": "evil/x",
+    "roles": [],
+    "mounts": [],
+    "resource_group": "default",
+    "network_driver": "vxlan",
+    "uid": 1000,
+    "gid": 1000,
+    "priority": 10,
+    "no_new_privileges": True,
+}
+
+
+@pytest.mark.parametrize("policy", ["images: ['lab/*']", "images: 5"])
+def test_no_command_starts_what_may_not_start_any_more(host: ManagerHost, policy: str) -> None:
+    created(host, number=5)
+    answer_all(host, 1, ALICE)
+    host.keep(1, ALICE)
+    host.keep(2, BOB, "other", state="PENDING", spec=WAITING)
+    if "lab" in policy:
+        assert host.ask(ALICE, "create", options={**SPEC, "name": "third"}).status == "done"
+    host.policy.write_text(policy)
+    for verb in ("end", "repair"):
+        assert host.ask(ALICE, verb, session="train").status == "done"
+    assert [run.trusted.get("__session_held") for run in host.runs.made] == [IDS[2:3]] * len(host.runs.made)
+    assert len(host.runs.made) >= 2
+
+
+def test_a_run_that_waits_for_its_session_starts_no_other_at_its_end(host: ManagerHost) -> None:
+    host.policy.write_text("images: ['lab/*']\noptions: [wait]\n")
+    created(host)
+    host.ask(ALICE, "create", options={**SPEC, "wait": True})
+    assert host.runs.made[0].trusted["__session_held"] == "all"
 
 
 def test_a_cancelled_repair_by_create_ends_nothing(host: ManagerHost) -> None:

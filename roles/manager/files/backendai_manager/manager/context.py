@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from .channel import Channel
 from .identity import Accounts, Caller
 from .ownership import KnownSession, find_session, not_found
 from .queue import Queue
+from .queue_check import judge_queue
 from .run_events import RunEvents
 from .runs import Runs
 from .settings import Settings
@@ -55,11 +57,16 @@ class RequestContext:
         return Queue(self.settings.queue)
 
     @contextmanager
-    def slot(self, kind: str = "slots") -> Iterator[None]:
-        """Hold a slot for a run."""
+    def slot(self, kind: str = "slots", *, unattended: bool = False) -> Iterator[None]:
+        """Hold a slot for a run; one that is ``unattended`` waits for it without the user's part."""
         slots = Slots(self.paths.runtime / kind, self.settings.runs_per_user, self.settings.runs)
-        with slots.hold(self.caller.uid, self.channel.wait, lambda text: self.channel.event("waiting", text=text)):
+        wait = time.sleep if unattended else self.channel.wait
+        with slots.hold(self.caller.uid, wait, lambda text: self.channel.event("waiting", text=text)):
             yield
+
+    def held(self) -> dict[str, Any]:
+        """Return the variables of a run that may start what waits: it starts none that may not start any more."""
+        return judge_queue(self.paths, self.settings, self.accounts).variables
 
     def options(self) -> Options:
         """Return the specification of a session's options."""

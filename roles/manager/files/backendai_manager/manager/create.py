@@ -17,6 +17,7 @@ from .advice import advise
 from .context import RequestContext
 from .ownership import KnownSession
 from .queue import PENDING
+from .queue_check import ALL, HELD
 from .request import build_request
 from .runs import Outcome
 
@@ -32,9 +33,11 @@ def create(context: RequestContext, request: Request) -> Result:
     for text in advise(built):
         context.channel.event("advice", text=text)
     name = str(built.get("session_name", ""))
-    before = _check_name(context, name)
-    trusted = trusted_variables(context, policy)
     with context.slot():
+        before = _check_name(context, name)
+        # At the end of a run that waits for its session, what waits now may be something else.
+        held = {HELD: ALL} if built.get("session_wait") else context.held()
+        trusted = {**trusted_variables(context, policy), **held}
         if request.fields["dry_run"]:
             outcome = context.runs.run("create_session", built, trusted, events=context.events(), check=True)
             outcome.require()
@@ -42,11 +45,12 @@ def create(context: RequestContext, request: Request) -> Result:
         try:
             outcome = context.runs.run("create_session", built, trusted, [RECORD, ACCESS], context.events())
         except CancelledError:
-            raise CancelledError(_undo(context, name, before)) from None
+            begun = [session.id for session in _named(context, name) if session.belongs_to(context.caller)]
+            raise CancelledError(_undo(context, name, {*begun} - before, before)) from None
     result = _result(context, name, outcome)
     record = result.data.get("record") or {}
     if record.get("status") == PENDING and request.fields["wait"]:
-        return _wait(context, record, request.fields["wait"])
+        return _wait(context, record, request.fields["wait"], before)
     return result
 
 
@@ -61,14 +65,18 @@ def trusted_variables(context: RequestContext, policy: Policy) -> dict[str, Any]
 
 
 def _check_name(context: RequestContext, name: str) -> set[str]:
-    """Return the ids of the sessions that have had this name before. Refuse one that somebody else's live session has.
+    """Return the ids of the live sessions that have this name. Refuse one that somebody else's has.
 
     The playbook refuses it, too, and for sessions that another node has started.
     """
-    named = [session for session in context.queue.sessions() if session.name == name]
-    if any(session.live and not session.belongs_to(context.caller) for session in named):
+    named = _named(context, name)
+    if any(not session.belongs_to(context.caller) for session in named):
         raise _taken(name)
     return {session.id for session in named}
+
+
+def _named(context: RequestContext, name: str) -> list[KnownSession]:
+    return [session for session in context.queue.sessions() if session.name == name and session.live]
 
 
 def _taken(name: str) -> RefusedError:
@@ -97,9 +105,20 @@ def _reason(record: Mapping[str, Any]) -> str:
     return str(pending.get("reason") or "it starts when there is room.")
 
 
-def _wait(context: RequestContext, record: Mapping[str, Any], seconds: int) -> Result:
-    """Wait until a session has left the queue, without a slot: another run starts it."""
-    name, session_id = record["name"], str(record["id"])
+def _wait(context: RequestContext, record: Mapping[str, Any], seconds: int, before: set[str]) -> Result:
+    """Wait until a session has left the queue, without a slot: another run starts it. It ends if that is cancelled."""
+    name, session_id = str(record["name"]), str(record["id"])
+    try:
+        return _wait_for_start(context, record, name, session_id, seconds)
+    except CancelledError:
+        with context.slot(unattended=True):
+            begun = [session.id for session in _named(context, name) if session.id == session_id]
+            raise CancelledError(_undo(context, name, {*begun} - before, before)) from None
+
+
+def _wait_for_start(
+    context: RequestContext, record: Mapping[str, Any], name: str, session_id: str, seconds: int
+) -> Result:
     context.channel.event("waiting", text=f"{name} waits: {_reason(record)}")
     deadline = time.monotonic() + seconds
     while True:
@@ -115,16 +134,14 @@ def _wait(context: RequestContext, record: Mapping[str, Any], seconds: int) -> R
         context.channel.wait(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _undo(context: RequestContext, name: str, before: set[str]) -> str:
-    """End what a cancelled run has begun, and return a sentence about it. The user's part need not wait for it."""
-    begun = [
-        session
-        for session in context.queue.sessions()
-        if session.name == name and session.live and session.belongs_to(context.caller) and session.id not in before
-    ]
-    for session in begun:
+def _undo(context: RequestContext, name: str, begun: set[str], before: set[str]) -> str:
+    """End what a cancelled request has begun, and return a sentence about it. The user's part need not wait for it."""
+    for session_id in begun:
         context.channel.event("waiting", text=f"Cancelled: {name} is being removed.")
-        outcome = context.unattended_runs.run("terminate_session", {"session_id": session.id, "session_force": True})
+        given = {"session_id": session_id, "session_force": True}
+        outcome = context.unattended_runs.run("terminate_session", given, context.held())
         if not outcome.done:
             return f"cancelled; {name} could not be removed: {outcome.reason} Remove it with backendai end {name}."
-    return "cancelled; nothing is left." if not before else "cancelled; the session that existed is as it was."
+    if before:
+        return f"cancelled; the session that existed is as it was. End it with backendai end {name}."
+    return "cancelled; nothing is left."

@@ -14,7 +14,7 @@ from typing import Any
 
 from .ownership import ID, KnownSession
 
-PENDING, TERMINATED = "PENDING", "TERMINATED"
+PENDING, CREATING, TERMINATED = "PENDING", "CREATING", "TERMINATED"
 
 
 class Queue:

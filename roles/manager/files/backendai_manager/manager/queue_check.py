@@ -6,39 +6,126 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import RefusedError
-from ..policy import Policy
+from ..options import load_options
+from ..paths import Paths
+from ..policy import Policy, PolicyError, load_policy
 from .identity import Accounts, find_caller
 from .ownership import KnownSession
-from .queue import PENDING, session_of_entry
+from .queue import CREATING, PENDING, Queue, session_of_entry
 from .request import check_waiting
+from .settings import Settings
 
 USERS = "no_new_privileges"
 """The field of a stored request that says that a user of the command has made it."""
 
+HELD = "__session_held"
+"""The variable that names the sessions that a playbook does not start."""
+
+ALL = "all"
+"""Its value if the playbook starts none that wait."""
+
+MISSING_SECONDS, MISSING_RUNS = 900, 3
+"""For how long, and at how many runs of the timer, an account or a group is missing before that is no outage."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Disallowed:
+    """Why a session that waits may not start now, and whether it is ended: ``never``, or if it is so for some time.
+
+    ``later``: its owner's account or group is missing. It is so, too, while LDAP or sssd does not answer.
+    """
+
+    reason: str
+    later: bool = False
+    never: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """The sessions of users that may not start now, by id. ``problem``: of the policy; ``valid`` if one counts."""
+
+    disallowed: Mapping[str, Disallowed]
+    problem: str = ""
+    valid: bool = True
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables of a run that may start what waits."""
+        return {HELD: [*self.disallowed]} if self.disallowed else {}
+
+
+def judge_queue(paths: Paths, settings: Settings, accounts: Accounts) -> Judgement:
+    """Return which of the sessions that wait may not start. Without a valid policy, none of a user may."""
+    entries, policy, problem = Queue(settings.queue).entries(), None, ""
+    try:
+        policy, problem = load_policy(Path(settings.policy), paths.last_good_policy, load_options(paths.specification))
+    except PolicyError as error:
+        problem = str(error)
+    disallowed = find_disallowed(entries, policy, accounts, settings.users_group, settings.operators_group)
+    return Judgement(disallowed, problem, policy is not None)
+
 
 def find_disallowed(
-    entries: Iterable[Mapping[str, Any]], policy: Policy, accounts: Accounts, users_group: str, operators_group: str
-) -> dict[str, str]:
-    """Return why sessions that wait may not start any more, by their ids. Those of operators' own runs always may."""
-    reasons = {}
+    entries: Iterable[Mapping[str, Any]],
+    policy: Policy | None,
+    accounts: Accounts,
+    users_group: str,
+    operators_group: str,
+) -> dict[str, Disallowed]:
+    """Return why sessions that wait may not start, by their ids. Those of operators' own runs always may.
+
+    Those whose start has begun are judged as well: if the run that starts one has died, the next one starts it.
+    """
+    found = {}
     for entry in entries:
         spec, known = entry.get("spec"), session_of_entry(entry)
-        if entry.get("state") != PENDING or known is None or not isinstance(spec, dict) or not spec.get(USERS):
+        waits = entry.get("state") in (PENDING, CREATING)
+        if not waits or known is None or not isinstance(spec, dict) or not spec.get(USERS):
+            continue
+        if policy is None:
+            found[known.id] = Disallowed("there is no valid policy.", never=True)
             continue
         try:
             if not known.has_owner(accounts):
                 raise RefusedError(f"the account of its owner, {known.user}, is gone.")
             caller = find_caller(str(known.uid), accounts, users_group, operators_group)
-            reason = check_waiting(spec, policy, caller)
         except RefusedError as error:
-            reason = str(error)
-        if reason:
-            reasons[known.id] = reason
-    return reasons
+            found[known.id] = Disallowed(str(error), later=True)
+            continue
+        if reason := check_waiting(spec, policy, caller):
+            found[known.id] = Disallowed(reason)
+    return found
+
+
+def find_due(
+    disallowed: Mapping[str, Disallowed], seen: Mapping[str, Any], now: float
+) -> tuple[dict[str, list[float]], list[str]]:
+    """Return since when, and at how many runs, an account or a group is missing, by id; and the sessions that end now.
+
+    ``seen`` is what the last run has returned of the first.
+    """
+    noted, due = {}, []
+    for session_id, found in disallowed.items():
+        if found.later:
+            since, runs = _since(seen.get(session_id), now)
+            noted[session_id] = [since, runs + 1]
+            if now - since < MISSING_SECONDS or runs + 1 < MISSING_RUNS:
+                continue
+        if not found.never:
+            due.append(session_id)
+    return noted, due
+
+
+def _since(value: Any, now: float) -> tuple[float, float]:
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(part, (int, float)) for part in value):
+        return min(float(value[0]), now), float(value[1])
+    return now, 0.0
 
 
 def find_orphans(

@@ -146,6 +146,7 @@ def check_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> st
         {name: mount.get(name) for name in ("source", "target", "read_only")} for mount in spec.get("mounts") or ()
     ]
     images = [spec.get("image"), *(role.get("image") for role in spec.get("roles") or ())]
+    by_path = [app.get("name") for app in spec.get("apps") or () if app.get("path") != BY_HOST_NAME]
     lifetime, priority = spec.get("max_lifetime") or 0, spec.get("priority", 0)
     problems = [
         *(_outside("image", str(image), policy.images) for image in images if not policy.allows_image(str(image))),
@@ -165,4 +166,6 @@ def check_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> st
         problems.append(f"max_lifetime: {lifetime} is not allowed; it may be at most {policy.max_lifetime}.")
     if priority > policy.max_priority:
         problems.append(f"priority: {priority} is not allowed; it may be 0 to {policy.max_priority}.")
+    if by_path and not policy.links_by_path:
+        problems.append(f"apps: {by_path[0]} has a link by path, and those are off now.")
     return problems[0] if problems else ""

@@ -142,7 +142,7 @@ def end(context: RequestContext, request: Request) -> Result:
         session = context.find(request.fields["session"])
         given = {"session_id": session.id, "session_force": request.fields["force"]}
         try:
-            outcome = context.runs.run("terminate_session", given, reports=[RECORD], events=context.events())
+            outcome = context.runs.run("terminate_session", given, context.held(), [RECORD], context.events())
         except CancelledError:
             raise CancelledError(
                 f"cancelled; what has begun of the end of {session.name} goes on with the next run of the timer."
@@ -157,7 +157,7 @@ def repair(context: RequestContext, request: Request) -> Result:
     with context.slot():
         session = context.find(request.fields["session"])
         context.require_owner(session)
-        trusted = {"session_user": session.user, "session_user_uid": session.uid}
+        trusted = {"session_user": session.user, "session_user_uid": session.uid, **context.held()}
         try:
             outcome = context.runs.run(
                 "repair_session", {"session_id": session.id}, trusted, [RECORD, ACCESS], context.events()
