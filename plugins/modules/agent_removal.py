@@ -41,21 +41,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 sessions: {type: list, elements: str, returned: success, description: The names of the sessions on the agent.}
-foreign: {type: list, elements: str, returned: with O(state=removed),
-  description: The containers and volumes of others in the Docker engine.}
 """
 
-import shutil
 import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._docker.client import connect
 from ..module_utils._docker.containers import find_containers
 from ..module_utils._docker.default_network import remove_default_network
-from ..module_utils._docker.foreign import list_foreign
 from ..module_utils._docker.labels import SESSION_ID
+from ..module_utils._docker.leaving_engine import connect_unless_removed
 from ..module_utils._docker.mirrors import set_mirrors
 from ..module_utils._host.cordon import replace_cordon
 from ..module_utils._host.host_record import find_roles
@@ -108,26 +104,22 @@ def close(module: AnsibleModule) -> dict[str, Any]:
 
 
 def remove(module: AnsibleModule) -> dict[str, Any]:
-    """Remove the default network and added registry mirrors, and return what others have in the engine."""
-    client = connect(module.params["docker_host"]) if _has_engine() else None
+    """Remove the default network and added registry mirrors."""
+    client = connect_unless_removed(module.params["docker_host"])
     changes = set_mirrors(client, [], check_mode=module.check_mode)
     if client:
         changes += remove_default_network(client, module.params["network"], check_mode=module.check_mode)
-    foreign = list_foreign(client) if client else []
-    return {"changed": bool(changes), "diff": as_diff(changes), "sessions": [], "foreign": foreign}
+    return {"changed": bool(changes), "diff": as_diff(changes), "sessions": []}
 
 
 def _sessions(module: AnsibleModule) -> list[str]:
     """Return the names of sessions on the agent, or the ids of those that cannot be read, or have containers only."""
     store = Store(module.params["state_path"])
     names = {session.plan.id: session.plan.name for session in store.load_all()[0]}
-    containers = find_containers(connect(module.params["docker_host"])) if _has_engine() else []
+    client = connect_unless_removed(module.params["docker_host"])
+    containers = find_containers(client) if client else []
     labelled = {container["Labels"].get(SESSION_ID, "") for container in containers}
     return sorted(names.get(session_id, session_id) for session_id in {*store.held_ids(), *labelled})
-
-
-def _has_engine() -> bool:
-    return shutil.which("dockerd") is not None
 
 
 def _refuse_sessions(module: AnsibleModule) -> None:

@@ -12,10 +12,14 @@ description:
   - "Internal: called by the roles of this collection."
   - Keeps in C(/var/lib/backendai/before.json), for root only, what was there before the first provisioning, and which
     packages, users and groups came with it, so that M(backendai.cluster.host_removal) can give the host back.
-  - What is written down once stays. Of a host that an earlier release provisioned, it is not known what was there.
+  - With O(state=begun), fails if one of O(packages) is a Docker engine, and the host has another one, of another
+    package or of none, whose containers would stop.
+  - What is written down once stays. After a provisioning that was interrupted, only what certainly came with it is
+    attributed to this collection. Of a host that an earlier release provisioned, it is not known what was there.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 requirements:
+  - apt
   - dpkg
 options:
   state:
@@ -86,8 +90,11 @@ def main() -> None:
         after = before or first_record(installation.read_tables(), find_roles())
         if params["state"] == "begun":
             sysctls, units = installation.read_sysctls(params["sysctls"]), installation.read_units(params["units"])
-            wanted = Installed(*(frozenset(params[name]) for name in ("packages", "users", "groups")))
-            after = begin(after, host, wanted, sysctls, units)
+            packages = frozenset(map(installation.name_of, params["packages"]))
+            wanted = Installed(packages, frozenset(params["users"]), frozenset(params["groups"]))
+            installation.refuse_second_engine(params["packages"], host.packages)
+            automatic = installation.read_automatic() if after.before else ()
+            after = begin(after, host, wanted, sysctls, units, automatic)
         else:
             after = end(after, host)
         if after != before and not module.check_mode:

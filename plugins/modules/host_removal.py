@@ -14,9 +14,10 @@ description:
     that came with this collection, restores kernel settings and units, and removes the record of
     M(backendai.cluster.host_record) last.
   - A package stays if one that did not come with this collection needs it. The Docker engine stays if it has
-    containers or volumes of others.
+    containers or volumes of others, whichever role is the last one; it is asked right before.
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.options.engine
 requirements:
   - apt
 options:
@@ -40,11 +41,6 @@ options:
     type: list
     elements: str
     default: []
-  foreign:
-    description: What others have in the Docker engine, as M(backendai.cluster.agent_removal) returns it.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -62,20 +58,30 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.removal import Removal, RemovedRole
+from ..module_utils._docker.foreign import list_foreign
+from ..module_utils._docker.images import engine_folder
+from ..module_utils._docker.leaving_engine import connect_unless_removed
+from ..module_utils._host.engine_removal import DATA
+from ..module_utils._host.removal import EngineContents, Removal, RemovedRole
 from ..module_utils._model.change import as_diff
-from ..module_utils._module import run_module
+from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
 LIST: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
 
 
 def main() -> None:
     role = {"type": "str", "choices": ["agent", "gateway", "manager"], "required": True}
-    lists = dict.fromkeys(("paths", "folders", "shared_folders", "foreign"), LIST)
-    module = AnsibleModule(argument_spec={"role": role, **lists}, supports_check_mode=True)
+    lists = dict.fromkeys(("paths", "folders", "shared_folders"), LIST)
+    engine = {"docker_host": CONNECTION_OPTIONS["docker_host"]}
+    module = AnsibleModule(argument_spec={"role": role, **lists, **engine}, supports_check_mode=True)
+
+    def look() -> EngineContents | None:
+        client = connect_unless_removed(module.params["docker_host"])
+        return client and EngineContents(engine_folder(client.info()) or DATA, list_foreign(client))
 
     def run() -> dict[str, Any]:
-        removal = Removal(RemovedRole(**module.params), check_mode=module.check_mode)
+        removed = RemovedRole(**{name: module.params[name] for name in ("role", *lists)})
+        removal = Removal(removed, look, check_mode=module.check_mode)
         removal.run()
         return {"changed": bool(removal.changes), "diff": as_diff(removal.changes), "kept": removal.kept}
 

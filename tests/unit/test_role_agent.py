@@ -8,6 +8,7 @@ from jinja2.nativetypes import NativeEnvironment
 
 from tests.unit.builders import REPOSITORY
 
+DEFAULTS = yaml.safe_load((REPOSITORY / "roles/agent/defaults/main.yml").read_text())
 VARIABLES = yaml.safe_load((REPOSITORY / "roles/agent/vars/main.yml").read_text())
 
 
@@ -17,5 +18,10 @@ VARIABLES = yaml.safe_load((REPOSITORY / "roles/agent/vars/main.yml").read_text(
 )
 def test_the_docker_command_is_installed_where_it_is_a_package(version: str, packages: list[str]) -> None:
     template = NativeEnvironment().from_string(VARIABLES["__agent_command_packages"])
-    rendered: object = template.render(ansible_facts={"distribution_major_version": version})
+    facts = {"distribution_major_version": version}
+    rendered: object = template.render(ansible_facts=facts, agent_packages=DEFAULTS["agent_packages"])
     assert rendered == packages
+    pinned = template.render(ansible_facts=facts, agent_packages=["docker.io=26.1.5*", "nftables"])
+    assert pinned == packages
+    # That of another engine comes with it, or with no package.
+    assert template.render(ansible_facts=facts, agent_packages=["docker-ce"]) == []

@@ -23,7 +23,8 @@ from .installation import read_tables, run_checked
 UNITS = ("docker.socket", "docker.service", "containerd.service")
 FILES = ("/etc/docker/key.json", "/run/docker.sock")
 EMPTY_FOLDERS = ("/etc/docker", "/etc/cni/net.d", "/etc/cni")
-FOLDERS = ("/var/lib/docker", "/var/lib/containerd", "/run/docker", "/run/containerd")
+DATA = "/var/lib/docker"
+FOLDERS = (DATA, "/var/lib/containerd", "/run/docker", "/run/containerd")
 
 # The bridges of the engine: the first one, those of swarms, and those of networks without a name of their own.
 _BRIDGE = r"docker0|docker_gwbridge|br-[0-9a-f]{12}"
@@ -51,6 +52,11 @@ def emptied(saved: str) -> list[str]:
         if not kept:
             tables.append(name)
     return tables
+
+
+def keeps_data(folder: str) -> bool:
+    """Return whether the data of an engine is not below the folder that is removed with it."""
+    return not Path(folder).resolve().is_relative_to(Path(DATA).resolve())
 
 
 def clear_engine(tables_before: Collection[str]) -> None:

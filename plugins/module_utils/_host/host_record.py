@@ -68,18 +68,23 @@ class HostRecord:
     """What was there, and what was ``added`` since.
 
     ``complete`` is false for a host that an earlier release provisioned, of which it is not known what was there.
-    ``before`` is what was there when an installation began that has not ended.
+    ``before`` is what was there when an installation began that has not ended, and ``wanted`` what it was to add.
+    ``lost`` are packages of before that other packages have replaced.
     ``sysctls`` and ``units`` have the first values of kernel settings and the first states of units, by name, and
     ``tables`` are the nftables tables of the first time. ``engine`` is the engine's configuration, if it was changed.
+    ``engine_folder`` has the data of an engine that had nothing of others when its removal began.
     """
 
     complete: bool = True
     added: Installed = Installed()
     before: Installed | None = None
+    wanted: Installed = Installed()
+    lost: frozenset[str] = frozenset()
     sysctls: dict[str, str] = dataclasses.field(default_factory=dict)
     units: dict[str, str] = dataclasses.field(default_factory=dict)
     tables: tuple[str, ...] = ()
     engine: EngineFile | None = None
+    engine_folder: str = ""
 
 
 def begin(
@@ -88,17 +93,19 @@ def begin(
     wanted: Installed,
     sysctls: Mapping[str, str],
     units: Mapping[str, str],
+    automatic: Collection[str] = (),
 ) -> HostRecord:
     """Return the record before what is ``wanted`` is installed.
 
-    What it has of before stays. ``host``, ``sysctls`` and ``units`` are the present state.
+    What it has of before stays. ``host``, ``sysctls``, ``units`` and ``automatic`` are the present state.
     """
-    before = record.before
-    if before is None and wanted - host != Installed():
-        before = host
+    new = wanted - host != Installed()
     return dataclasses.replace(
-        record,
-        before=before,
+        end_interrupted(record, host, automatic),
+        before=host if new else None,
+        wanted=wanted if new else Installed(),
+        # A removal that was interrupted is not continued.
+        engine_folder="",
         sysctls={**sysctls, **record.sysctls},
         units={**units, **record.units},
     )
@@ -106,9 +113,27 @@ def begin(
 
 def end(record: HostRecord, host: Installed) -> HostRecord:
     """Return the record after an installation."""
+    return record if record.before is None else _ended(record, host, record.before, host - record.before)
+
+
+def end_interrupted(record: HostRecord, host: Installed, automatic: Collection[str]) -> HostRecord:
+    """Return the record after an installation that was interrupted, if there is one.
+
+    Others may have installed something since. So dependencies, the packages that are ``automatic``, belong to it only
+    if nobody has asked for another package, and users and groups only if they were wanted.
+    """
     if record.before is None:
         return record
-    return dataclasses.replace(record, added=record.added | (host - record.before), before=None)
+    came = host - record.before
+    certain = came - (came - record.wanted)
+    if came.packages <= record.wanted.packages.union(automatic):
+        certain |= Installed(came.packages)
+    return _ended(record, host, record.before, certain)
+
+
+def _ended(record: HostRecord, host: Installed, before: Installed, came: Installed) -> HostRecord:
+    lost = record.lost | (before.packages - host.packages)
+    return dataclasses.replace(record, added=record.added | came, lost=lost, before=None, wanted=Installed())
 
 
 _FORMAT = StateFormat("the record", HostRecord)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Sequence
 
+from .._model.errors import ClusterError
 from .host_record import Installed
 
 LEFT_BY_PACKAGES = {
@@ -21,7 +22,11 @@ LEFT_BY_PACKAGES = {
 }
 """What packages of Debian leave when they are removed with their configuration."""
 
-_APT = ("apt-get", "--quiet", "--assume-yes")
+ENGINES = ("docker-ce", "docker.io")
+"""The packages of the Docker engine: of Docker, and of Debian. Each replaces the other."""
+
+# Another program may be at it, such as unattended-upgrades.
+_APT = ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=60")
 _REMOVED = re.compile(r"^(?:Purg|Remv) ([^\s:]+)", re.MULTILINE)
 
 
@@ -33,6 +38,33 @@ def read_installed() -> Installed:
         frozenset(user.pw_name for user in pwd.getpwall()),
         frozenset(group.gr_name for group in grp.getgrall()),
     )
+
+
+def read_automatic() -> frozenset[str]:
+    """Return the packages that came as dependencies only. Raises :class:`subprocess.CalledProcessError`."""
+    return frozenset(line.partition(":")[0] for line in _run("apt-mark", "showauto").split())
+
+
+def name_of(wanted: str) -> str:
+    """Return the name of a package to install, which a version or a release may follow."""
+    return re.split("[=/]", wanted)[0]
+
+
+def refuse_second_engine(packages: Collection[str], installed: Collection[str]) -> None:
+    """Raise :class:`ClusterError` if an engine among ``packages`` would replace another one, or hide it."""
+    path = shutil.which("dockerd")
+    names = {wanted: name_of(wanted) for wanted in packages}
+    coming = [name for name in ENGINES if name in names.values() and name not in installed]
+    if path is None or not coming:
+        return
+    owner = owner_of("dockerd")
+    if owner not in coming:
+        others = ", ".join(wanted for wanted, name in names.items() if name not in coming)
+        raise ClusterError(
+            f"this host has a Docker engine, {path} of {f'the package {owner}' if owner else 'no package'}, and"
+            f" {coming[0]} would take its place and stop its containers: set agent_packages for this host to a list"
+            f" without {coming[0]} ({others}), and sessions use the engine that is there"
+        )
 
 
 def read_sysctls(names: Collection[str]) -> dict[str, str]:
@@ -61,7 +93,7 @@ def read_tables() -> list[str]:
     return [line.partition(" ")[2] for line in _run("nft", "list", "tables").splitlines()]
 
 
-def keep_needed(packages: Collection[str], protected: Collection[str]) -> dict[str, str]:
+def keep_needed(packages: Collection[str], protected: Collection[str]) -> dict[str, list[str]]:
     """Return those of ``packages`` that cannot be removed, each with what needs it.
 
     That is a package that is not among them, or one of ``protected``.
@@ -69,7 +101,7 @@ def keep_needed(packages: Collection[str], protected: Collection[str]) -> dict[s
     if not packages or not _others(packages, packages, protected):
         return {}
     needed = {package: _others([package], packages, protected) for package in sorted(packages)}
-    return {package: ", ".join(others) for package, others in needed.items() if others}
+    return {package: others for package, others in needed.items() if others}
 
 
 def _others(removed: Collection[str], packages: Collection[str], protected: Collection[str]) -> list[str]:
@@ -82,6 +114,11 @@ def purge(packages: Collection[str]) -> None:
     """Remove packages with their configuration. Raises :class:`subprocess.CalledProcessError`."""
     if packages:
         _run(*_APT, "purge", *sorted(packages))
+
+
+def root_is_locked() -> bool:
+    """Return whether root has no password. Raises :class:`subprocess.CalledProcessError`."""
+    return _run("passwd", "--status", "root").split()[1:2] == ["L"]
 
 
 def remove_accounts(users: Collection[str], groups: Collection[str]) -> None:
@@ -100,7 +137,9 @@ def owner_of(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         return ""
-    result = subprocess.run(["dpkg-query", "--search", path], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        ["dpkg-query", "--search", os.path.realpath(path)], capture_output=True, text=True, check=False
+    )
     return result.stdout.partition(":")[0] if result.returncode == 0 else ""
 
 

@@ -20,7 +20,7 @@ from .._model.change import Change
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked
 from . import engine_removal, installation
 from .files import remove_path
-from .host_record import RECORD, HostRecord, find_roles, read_record
+from .host_record import RECORD, HostRecord, end_interrupted, find_roles, read_record, write_record
 from .store import LockTimeoutError
 
 UNKNOWN = (
@@ -33,13 +33,26 @@ SHARED = ("/usr/local/lib/backendai", "/var/lib/backendai", "/var/lib/backendai-
 """What several roles have: the programs, the state of the firewall, the home of the account of managers."""
 
 
+ENGINE_PROGRAMS = ("dockerd", "docker", "nvidia-ctk", "nvidia-container-runtime-hook")
+"""The programs whose packages stay with an engine that others use."""
+
+_ENGINE_UNIT = "docker.service"
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineContents:
+    """The ``folder`` with the data of a Docker engine, and its ``foreign`` containers and volumes."""
+
+    folder: str
+    foreign: Sequence[str] = ()
+
+
 @dataclasses.dataclass(frozen=True)
 class RemovedRole:
     """What is removed with a ``role``.
 
     ``paths`` go with it, and ``shared_paths`` with the last role of the host; ``folders`` if they are empty then,
     and otherwise what is in them is named; ``shared_folders``, which others have files in, without a word.
-    ``foreign`` names what others have in the Docker engine: then the engine stays.
     """
 
     role: str
@@ -47,21 +60,25 @@ class RemovedRole:
     shared_paths: Sequence[str] = SHARED
     folders: Sequence[str] = ()
     shared_folders: Sequence[str] = ()
-    foreign: Sequence[str] = ()
 
 
 class Removal:
-    """The removal of a role: the ``changes``, and sentences about what was ``kept``; ``check_mode`` changes nothing."""
+    """The removal of a role: the ``changes``, and sentences about what was ``kept``; ``check_mode`` changes nothing.
 
-    def __init__(self, removed: RemovedRole, *, check_mode: bool) -> None:
+    ``look`` returns what the Docker engine has, or ``None`` if an earlier removal has stopped it. It is called if the
+    engine would go: with anything of others, it stays.
+    """
+
+    def __init__(self, removed: RemovedRole, look: Callable[[], EngineContents | None], *, check_mode: bool) -> None:
         self.changes: list[Change] = []
         self.kept: list[str] = []
-        self._removed, self._check_mode = removed, check_mode
+        self._removed, self._look, self._check_mode = removed, look, check_mode
 
     def run(self, record_path: Path = RECORD) -> None:
         """Remove the role, one run at a time: that of a control node that was killed may still be at it.
 
-        Raises :class:`LockTimeoutError`, :class:`DamagedRecordError` and :class:`subprocess.CalledProcessError`.
+        Raises :class:`LockTimeoutError`, :class:`DamagedRecordError`, :class:`subprocess.CalledProcessError`, and
+        what ``look`` raises.
         """
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):
@@ -83,7 +100,7 @@ class Removal:
             self.kept.append(UNKNOWN)
         if others or record is None:
             return
-        self._remove_installed(record)
+        self._remove_installed(record, record_path)
         self._do(f"file {record_path}", "present", lambda: _remove_record(record_path))
 
     def _do(self, subject: str, before: str, action: Callable[[], None], after: str | None = None) -> None:
@@ -94,10 +111,11 @@ class Removal:
 
     def _remove_paths(self, paths: Sequence[str], record_path: Path) -> None:
         for path in map(Path, paths):
-            # The record goes last, and with it its folder.
-            keeps_record = path == record_path.parent and path.is_dir()
-            for entry in sorted(path.iterdir()) if keeps_record else [path]:
-                if entry != record_path and (entry.is_symlink() or entry.exists()):
+            # The record goes last, and with it its folder. A mount point is emptied.
+            stays = path.is_dir() and (path == record_path.parent or path.is_mount())
+            for entry in sorted(path.iterdir()) if stays else [path]:
+                of_file_system = entry.name == "lost+found" and path.is_mount()
+                if entry != record_path and not of_file_system and (entry.is_symlink() or entry.exists()):
                     self._do(str(entry), "present", partial(remove_path, entry))
 
     def _remove_empty_folders(self) -> None:
@@ -111,20 +129,26 @@ class Removal:
             elif str(folder) in self._removed.folders:
                 self.kept.append(f"{folder}: {', '.join(names)} did not come with this collection")
 
-    def _remove_installed(self, record: HostRecord) -> None:
+    def _remove_installed(self, record: HostRecord, record_path: Path) -> None:
         """Remove packages, users and groups that were added, and restore units and kernel settings."""
-        # An installation that was killed is not complete: what it has added is part of it.
         host = installation.read_installed()
-        added = record.added if record.before is None else record.added | (host - record.before)
-        packages, engine = added.packages & host.packages, installation.owner_of("dockerd")
-        protected = {engine} & packages if self._removed.foreign else set()
-        needed = installation.keep_needed(packages, protected)
-        for package, by in needed.items():
-            why = f"the engine has {', '.join(self._removed.foreign)}" if by == engine else f"{by} needs it"
-            self.kept.append(f"package {package}: {why}")
-        gone = packages - needed.keys()
+        if record.before is not None:
+            record = end_interrupted(record, host, installation.read_automatic())
+        for package in sorted(record.lost - host.packages):
+            self.kept.append(f"package {package}: others replaced it when they came; install it again if you need it")
+        added, packages = record.added, record.added.packages & host.packages
+        if "sudo" in packages and installation.root_is_locked():
+            # Its package refuses to go.
+            packages -= {"sudo"}
+            self.kept.append("package sudo: root has no password, so without it nobody could become root")
+        engine = installation.owner_of("dockerd")
+        contents = EngineContents(record.engine_folder)
+        if engine in packages:
+            contents = self._look() or contents
+        needed = self._keep_needed(packages, contents.foreign)
+        gone = packages - needed
         if engine in gone:
-            self._do("Docker engine", "rules, bridge and data", lambda: engine_removal.clear_engine(record.tables))
+            self._remove_engine(dataclasses.replace(record, engine_folder=contents.folder), record_path)
         if gone:
             self._do("packages", ", ".join(sorted(gone)), lambda: installation.purge(gone))
         # An earlier removal may have been killed after it.
@@ -138,6 +162,29 @@ class Removal:
             return
         self._remove_accounts(added.users, added.groups)
         self._restore_sysctls(record)
+
+    def _keep_needed(self, packages: frozenset[str], foreign: Sequence[str]) -> set[str]:
+        """Return the packages that stay, because others, or an engine with ``foreign`` contents, need them."""
+        protected = packages & {installation.owner_of(name) for name in ENGINE_PROGRAMS} if foreign else set()
+        needed = installation.keep_needed(packages, protected)
+        for package, by in needed.items():
+            of_engine = protected & {*by}
+            why = f"the engine has {', '.join(foreign)}" if of_engine else f"{', '.join(by)} needs it"
+            self.kept.append(f"package {package}: {why}")
+        return {*needed}
+
+    def _remove_engine(self, record: HostRecord, record_path: Path) -> None:
+        def clear() -> None:
+            # If this is interrupted, the next removal cannot ask the engine any more.
+            write_record(record, record_path)
+            engine_removal.clear_engine(record.tables)
+
+        self._do("Docker engine", "rules, bridge and data", clear)
+        if engine_removal.keeps_data(record.engine_folder):
+            self.kept.append(
+                f"folder {record.engine_folder}: the engine was set to keep its data there, beside which others may"
+                " have files: remove what it has left"
+            )
 
     def _remove_accounts(self, users: frozenset[str], groups: frozenset[str]) -> None:
         """Remove users and groups that packages have created and left."""
@@ -153,7 +200,11 @@ class Removal:
             if present[unit] == "masked" and before != "masked":
                 self._do(f"unit {unit}", "masked", partial(_systemctl, "unmask", unit), before)
             elif present[unit] == "enabled" and before == "disabled":
-                self._do(f"unit {unit}", "enabled", partial(_systemctl, "disable", "--now", unit), before)
+                # An engine that was there before may run containers of others.
+                stop = [] if unit == _ENGINE_UNIT else ["--now"]
+                self._do(f"unit {unit}", "enabled", partial(_systemctl, "disable", *stop, unit), before)
+                if not stop:
+                    self.kept.append(f"unit {unit}: disabled as before, but not stopped: others may have containers")
 
     def _restore_sysctls(self, record: HostRecord) -> None:
         present = installation.read_sysctls(record.sysctls)
@@ -173,5 +224,5 @@ def _run(command: Sequence[str]) -> None:
 
 def _remove_record(path: Path) -> None:
     path.unlink()
-    if not any(path.parent.iterdir()):
+    if not any(path.parent.iterdir()) and not path.parent.is_mount():
         path.parent.rmdir()

@@ -26,7 +26,6 @@ class Engine:
     def __init__(self) -> None:
         self.listed: list[dict[str, Any]] = []
         self.existing: list[dict[str, Any]] = [DEFAULT]
-        self.named: list[str] = []
 
     def containers(self, **query: Any) -> list[dict[str, Any]]:
         assert query["all"], "a stopped container counts, too"
@@ -38,16 +37,12 @@ class Engine:
     def remove_network(self, network: str) -> None:
         self.existing = [entry for entry in self.existing if entry["Id"] != network]
 
-    def volumes(self) -> dict[str, Any]:
-        return {"Volumes": [{"Name": name} for name in self.named] or None}
-
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Return the engine of the agent, which is no gateway."""
     made = Engine()
-    monkeypatch.setattr(agent_removal, "connect", lambda _address: made)
-    monkeypatch.setattr(agent_removal, "_has_engine", lambda: True)
+    monkeypatch.setattr(agent_removal, "connect_unless_removed", lambda _address: made)
     monkeypatch.setattr(agent_removal, "find_roles", lambda: ["agent"])
     monkeypatch.setattr(agent_removal, "set_mirrors", lambda _client, wanted, **_how: [*wanted])
     return made
@@ -117,13 +112,10 @@ def test_a_host_that_is_a_gateway_too_is_refused(run: Any, monkeypatch: pytest.M
     assert run("checked")["msg"] == ("this host is a gateway, too: run backendai.cluster.remove_gateways for it first.")
 
 
-def test_the_default_network_is_removed_and_what_others_have_is_returned(run: Any, engine: Engine) -> None:
-    engine.listed = [{"Names": ["/web"], "Labels": {}}]
-    engine.named = ["data"]
+def test_the_default_network_is_removed(run: Any, engine: Engine) -> None:
     assert run("removed", check_mode=True)["changed"]
     assert engine.existing == [DEFAULT]
-    result = run("removed")
-    assert (result["changed"], result["foreign"]) == (True, ["container web", "volume data"])
+    assert run("removed")["changed"]
     assert engine.existing == []
     assert not run("removed")["changed"]
 
@@ -135,9 +127,8 @@ def test_a_network_of_that_name_of_others_stays(run: Any, engine: Engine) -> Non
 
 
 def test_without_an_engine_there_is_nothing_to_remove(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_removal, "_has_engine", lambda: False)
-    monkeypatch.setattr(agent_removal, "connect", None)
-    assert run("removed")["foreign"] == []
+    monkeypatch.setattr(agent_removal, "connect_unless_removed", lambda _address: None)
+    assert not run("removed")["changed"]
     assert run("checked")["sessions"] == []
 
 
@@ -169,7 +160,8 @@ def test_added_mirrors_are_taken_away_even_if_the_engine_is_gone(
         asked.append(client is not None)
         return [Change("registry mirrors in /x", "http://m", None)]
 
-    monkeypatch.setattr(agent_removal, "_has_engine", lambda: there)
+    if not there:
+        monkeypatch.setattr(agent_removal, "connect_unless_removed", lambda _address: None)
     monkeypatch.setattr(agent_removal, "set_mirrors", take_away)
     assert run("removed")["changed"]
     assert asked == [there]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.modules import host_record
 from tests.unit.module_runs import result_of
 
 BARE = Installed(frozenset({"bash"}))
-BEGUN = {"state": "begun", "packages": ["runc"], "sysctls": ["net.ipv4.ip_forward"], "units": ["docker.service"]}
+BEGUN = {"state": "begun", "packages": ["runc=1.1*"], "sysctls": ["net.ipv4.ip_forward"], "units": ["docker.service"]}
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Installed]:
     installed = [BARE]
     path = tmp_path / "before.json"
     monkeypatch.setattr(installation, "read_installed", lambda: installed[-1])
+    monkeypatch.setattr(installation, "read_automatic", frozenset)
     monkeypatch.setattr(installation, "read_tables", lambda: ["ip nat"])
     monkeypatch.setattr(installation, "read_sysctls", lambda names: dict.fromkeys(names, "0"))
     monkeypatch.setattr(installation, "read_units", lambda names: dict.fromkeys(names, "not-found"))
@@ -51,3 +53,14 @@ def test_the_record_has_what_was_there_and_what_came(
         units={"docker.service": "not-found"},
         tables=("ip nat",),
     )
+
+
+@pytest.mark.usefixtures("host")
+def test_a_package_that_would_replace_the_engine_is_refused_and_nothing_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/dockerd")
+    monkeypatch.setattr(installation, "owner_of", lambda _name: "docker-ce")
+    result = result_of("host_record", {"state": "begun", "packages": ["docker.io", "runc"]}, capsys)
+    assert "this host has a Docker engine, /usr/bin/dockerd of the package docker-ce, and docker.io" in result["msg"]
+    assert not (tmp_path / "before.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ BARE = Installed(frozenset({"bash"}), frozenset({"root"}), frozenset({"root"}))
 DOCKER = Installed(frozenset({"bash", "docker.io", "runc"}), frozenset({"root"}), frozenset({"root", "docker"}))
 
 
-def begun(record: HostRecord, host: Installed = BARE, forward: str = "0") -> HostRecord:
+def begun(
+    record: HostRecord, host: Installed = BARE, forward: str = "0", automatic: Collection[str] = ()
+) -> HostRecord:
     """Return the record at the beginning of an installation of docker.io."""
     return begin(
         record,
@@ -31,6 +34,7 @@ def begun(record: HostRecord, host: Installed = BARE, forward: str = "0") -> Hos
         Installed(frozenset({"docker.io"})),
         {"net.ipv4.ip_forward": forward},
         {"docker.service": "not-found"},
+        automatic,
     )
 
 
@@ -47,8 +51,25 @@ def test_a_second_provisioning_changes_nothing() -> None:
 
 def test_an_installation_that_was_killed_is_continued_with_what_was_there_before_it() -> None:
     killed = begun(HostRecord())
-    half = DOCKER - Installed(frozenset({"docker.io"}))
-    assert end(begun(killed, half), DOCKER) == end(begun(HostRecord()), DOCKER)
+    half = DOCKER - Installed(frozenset({"docker.io"}), groups=frozenset({"docker"}))
+    assert end(begun(killed, half, automatic=["runc"]), DOCKER) == end(begun(HostRecord()), DOCKER)
+
+
+def test_what_others_install_after_a_killed_installation_did_not_come_with_this_collection() -> None:
+    killed = begun(HostRecord())
+    theirs = Installed(frozenset({"postgresql", "libpq5"}), frozenset({"postgres"}), frozenset({"postgres"}))
+    record = begun(killed, DOCKER | theirs, automatic=["runc", "libpq5"])
+    assert record.before is None
+    assert record.added == Installed(frozenset({"docker.io"}))
+
+
+def test_a_package_that_was_replaced_is_written_down() -> None:
+    busybox = Installed(frozenset({"busybox"}))
+    assert end(begun(HostRecord(), BARE | busybox), DOCKER).lost == {"busybox"}
+
+
+def test_a_host_that_is_provisioned_again_is_not_one_whose_removal_has_begun() -> None:
+    assert begun(HostRecord(engine_folder="/var/lib/docker"), DOCKER).engine_folder == ""
 
 
 def test_what_the_operator_installs_later_did_not_come_with_this_collection() -> None:

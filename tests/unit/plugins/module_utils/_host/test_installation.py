@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import installation
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 #: What needs a package, directly or not, on the host of these tests.
 NEEDED_BY = {"runc": {"docker.io"}, "docker.io": {"compose"}, "libc-extra": {"tool"}}
@@ -21,8 +26,14 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer as apt-get does that simulates a removal."""
 
     def run(*command: str) -> str:
-        assert command[:5] == ("apt-get", "--quiet", "--assume-yes", "--simulate", "purge")
-        return "".join(f"Purg {name}:amd64 [1.0]\n" for name in sorted(closure({*command[5:]})))
+        if command == ("passwd", "--status", "root"):
+            return "root L 2026-01-01 0 99999 7 -1\n"
+        if command == ("apt-mark", "showauto"):
+            return "runc\nlibc6:i386\n"
+        # Another apt may run: this one waits for it, as Ansible's does.
+        assert command[:4] == ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=60")
+        assert command[4:6] == ("--simulate", "purge")
+        return "".join(f"Purg {name}:amd64 [1.0]\n" for name in sorted(closure({*command[6:]})))
 
     monkeypatch.setattr(installation, "_run", run)
 
@@ -33,13 +44,84 @@ def test_packages_that_nothing_else_needs_may_go() -> None:
 
 def test_what_a_package_of_the_operator_needs_stays_and_so_does_what_that_needs() -> None:
     kept = installation.keep_needed({"docker.io", "runc", "less"}, ())
-    assert kept == {"docker.io": "compose", "runc": "compose"}
+    assert kept == {"docker.io": ["compose"], "runc": ["compose"]}
 
 
 def test_a_protected_package_stays_with_what_it_needs() -> None:
     kept = installation.keep_needed({"docker.io", "runc", "compose", "less"}, {"docker.io"})
-    assert kept == {"docker.io": "docker.io", "runc": "docker.io"}
+    assert kept == {"docker.io": ["docker.io"], "runc": ["docker.io"]}
 
 
 def test_no_package_is_no_question() -> None:
     assert installation.keep_needed(frozenset(), ()) == {}
+
+
+def test_what_apt_and_passwd_say_is_read() -> None:
+    assert installation.read_automatic() == {"runc", "libc6"}
+    assert installation.root_is_locked()
+
+
+@pytest.fixture
+def dockerd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the program of an engine of no package, which is on this host."""
+    path = tmp_path / "dockerd"
+    monkeypatch.setattr(shutil, "which", lambda _name: str(path))
+    return path
+
+
+WANTED = ["busybox-static", "docker.io", "nftables"]
+
+
+@pytest.mark.parametrize("engine", ["docker.io", "docker.io=20.10*", "docker.io/stable"])
+@pytest.mark.parametrize(
+    ("owner", "named"),
+    [("docker-ce", "of the package docker-ce"), ("moby-engine", "of the package moby-engine"), ("", "of no package")],
+)
+def test_an_engine_that_debians_would_replace_is_refused_with_what_to_do(
+    dockerd: Path, monkeypatch: pytest.MonkeyPatch, owner: str, named: str, engine: str
+) -> None:
+    monkeypatch.setattr(installation, "owner_of", lambda _name: owner)
+    with pytest.raises(ClusterError) as refused:
+        installation.refuse_second_engine(["busybox-static", engine, "nftables"], {"bash"})
+    assert str(refused.value) == (
+        f"this host has a Docker engine, {dockerd} {named}, and docker.io would take its place and stop its containers:"
+        " set agent_packages for this host to a list without docker.io (busybox-static, nftables), and sessions use the"
+        " engine that is there"
+    )
+
+
+@pytest.mark.usefixtures("dockerd")
+@pytest.mark.parametrize(
+    ("owner", "packages", "installed"),
+    [
+        # A killed installation has unpacked it.
+        ("docker.io", WANTED, []),
+        ("docker.io", WANTED, ["docker.io"]),
+        # Both are there: nothing changes.
+        ("", WANTED, ["docker.io"]),
+        ("docker-ce", ["nftables"], []),
+        ("docker-ce", ["docker-ce", "nftables"], ["docker-ce"]),
+    ],
+)
+def test_an_engine_that_stays_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch, owner: str, packages: list[str], installed: list[str]
+) -> None:
+    monkeypatch.setattr(installation, "owner_of", lambda _name: owner)
+    installation.refuse_second_engine(packages, installed)
+
+
+def test_a_host_without_an_engine_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    installation.refuse_second_engine(WANTED, [])
+
+
+def test_the_package_of_a_program_is_that_of_the_file_itself(dockerd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = dockerd.with_name("dockerd-1")
+    dockerd.symlink_to(target)
+
+    def search(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        found = command == ["dpkg-query", "--search", str(target)]
+        return subprocess.CompletedProcess(command, 0 if found else 1, f"docker-ce: {target}\n" if found else "")
+
+    monkeypatch.setattr(subprocess, "run", search)
+    assert installation.owner_of("dockerd") == "docker-ce"

@@ -16,7 +16,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.host_recor
     read_record,
     write_record,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.removal import UNKNOWN, Removal, RemovedRole
+from ansible_collections.backendai.cluster.plugins.module_utils._host.removal import (
+    UNKNOWN,
+    EngineContents,
+    Removal,
+    RemovedRole,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LockTimeoutError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 
@@ -35,7 +40,11 @@ class FakeHost:
     def __init__(self) -> None:
         self.installed = ADDED | Installed(frozenset({"bash"}), frozenset({"root"}), frozenset({"root"}))
         self.sysctls = {FORWARD: "1"}
-        self.needed: dict[str, str] = {}
+        self.needed: dict[str, list[str]] = {}
+        self.engine: EngineContents | None = EngineContents("/var/lib/docker")
+        self.owners = {"dockerd": "docker.io"}
+        self.automatic: frozenset[str] = frozenset()
+        self.locked = False
         self.units = {"docker.service": "enabled", "box.service": "masked"}
         self.calls: list[str] = []
         self.dies = ""
@@ -47,6 +56,14 @@ class FakeHost:
         if name == self.dies:
             self.dies = ""
             raise KeyboardInterrupt
+
+    def owner_of(self, program: str) -> str:
+        owner = self.owners.get(program, "")
+        return owner if owner in self.installed.packages else ""
+
+    def clear(self, _tables: object) -> None:
+        self.engine = None
+        self.called("engine")
 
     def purge(self, packages: frozenset[str]) -> None:
         self.installed -= Installed(packages)
@@ -62,6 +79,10 @@ class FakeHost:
             self.sysctls[name] = value
         elif "unmask" in command:
             self.units[command[-1]] = "not-found"
+        elif "disable" in command:
+            self.units[command[-1]] = "disabled"
+            self.called("stop" if "--now" in command else "disable")
+            return ""
         self.called(" ".join([command[0], command[-1]]))
         return ""
 
@@ -74,8 +95,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> FakeHost:
         "read_installed": lambda: fake.installed,
         "read_sysctls": lambda _names: dict(fake.sysctls),
         "read_units": lambda _names: dict(fake.units),
-        "keep_needed": lambda packages, protected: {name: name for name in packages & protected} or fake.needed,
-        "owner_of": lambda _program: "docker.io" if "docker.io" in fake.installed.packages else "",
+        "keep_needed": lambda packages, protected: {name: [name] for name in packages & protected} or fake.needed,
+        "owner_of": fake.owner_of,
+        "read_automatic": lambda: fake.automatic,
+        "root_is_locked": lambda: fake.locked,
         "purge": fake.purge,
         "remove_accounts": fake.remove_accounts,
         "run_checked": fake.run_checked,
@@ -83,14 +106,15 @@ def host(monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     for name, answer in answers.items():
         monkeypatch.setattr(installation, name, answer)
     monkeypatch.setattr(removal, "find_roles", lambda: fake.roles)
-    monkeypatch.setattr(engine_removal, "clear_engine", lambda _tables: fake.called("engine"))
+    monkeypatch.setattr(engine_removal, "clear_engine", fake.clear)
     return fake
 
 
 class Agent:
     """The files of an agent below a folder, and its record."""
 
-    def __init__(self, folder: Path, record: HostRecord | None = RECORD) -> None:
+    def __init__(self, host: FakeHost, folder: Path, record: HostRecord | None = RECORD) -> None:
+        self.host = host
         self.state, self.record = folder / "state", folder / "state" / "before.json"
         self.shared, self.checks = folder / "programs", folder / "health.d"
         self.completions = folder / "completions"
@@ -101,11 +125,11 @@ class Agent:
         if record:
             write_record(record, self.record)
 
-    def remove(self, *foreign: str, check_mode: bool = False) -> Removal:
-        """Remove the role from the host."""
+    def remove(self, *, role: str = "agent", check_mode: bool = False) -> Removal:
+        """Remove a role from the host."""
         paths, shared = [str(self.state), str(self.checks / "disk")], [str(self.shared)]
-        removed = RemovedRole("agent", paths, shared, [str(self.checks)], [str(self.completions)], foreign)
-        run = Removal(removed, check_mode=check_mode)
+        removed = RemovedRole(role, paths, shared, [str(self.checks)], [str(self.completions)])
+        run = Removal(removed, lambda: self.host.engine, check_mode=check_mode)
         run.run(self.record)
         return run
 
@@ -115,9 +139,9 @@ class Agent:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Agent:
+def agent(host: FakeHost, tmp_path: Path) -> Agent:
     """Return an agent with a record."""
-    return Agent(tmp_path)
+    return Agent(host, tmp_path)
 
 
 def test_all_that_came_with_the_role_goes_and_the_record_last(host: FakeHost, agent: Agent) -> None:
@@ -148,7 +172,8 @@ def test_a_removal_that_was_killed_is_completed_by_the_next(host: FakeHost, agen
     host.dies = step
     with pytest.raises(KeyboardInterrupt):
         agent.remove()
-    assert read_record(agent.record) == RECORD
+    # The engine does not answer any more.
+    assert read_record(agent.record) == dataclasses.replace(RECORD, engine_folder="/var/lib/docker")
     agent.remove()
     assert agent.is_gone()
     assert host.installed.packages == {"bash"}
@@ -156,7 +181,8 @@ def test_a_removal_that_was_killed_is_completed_by_the_next(host: FakeHost, agen
 
 
 def test_an_engine_that_others_use_stays_with_what_it_needs(host: FakeHost, agent: Agent) -> None:
-    kept = agent.remove("container web").kept
+    host.engine = EngineContents("/var/lib/docker", ["container web"])
+    kept = agent.remove().kept
     assert "package docker.io: the engine has container web" in kept
     assert "engine" not in host.calls
     assert host.sysctls[FORWARD] == "1"
@@ -165,7 +191,7 @@ def test_an_engine_that_others_use_stays_with_what_it_needs(host: FakeHost, agen
 
 
 def test_a_package_that_another_needs_stays_and_is_named(host: FakeHost, agent: Agent) -> None:
-    host.needed = {"runc": "podman"}
+    host.needed = {"runc": ["podman"]}
     assert "package runc: podman needs it" in agent.remove().kept
     assert host.installed.packages == {"bash", "runc"}
 
@@ -174,7 +200,7 @@ def test_a_package_that_another_needs_stays_and_is_named(host: FakeHost, agent: 
 def test_of_a_host_of_an_earlier_release_packages_are_kept_with_a_word(
     host: FakeHost, tmp_path: Path, record: HostRecord | None
 ) -> None:
-    agent = Agent(tmp_path, record)
+    agent = Agent(host, tmp_path, record)
     removed = agent.remove()
     assert removed.kept == [UNKNOWN]
     assert host.installed.packages == {"bash", "docker.io", "runc"}
@@ -189,6 +215,84 @@ def test_a_host_with_another_role_keeps_packages_programs_and_the_record(host: F
     assert read_record(agent.record) == RECORD
     assert agent.shared.exists()
     assert host.calls == []
+
+
+@pytest.mark.parametrize("role", ["manager", "gateway"])
+def test_the_last_role_of_the_host_asks_the_engine_too(host: FakeHost, agent: Agent, role: str) -> None:
+    host.roles = ["agent", role]
+    host.engine = EngineContents("/var/lib/docker", ["container web"])
+    agent.remove()
+    host.roles = [role]
+    assert "package docker.io: the engine has container web" in agent.remove(role=role).kept
+    assert "engine" not in host.calls
+    assert "docker.io" in host.installed.packages
+
+
+def test_an_engine_that_others_use_keeps_its_command_and_the_toolkit_of_gpus(host: FakeHost, tmp_path: Path) -> None:
+    engine = Installed(frozenset({"docker.io", "docker-cli", "nvidia-container-toolkit"}))
+    agent = Agent(host, tmp_path, dataclasses.replace(RECORD, added=ADDED | engine))
+    host.installed |= engine
+    host.owners |= {"docker": "docker-cli", "nvidia-container-runtime-hook": "nvidia-container-toolkit"}
+    host.engine = EngineContents("/var/lib/docker", ["volume data"])
+    kept = agent.remove().kept
+    for name in engine.packages:
+        assert f"package {name}: the engine has volume data" in kept
+    assert engine.packages <= host.installed.packages
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_data_of_the_engine_in_another_folder_is_named(host: FakeHost, agent: Agent, *, killed: bool) -> None:
+    host.engine = EngineContents("/data")
+    if killed:
+        # The engine is gone then, and only the record knows.
+        host.dies = "engine"
+        with pytest.raises(KeyboardInterrupt):
+            agent.remove()
+    (kept,) = agent.remove().kept
+    assert kept.startswith("folder /data: the engine was set to keep its data there")
+
+
+def test_sudo_stays_if_root_has_no_password(host: FakeHost, tmp_path: Path) -> None:
+    sudo = Installed(frozenset({"sudo"}))
+    agent = Agent(host, tmp_path, dataclasses.replace(RECORD, added=ADDED | sudo))
+    host.installed |= sudo
+    host.locked = True
+    assert agent.remove().kept == ["package sudo: root has no password, so without it nobody could become root"]
+    assert host.installed.packages == {"bash", "sudo"}
+    assert host.sysctls[FORWARD] == "0"
+
+
+def test_a_package_that_was_replaced_is_named_unless_it_is_back(host: FakeHost, tmp_path: Path) -> None:
+    agent = Agent(host, tmp_path, dataclasses.replace(RECORD, lost=frozenset({"bash", "busybox"})))
+    assert agent.remove().kept == [
+        "package busybox: others replaced it when they came; install it again if you need it"
+    ]
+
+
+def test_an_engine_that_was_started_by_hand_is_disabled_and_runs_on(host: FakeHost, tmp_path: Path) -> None:
+    units = {"docker.service": "disabled", "box.service": "disabled"}
+    agent = Agent(host, tmp_path, HostRecord(units=units))
+    host.units = dict.fromkeys(units, "enabled")
+    kept = agent.remove().kept
+    assert kept == ["unit docker.service: disabled as before, but not stopped: others may have containers"]
+    assert host.calls == ["stop", "disable"]
+    assert host.units == units
+
+
+@pytest.mark.usefixtures("host")
+def test_a_state_folder_that_is_a_mount_point_is_emptied_and_stays(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = tmp_path / "record" / "before.json"
+    agent.record.unlink()
+    write_record(RECORD, apart)
+    agent.record = apart
+    (agent.state / "lost+found").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path in (agent.state, apart.parent))
+    agent.remove()
+    assert [path.name for path in agent.state.iterdir()] == ["lost+found"]
+    assert [*apart.parent.iterdir()] == []
+    assert agent.remove().changes == []
 
 
 @pytest.mark.usefixtures("host")
@@ -207,9 +311,21 @@ def test_a_folder_of_the_system_stays_without_a_word_if_others_use_it(agent: Age
 
 def test_what_a_killed_installation_has_added_goes_too(host: FakeHost, tmp_path: Path) -> None:
     before = Installed(frozenset({"bash"}), frozenset({"root"}), frozenset({"root"}))
-    agent = Agent(tmp_path, dataclasses.replace(RECORD, added=Installed(), before=before))
-    agent.remove()
+    wanted = Installed(frozenset({"docker.io"}), frozenset({"box"}), frozenset({"docker"}))
+    record = dataclasses.replace(RECORD, added=Installed(), before=before, wanted=wanted)
+    host.automatic = frozenset({"runc"})
+    Agent(host, tmp_path, record).remove()
     assert host.installed == before
+
+
+def test_what_the_operator_has_installed_after_a_killed_installation_stays(host: FakeHost, tmp_path: Path) -> None:
+    before = Installed(frozenset({"bash"}), frozenset({"root"}), frozenset({"root"}))
+    theirs = Installed(frozenset({"postgresql"}), frozenset({"postgres"}), frozenset({"postgres"}))
+    wanted = Installed(frozenset({"docker.io"}))
+    host.installed |= theirs
+    Agent(host, tmp_path, dataclasses.replace(RECORD, added=Installed(), before=before, wanted=wanted)).remove()
+    assert host.installed - theirs == before | Installed(frozenset({"runc"}), ADDED.users, ADDED.groups)
+    assert theirs - host.installed == Installed()
 
 
 @pytest.mark.parametrize("dies", ["", "purge"])
@@ -224,7 +340,7 @@ def test_what_a_package_leaves_goes_with_it(
     if dies:
         with pytest.raises(KeyboardInterrupt):
             agent.remove()
-    host.needed = {"runc": "podman"} if not dies else {}
+    host.needed = {"runc": ["podman"]} if not dies else {}
     agent.remove()
     assert left.exists() == (not dies)
 
