@@ -24,6 +24,12 @@ MAX_REQUEST = 1 << 20
 REQUEST_SECONDS = 10.0
 """How many seconds a request may take to arrive."""
 
+READER_SECONDS = 60.0
+"""How long the user's part may read nothing before it counts as gone."""
+
+UNREAD = 75
+"""The exit code of the manager's part in that case: no more lines, and no result, can be sent."""
+
 EXIT_CODES = {"done": 0, "failed": 1, "refused": 2, "pending": 3}
 """The exit code of the command for each status of a result."""
 

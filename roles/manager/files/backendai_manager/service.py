@@ -21,7 +21,7 @@ from .manager.runs import Runs, clean_environment
 from .manager.settings import Settings, load_settings
 from .manager.verbs import VERBS
 from .paths import Paths
-from .protocol import Result
+from .protocol import UNREAD, Result
 
 StartRuns = Callable[[Paths, Settings, int, Callable[[], bool]], Runs]
 
@@ -34,7 +34,9 @@ def main() -> int:
     parent, uid = Path(f"/proc/{os.getppid()}"), os.environ.get("SUDO_UID")
     clean_environment(paths.home)
     sys.path.append(str(paths.collections))
-    return serve(paths, Channel(0, 1), Accounts(), uid if started_by_root(parent) else None).exit_code
+    channel = Channel(0, 1)
+    result = serve(paths, channel, Accounts(), uid if started_by_root(parent) else None)
+    return UNREAD if channel.unread else result.exit_code
 
 
 def serve(

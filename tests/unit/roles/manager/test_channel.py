@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from backendai_manager import service
 from backendai_manager.errors import CancelledError, RefusedError
 from backendai_manager.manager import channel as module
 from backendai_manager.manager.channel import Channel
-from backendai_manager.protocol import MAX_REQUEST, Request
+from backendai_manager.protocol import MAX_REQUEST, UNREAD, Request, Result
 
 Ends = tuple[Channel, int, int]
 
@@ -98,5 +100,26 @@ def test_a_reader_that_stops_reading_cancels(ends: Ends, monkeypatch: pytest.Mon
     began = time.monotonic()
     channel.event("line", text="x" * (1 << 20))
     assert channel.cancelled
+    assert channel.unread
+    # Nothing is appended to what was sent of that line, even if there is room again.
+    for _line in range(100):
+        channel.event("line", text="y")
+    os.read(answers, 1 << 20)
+    channel.result(Result("done"))
+    os.set_blocking(answers, False)
+    with pytest.raises(BlockingIOError):
+        os.read(answers, 1)
     assert time.monotonic() - began < 5
+    os.close(answers)
+
+
+def test_a_service_that_nobody_reads_says_so_by_its_exit_code(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, _request, answers = ends
+    monkeypatch.setattr(service, "Channel", lambda _source, _target: channel)
+    monkeypatch.setattr(service, "clean_environment", lambda _home: None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(service, "serve", lambda *_arguments: Result("refused"))
+    assert service.main() == 2
+    channel.unread = True
+    assert service.main() == UNREAD
     os.close(answers)

@@ -436,3 +436,18 @@ def test_the_end_of_a_command_ends_the_watch_for_its_readers() -> None:
     os.close(target)
     with open(source, "rb"), open(reader, "rb"), open(output, "wb"):
         assert not await_loss_of_readers((output,), source)
+
+
+def test_output_that_was_not_read_ends_the_command_with_a_sentence(
+    host: ManagerHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "sudo"
+    program.write_text('#!/bin/sh\nread -r _line\nprintf \'{"event": "line", "text": "one"}\\n{"event": \'\nexit 75\n')
+    program.chmod(0o755)
+    code = cli.run(["logs", "train", "-f"], host.paths, tmp_path / "home", Service(host.paths, [str(program)]))
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (1, "one\n")
+    assert shown.err == (
+        "backendai: what this command prints was not read for 60 seconds, so the manager has cancelled it, as Ctrl-C"
+        " does.\n"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow
-from backendai_manager.errors import CommandError
+from backendai_manager.errors import CancelledError, CommandError
 from backendai_manager.manager import following
+from backendai_manager.manager.channel import Channel
 from backendai_manager.protocol import Result
 from tests.unit.builders import plan
 from tests.unit.plugins.plugin_utils._report.test_follow import part
@@ -156,6 +158,21 @@ def test_the_end_of_the_users_part_ends_the_following_whatever_an_agent_does(hos
     host.runs.agent_answers["agent1"] = hang
     assert host.ask(ALICE, "logs", session="train", follow=True) == Result("failed", "cancelled.")
     release.set()
+
+
+def test_logs_of_an_ended_session_stop_with_the_users_part(host: ManagerHost) -> None:
+    host.keep(1, ALICE, state="TERMINATED")
+    kernel = {"hostname": "main1", "agent": "agent1", "status": "exited", "exit_code": 3, "log": ["one"] * 9}
+    report = {"kernels": [{**kernel, "apps": {}, "error": None}]}
+    host.runs.reports["session_logs"] = {"session_logs_path": report}
+    channel = Channel(*os.pipe())
+    channel.event("line", text="before")
+    channel._cancelled.set()
+    with pytest.raises(CancelledError):
+        following.show_logs(channel, report)
+    assert os.read(channel._source, 1 << 16).count(b"\n") == 1
+    os.close(channel._source)
+    os.close(channel._target)
 
 
 def test_what_an_ended_session_has_printed_is_shown_once(host: ManagerHost) -> None:

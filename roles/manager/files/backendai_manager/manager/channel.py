@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import CancelledError, RefusedError
 from ..protocol import (
     MAX_REQUEST,
+    READER_SECONDS,
     REQUEST_SECONDS,
     Request,
     Result,
@@ -24,9 +25,6 @@ from ..protocol import (
     parse_request,
     result_line,
 )
-
-READER_SECONDS = 60.0
-"""How long the user's part may read nothing before it counts as gone."""
 
 WATCHER = "end of input"
 """The name of the thread that waits for the end of the user's part."""
@@ -41,6 +39,8 @@ class Channel:
         self._source, self._target = source, target
         self._cancelled = threading.Event()
         self._writing = threading.Lock()
+        #: Whether the user's part has read nothing for so long that no more is sent: a part of a line is.
+        self.unread = False
         os.set_blocking(target, False)
 
     def read_request(self, seconds: float = REQUEST_SECONDS) -> Request:
@@ -94,11 +94,14 @@ class Channel:
     def _send(self, line: bytes) -> None:
         """Write a line; a user's part that is gone, or does not read, cancels the command."""
         with self._writing:
+            if self.unread:
+                return
             deadline, remaining = time.monotonic() + READER_SECONDS, memoryview(line)
             try:
                 while remaining:
                     ready = select.select([], [self._target], [], max(0.0, deadline - time.monotonic()))[1]
                     if not ready:
+                        self.unread = True
                         self._cancelled.set()
                         return
                     with contextlib.suppress(BlockingIOError):

@@ -50,11 +50,12 @@ def follow_logs(context: RequestContext, session: KnownSession, hostname: str, l
 
 
 def show_logs(channel: Channel, report: Mapping[str, Any]) -> None:
-    """Send the lines of a report of logs."""
+    """Send the lines of a report of logs. Raises :class:`CancelledError`."""
     # In the collection, which is found once the service has started.
     from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import render_logs
 
     for line in render_logs(report):
+        channel.wait(0)
         channel.event("line", text=line)
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from ..errors import CommandError, RefusedError
 from ..paths import Paths
-from ..protocol import MAX_REQUEST, Result, parse_answer, request_line
+from ..protocol import MAX_REQUEST, READER_SECONDS, UNREAD, Result, parse_answer, request_line
 from .readers import await_loss_of_readers
 
 ACCOUNT = "backendai"
@@ -136,6 +136,8 @@ def _cancel_unread(stdin: IO[bytes], answers: int) -> None:
 
 def _read(stdout: IO[bytes], take: Callable[[Mapping[str, Any]], None]) -> Result | None:
     for answer in stdout:
+        if not answer.endswith(b"\n"):
+            break
         try:
             data = parse_answer(answer)
         except (ValueError, TypeError):
@@ -149,7 +151,12 @@ def _read(stdout: IO[bytes], take: Callable[[Mapping[str, Any]], None]) -> Resul
 
 
 def _failure(text: str, code: int) -> CommandError:
-    """Return the reason why there is no result, from what sudo says."""
+    """Return the reason why there is no result, from the exit code and what sudo says."""
+    if code == UNREAD:
+        return CommandError(
+            f"what this command prints was not read for {READER_SECONDS:g} seconds, so the manager has cancelled it, as"
+            " Ctrl-C does."
+        )
     for pattern, sentence in _SENTENCES:
         if re.search(pattern, text, re.IGNORECASE):
             return RefusedError(sentence)
