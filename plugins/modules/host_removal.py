@@ -77,7 +77,9 @@ def main() -> None:
 
     def look() -> EngineContents | None:
         client = connect_unless_removed(module.params["docker_host"])
-        return client and EngineContents(engine_folder(client.info()) or DATA, list_foreign(client))
+        if client is None:
+            return None
+        return EngineContents(engine_folder(client.info()) or DATA, list_foreign(client))
 
     def run() -> dict[str, Any]:
         removed = RemovedRole(**{name: module.params[name] for name in ("role", *lists)})

@@ -26,7 +26,7 @@ UNREACHABLE = {"unreachable": True, "msg": "Failed to connect", "changed": False
     ],
 )
 def test_an_agent_without_an_image_or_a_result_is_named(result: dict[str, Any] | None, lacking: list[str]) -> None:
-    results = {"a1": {"missing": []}, "a2": result}
+    results: dict[str, dict[str, Any] | None] = {"a1": {"missing": []}, "a2": result}
     hosts = {name: {} if value is None else {"__agent_images": value} for name, value in results.items()}
     variables = {name: trust_as_template(text) for name, text in PLAY["tasks"][0]["vars"].items()}
     templar = Templar(DataLoader(), {"__agent_selection": ["a1", "a2"], "hostvars": hosts, **variables})
