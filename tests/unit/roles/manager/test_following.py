@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report import f
 from backendai_manager.errors import CancelledError, CommandError
 from backendai_manager.manager import following
 from backendai_manager.manager.channel import Channel
+from backendai_manager.manager.slots import Slots
 from backendai_manager.protocol import Result
 from tests.unit.builders import plan
 from tests.unit.plugins.plugin_utils._report.test_follow import part
@@ -129,6 +131,30 @@ def test_without_anything_to_follow_a_sentence_says_so(
     assert host.ask(ALICE, "logs", session="train", follow=True).message == (
         "agent9 could not be read: it is not in the manager's inventory."
     )
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "TERMINATED"])
+def test_playbooks_run_in_no_slot_of_followers(host: ManagerHost, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[str] = []
+
+    def note(slots: Slots, *_arguments: object) -> contextlib.AbstractContextManager[None]:
+        held.append(slots._folder.name)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(Slots, "hold", note)
+    found = record(1, ALICE, status=state)
+    host.runs.reports |= {
+        "list_sessions": {"session_list_path": [found]},
+        "session_logs": {"session_logs_path": {"kernels": []}},
+    }
+    used: list[list[str]] = []
+    for playbook in ("list_sessions", "session_logs"):
+        host.runs.during[playbook] = lambda: used.append([*held])
+    host.runs.agent_answers["agent1"] = [of_one("01 one", containers=EXITED)] * 2
+    assert host.ask(ALICE, "logs", session="train", follow=True) == Result("done")
+    assert used
+    assert all(kinds == ["slots"] for kinds in used)
+    assert held == (["slots", "followers"] if state == "RUNNING" else ["slots"])
 
 
 def test_a_session_that_waits_has_nothing_to_follow(host: ManagerHost) -> None:

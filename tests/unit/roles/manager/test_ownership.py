@@ -66,6 +66,14 @@ def test_operators_name_one_of_several_by_its_id() -> None:
         find_session([known(1, ALICE), known(2, BOB)], "train", OPERATOR)
 
 
+def test_an_id_is_no_name_that_looks_like_it() -> None:
+    named = known(1, ALICE, name=IDS[2])
+    assert find_session([named, known(2, ALICE, "other")], IDS[2], A) == known(2, ALICE, "other")
+    ended = known(2, ALICE, "other", "TERMINATED")
+    assert find_session([named, ended], IDS[2], A) == ended
+    assert find_session([named, known(2, BOB, "other")], IDS[2], A) == named
+
+
 def test_of_ended_sessions_a_name_means_the_last() -> None:
     sessions = [known(1, ALICE, status="TERMINATED"), known(2, ALICE, status="TERMINATED")]
     assert find_session(sessions, "train", A) is None

@@ -263,6 +263,13 @@ def test_no_agent_says_whose_a_session_of_the_queue_is(host: ManagerHost) -> Non
     assert host.ask(ALICE, "end", session=IDS[2]).status == "refused"
 
 
+def test_an_id_is_that_of_a_session_of_another_node_rather_than_a_name_of_the_queue(host: ManagerHost) -> None:
+    host.keep(1, ALICE, name=IDS[2])
+    answer_all(host, 2, ALICE)
+    host.ask(ALICE, "end", session=IDS[2])
+    assert host.runs.made[-1].request == {"session_id": IDS[2], "session_force": False}
+
+
 def test_a_session_of_an_uid_that_is_somebody_elses_now_is_nobodys(host: ManagerHost) -> None:
     host.keep(2, BOB)
     host.accounts.accounts = [ALICE, CAROL, type(BOB)("bob", 2002, 100)]

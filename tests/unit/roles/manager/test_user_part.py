@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backendai_manager.errors import CommandError, RefusedError
-from backendai_manager.user import keys, spec_file, ssh_config
+from backendai_manager.user import keys, spec_file, ssh_config, verbs
 from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
 from backendai_manager.user.ssh_config import SshAccess, parse_access
 from backendai_manager.user.text import age, duration, printable, remaining, slots
@@ -336,6 +337,26 @@ def test_host_keys_of_other_sessions_stay() -> None:
         f"backendai-{ID} {KEY}",
         f"backendai-{ID}-sub1 {KEY}",
     ]
+
+
+def test_commands_at_the_same_moment_keep_each_others_host_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = ssh_config.merge_known_hosts
+
+    def merge_slowly(*arguments: Any) -> str:
+        time.sleep(0.2)
+        return merge(*arguments)
+
+    monkeypatch.setattr(ssh_config, "merge_known_hosts", merge_slowly)
+    others = [SshAccess(str(number) * 36, "other", "gw", 1, {"main1": KEY}) for number in range(3)]
+    threads = [threading.Thread(target=verbs._write_known_hosts, args=[tmp_path, [other]]) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    known = (tmp_path / "backendai_known_hosts").read_text().splitlines()
+    assert sorted(known) == [other.known_hosts[0] for other in others]
 
 
 def test_text_of_others_does_not_control_a_terminal() -> None:

@@ -19,7 +19,7 @@ from ..paths import Paths
 from ..policy import Policy, load_policy
 from .channel import Channel
 from .identity import Accounts, Caller
-from .ownership import KnownSession, find_session, not_found
+from .ownership import ID, KnownSession, find_session, not_found
 from .queue import Queue
 from .queue_check import judge_queue
 from .run_events import RunEvents
@@ -107,7 +107,8 @@ class RequestContext:
         """
         queued = self.queue.sessions()
         session = find_session(queued, word, self.caller, ended=ended)
-        if session is None or not session.live:
+        # A name may look like the id of a session that another node has started.
+        if session is None or not session.live or (ID.fullmatch(word) and session.id != word):
             # Whose a session of the queue is, no agent can say.
             ids = {known.id for known in queued}
             found = [
@@ -115,7 +116,7 @@ class RequestContext:
                 for record in self.records()
                 if (known := KnownSession.from_record(record)) and known.id not in ids
             ]
-            session = find_session(found, word, self.caller, ended=ended) or session
+            session = find_session([*queued, *found], word, self.caller, ended=ended)
         if session is None:
             raise not_found(word, self.caller)
         return session

@@ -30,12 +30,13 @@ CANCEL_SECONDS = 0.5
 Part = Mapping[str, Any]
 
 
-def follow_logs(context: RequestContext, session: KnownSession, hostname: str, lines: int) -> Result:
+def follow_logs(
+    context: RequestContext, session: KnownSession, record: Mapping[str, Any], hostname: str, lines: int
+) -> Result:
     """Send the last lines of a session's containers, or of the one with that ``hostname``, and then what they print.
 
     Raises :class:`CommandError` at the end if an agent was lost.
     """
-    record = context.record_of(session, "kernels")
     kernels = record.get("kernels") or []
     if not kernels:
         raise CommandError(f"{session.name} is {record.get('status')}: its containers do not exist yet.")

@@ -86,5 +86,5 @@ def started_by_root(process: Path) -> bool:
         lines = (process / "status").read_text().splitlines()
     except OSError:
         return False
-    # Real, effective, saved and file system uid: sudo keeps the user's as the real one.
+    # Effective, saved and file system uid. The real one decides nothing: sudo may set it to root's, or keep the user's.
     return [line.split()[2:] for line in lines if line.startswith("Uid:")] == [["0"] * 3]

@@ -83,12 +83,15 @@ def may_act(session: KnownSession, caller: Caller) -> bool:
 def find_session(
     sessions: Iterable[KnownSession], word: str, caller: Caller, *, ended: bool = False
 ) -> KnownSession | None:
-    """Return the session of a name or an id that the caller may act on; the caller's own first, if it is a name.
+    """Return the session of an id, else of a name, that the caller may act on; the caller's own first, if it is a name.
 
     With ``ended``, if none of that name lives, it is the last one that has ended. Raises :class:`RefusedError` if
     several live ones have the name.
     """
-    named = [session for session in sessions if word in (session.id, session.name) and may_act(session, caller)]
+    known = [session for session in sessions if may_act(session, caller)]
+    named = [session for session in known if session.id == word] or [
+        session for session in known if session.name == word
+    ]
     live = [session for session in named if session.live]
     own = [session for session in live if session.belongs_to(caller)]
     chosen = own or live

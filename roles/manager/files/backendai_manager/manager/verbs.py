@@ -67,12 +67,18 @@ def show(context: RequestContext, request: Request) -> Result:
 def logs(context: RequestContext, request: Request) -> Result:
     """Return the logs of a session, or its lines as events until it ends."""
     fields = request.fields
-    with context.slot("followers" if fields["follow"] else "slots"):
+    # Those who follow run no playbook, and are counted apart: to find the session may need one.
+    with context.slot():
         session = context.find(fields["session"], ended=True)
-        if fields["follow"] and session.live:
-            return follow_logs(context, session, fields["host"], fields["lines"])
-        given = {"session_id": session.id, "session_logs_lines": fields["lines"], "session_kernel": fields["host"]}
-        outcome = context.runs.run("session_logs", given, reports=[LOGS])
+        follows = fields["follow"] and session.live
+        if follows:
+            record = context.record_of(session, "kernels")
+        else:
+            given = {"session_id": session.id, "session_logs_lines": fields["lines"], "session_kernel": fields["host"]}
+            outcome = context.runs.run("session_logs", given, reports=[LOGS])
+    if follows:
+        with context.slot("followers"):
+            return follow_logs(context, session, record, fields["host"], fields["lines"])
     report = outcome.reports[LOGS]
     if report is None:
         outcome.require()

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import sys
@@ -218,8 +220,12 @@ def configure_ssh(invocation: Invocation) -> int:
 
 def _write_known_hosts(folder: Path, accesses: Sequence[ssh_config.SshAccess]) -> None:
     path = folder / ssh_config.KNOWN_HOSTS_NAME
-    before = path.read_text() if path.exists() else ""
-    _write(path, ssh_config.merge_known_hosts(before, accesses))
+    with (folder / f"{ssh_config.KNOWN_HOSTS_NAME}.lock").open("w") as lock:
+        # Another command may add its keys now. A file system without locks has to do without.
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        before = path.read_text() if path.exists() else ""
+        _write(path, ssh_config.merge_known_hosts(before, accesses))
 
 
 def _write(path: Path, text: str) -> None:
