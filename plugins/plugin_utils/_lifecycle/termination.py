@@ -63,9 +63,10 @@ def end_session(
 ) -> Termination:
     """Return how the session of that name or id ends; there are no actions if no such session exists.
 
-    A PENDING session is cancelled; agents of its last start that cannot be asked are listed. A session on agents is removed from all of them, and from every agent that says that
-    it holds a part; with ``force`` from those that are reachable, and the entry lists the others. Raises
-    :class:`ValidationError` or :class:`PlanningError` with one sentence.
+    A PENDING session is cancelled; the entry lists agents of its last start that cannot be asked. A session on agents
+    is removed from all of them, and from every agent that says that it holds a part; with ``force`` from those that are
+    reachable, and the entry lists the others. Raises :class:`ValidationError` or :class:`PlanningError` with one
+    sentence.
     """
     parts, entry = _resolve_session(name, session_id, entries, cluster)
     if entry and entry.state == RUNNING and entry.plan:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ...module_utils._model.devices import Device, GpuRequest
 from ...module_utils._model.facts import AgentFacts
@@ -96,9 +97,11 @@ class ClusterState:
         return dataclasses.replace(self, facts={**self.facts, **changed})
 
     @functools.cached_property
-    def without_allocations(self) -> ClusterState:
-        """This state as if no capacity were allocated."""
-        facts = {name: dataclasses.replace(agent, allocated={}, containers=0) for name, agent in self.facts.items()}
+    def emptied(self) -> ClusterState:
+        """This state as if there were no sessions, and no address, identifier or port were taken."""
+        nothing: dict[str, Any] = {"allocated": {}, "containers": 0, "sessions": (), "networks": (), "vnis": ()}
+        nothing |= {"tcp_ports": frozenset(), "reserved_ports": {}}
+        facts = {name: dataclasses.replace(agent, **nothing) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
     def explain_unavailable(self, names: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
 from .cluster_state import ClusterState, Parts, plan_of, public_keys_of, status_of
 from .eligibility import describe_cordoned, eligible_agents, requested_topology, swarm_managers
-from .route_address import find_foreign_address
+from .route_address import ForeignAddressError, check_own_address, find_foreign_address
 from .session_network import PlanningError
 from .session_plan import make_plan
 
@@ -88,9 +88,7 @@ def decide(
     if isinstance(placement, Unschedulable):
         return dataclasses.replace(placement, reason=placement.reason + describe_cordoned(spec, agents))
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
-    problem = find_foreign_address(plan, cluster)
-    if problem:
-        raise PlanningError(problem)
+    check_own_address(plan, cluster)
     missing, present = _missing_images(plan, agents), _present_images(plan, agents)
     return Decision(plan, False, missing, {}, placement.lower_bound, present)
 
@@ -108,17 +106,29 @@ def check_time_limits(spec: SessionSpec, pools: NetworkPools) -> None:
             )
 
 
-def is_feasible(spec: SessionSpec, cluster: ClusterState, session_id: str = "") -> bool:
-    """Return whether a request could be met if all sessions of other names ended."""
+def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, session_id: str) -> bool:
+    """Return whether a request could be met if all sessions of other names ended.
+
+    Raises :class:`ForeignAddressError` if only the inventory, which may change, keeps it from being met.
+    """
     try:
         if _existing_plan(spec, cluster, session_id):
             return True
-        agents = cluster.without_allocations.agents
+        agents = cluster.emptied.agents
         eligible = eligible_agents(spec, agents, cluster.unavailable)
         placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=False)
-        return isinstance(placement, Placement)
+        if isinstance(placement, Unschedulable):
+            return False
+        # Without the addresses of all agents, which take long to collect, and without apps: neither makes a difference.
+        chosen = {*placement.agents}
+        involved = [agent for agent in agents if agent.name in chosen or agent.swarm]
+        plan = make_plan(replace(spec, apps=()), placement, involved, pools, session_id, "", 0.0)
+        check_own_address(plan, cluster)
+    except ForeignAddressError:
+        raise
     except (ValidationError, PlanningError):
         return False
+    return True
 
 
 def _place(

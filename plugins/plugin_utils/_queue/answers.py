@@ -16,12 +16,14 @@ from typing import Any
 from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.network import HOST_NETWORK
+from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState, owned_by_others
 from .._planner.decision import Decision, decide, is_feasible
 from .._planner.eligibility import excludes_all, what_excludes
+from .._planner.route_address import ForeignAddressError
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_stored, spec_from_dict
@@ -78,6 +80,8 @@ class Answers:
         self._no_room: dict[str, Unschedulable] = {}
         self._refused: dict[str, Unschedulable] = {}
         self._feasible: dict[str, bool] = {}
+        # What only the inventory keeps from being feasible: that may change before the next pass.
+        self._foreign: set[str] = set()
         self._unchanged: dict[str, Unschedulable] = {}
         self._grown: set[str] = set()
         self.computed = 0
@@ -89,11 +93,8 @@ class Answers:
 
     def decide(self, entry: QueueEntry) -> Decision | Unschedulable:
         """Return the decision on an entry; what can never be met stays PENDING as well, with the problem as reason."""
-        waits = wait_for_agents(entry, self.cluster)
-        if waits is not None:
-            return waits
         key = entry.request_key
-        shared = self._known(entry, key)
+        shared = wait_for_agents(entry, self.cluster) or self._known(entry, key)
         if shared is not None:
             return shared
         self.computed += 1
@@ -157,17 +158,21 @@ class Answers:
 
     def is_feasible(self, entry: QueueEntry) -> bool:
         """Return whether a session could start if all others ended."""
-        try:
-            spec = _checked_spec(entry)
-        except ValidationError:
-            return False
-        if entry.name in self.cluster.names:
-            return is_feasible(spec, self.cluster, entry.id)
         key = f"{entry.request_key} {self._state(entry.resource_group, empty=True)}"
-        if key not in self._feasible:
-            known = self._last.feasible.get(key)
-            self._feasible[key] = is_feasible(spec, self.cluster, entry.id) if known is None else known
-        return self._feasible[key]
+        namesake = entry.name in self.cluster.names
+        known = None if namesake else self._feasible.get(key, self._last.feasible.get(key))
+        if known is None:
+            try:
+                known = is_feasible(_checked_spec(entry), self.cluster, self._pools, entry.id)
+            except ValidationError:
+                # Others with the same key may be valid.
+                return False
+            except ForeignAddressError:
+                self._foreign.add(key)
+                known = False
+        if not namesake:
+            self._feasible[key] = known
+        return known
 
     def result(self, waiting: Mapping[str, tuple[QueueEntry, Unschedulable]]) -> LastPass:
         """Return what the next pass may use; ``waiting`` are the sessions that stay PENDING, by id."""
@@ -182,7 +187,7 @@ class Answers:
         return LastPass(
             {key: Lack(reason, dict(shortfall)) for (reason, shortfall), key in kept.items()},
             {key: keys[id(answer)] for key, answer in self._unchanged.items()},
-            self._feasible,
+            {key: known for key, known in self._feasible.items() if key not in self._foreign},
             {name: keys[id(answer)] for name, (_entry, answer) in waiting.items()},
             {name: entry.updated_at for name, (entry, _answer) in waiting.items()},
         )
@@ -202,9 +207,16 @@ class Answers:
         """
         if (group, empty) not in self._states:
             agents = [_room(agent, empty=empty) for agent in self.cluster.agents if agent.resource_group == group]
-            swarms = [(agent.name, agent.swarm.node, agent.swarm.nodes) for agent in self.cluster.agents if agent.swarm]
-            self._states[group, empty] = _digest([agents, swarms])
+            swarms = [(agent.name, dataclasses.astuple(agent.swarm)) for agent in self.cluster.agents if agent.swarm]
+            network = [dataclasses.astuple(self._pools), self._networks(group)] if empty else []
+            self._states[group, empty] = _digest([agents, swarms, network])
         return self._states[group, empty]
+
+    def _networks(self, group: str) -> list[Any]:
+        """Return what decides whether agents of a resource group can have the networks of sessions, as plain data."""
+        port = self._pools.vxlan_port
+        agents = [agent for agent in self.cluster.agents if agent.resource_group == group]
+        return [(agent.name, to_plain(agent.underlay), agent.udp_ports.get(port)) for agent in agents]
 
 
 def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable | None:

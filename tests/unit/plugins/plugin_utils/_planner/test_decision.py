@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
     decide,
     is_feasible,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.route_address import ForeignAddressError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, ValidationError
 from tests.unit.builders import (
@@ -338,8 +339,10 @@ def test_gpus_of_another_model_on_the_same_agent_are_not_counted() -> None:
     assert answer.reason == "no room for 1 of 1 containers on one agent: short of cuda.device 1"
     other = decide(spec(name="third", gpu={"model": "T4"}, **ONE_GPU), taken, POOLS, SESSION_ID, USER, NOW)
     assert isinstance(other, Decision)
-    assert is_feasible(dataclasses.replace(wanted, name="second"), taken)
-    assert not is_feasible(spec(name="second", cluster_size=2, gpu={"model": "H100"}, **ONE_GPU), taken)
+    assert is_feasible(dataclasses.replace(wanted, name="second"), taken, POOLS, SESSION_ID)
+    assert not is_feasible(
+        spec(name="second", cluster_size=2, gpu={"model": "H100"}, **ONE_GPU), taken, POOLS, SESSION_ID
+    )
 
 
 LEVELS = ("leaf", "rack")
@@ -387,7 +390,7 @@ def test_a_session_waits_until_one_domain_has_room() -> None:
     assert answer.reason == (
         "no room for 2 of 6 containers on 2 agents: short of cpu 8; this is in leaf1, where most of them fit"
     )
-    assert not is_feasible(spec(topology="within leaf", **wanted), RACKS)
+    assert not is_feasible(spec(topology="within leaf", **wanted), RACKS, POOLS, SESSION_ID)
     assert len(decided(spec(topology="pack", **wanted), RACKS).plan.agents) == 3
 
 
@@ -478,7 +481,7 @@ def test_mounts_that_exist_on_no_agent_are_refused(missing: dict[str, list[str]]
         refusal(spec(**MOUNTS), cluster_state, PlanningError)
         == f"session_mounts: {sentence}: the source must exist there"
     )
-    assert not is_feasible(spec(**MOUNTS), cluster_state)
+    assert not is_feasible(spec(**MOUNTS), cluster_state, POOLS, SESSION_ID)
 
 
 def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
@@ -508,7 +511,7 @@ def test_infiniband_that_no_agent_gives_is_refused(changes: dict[str, Any], equi
     names = ("agent1", "agent2", "agent3")
     cluster_state = readings(**{name: agent_facts(name, has_infiniband=name in equipped) for name in names})
     assert refusal(session_spec, cluster_state, ValidationError) == f"session_infiniband: {reason}"
-    assert not is_feasible(session_spec, cluster_state)
+    assert not is_feasible(session_spec, cluster_state, POOLS, SESSION_ID)
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
@@ -792,8 +795,8 @@ def test_what_agents_hold_already_can_start() -> None:
         name: dataclasses.replace(wide[name], sessions=(held_session(session_plan, name, session_spec),))
         for name in wide
     }
-    assert is_feasible(session_spec, readings(**agents))
-    assert not is_feasible(session_spec, readings(**wide))
+    assert is_feasible(session_spec, readings(**agents), POOLS, SESSION_ID)
+    assert not is_feasible(session_spec, readings(**wide), POOLS, SESSION_ID)
 
 
 @pytest.mark.parametrize(
@@ -819,5 +822,56 @@ def test_a_request_fits_when_all_other_sessions_have_ended(options: dict[str, An
         agent4=agent_facts("agent4", schedulable=False),
         left_out={"agent3": "unreachable"},
     )
-    assert is_feasible(spec(**options), cluster_state) is fits
+    assert is_feasible(spec(**options), cluster_state, POOLS, SESSION_ID) is fits
     assert cluster_state.facts["agent1"].allocated == {"cpu": 8, "mem": 16 * GIB}
+
+
+OVER_TWO: dict[str, Any] = {"cluster_size": 2, "cluster_mode": "multi-node", "resources": {"cpu": 8}}
+NO_UNDERLAY: dict[str, Any] = {"underlay": None}
+SMALL_MTU: dict[str, Any] = {"underlay": Underlay("192.0.2.2", "eth0", 1000)}
+ENCRYPTED: dict[str, Any] = {"underlay": Underlay("192.0.2.2", "bai-wg", 1420, public_key="key")}
+BY_GATEWAY = dataclasses.replace(POOLS, gateways=["198.51.100.1"])
+
+
+def pair(**changes: Any) -> ClusterState:
+    """Return two agents that are full, the second one with these changes."""
+    taken = {"cpu": 8, "mem": GIB}
+    other = agent_facts("agent2", **{"allocated": taken, **changes})
+    return readings(agent1=agent_facts("agent1", allocated=taken), agent2=other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "feasible"),
+    [
+        ({}, True),
+        (NO_UNDERLAY, False),
+        (SMALL_MTU, False),
+        (ENCRYPTED, False),
+        ({"udp_ports": {4789: "flanneld"}}, False),
+        ({"networks": (POOLS.network,)}, True),
+    ],
+    ids=["full", "no underlay", "small MTU", "encryption on one", "VXLAN port in use", "no subnet left"],
+)
+def test_what_the_network_of_agents_rules_out_can_never_start(changes: dict[str, Any], feasible: bool) -> None:
+    cluster_state = pair(**changes)
+    asked = spec(**OVER_TWO)
+    assert is_feasible(asked, cluster_state, POOLS, SESSION_ID) is feasible
+    # There is no room now, so that nothing else tells it.
+    assert isinstance(decide(asked, cluster_state, POOLS, SESSION_ID, USER, NOW), Unschedulable)
+
+
+@pytest.mark.parametrize(("pool", "feasible"), [("10.128.0.0/29", False), ("10.128.0.0/28", True)])
+def test_what_a_pool_could_never_hold_can_never_start(pool: str, feasible: bool) -> None:
+    taken = {"networks": ("10.128.0.0/28",), "tcp_ports": (30000,), "reserved_ports": {SESSION_ID: (30000,)}}
+    cluster_state = readings(agent1=agent_facts("agent1", **taken))
+    pools = dataclasses.replace(BY_GATEWAY, network=pool, first_published_port=30000, last_published_port=30000)
+    assert is_feasible(spec(cluster_size=8), cluster_state, pools, SESSION_ID) is feasible
+
+
+def test_it_depends_on_the_inventory_whether_a_session_at_a_foreign_address_can_start() -> None:
+    cluster_state = readings("agent1")
+    address = cluster_state.facts["agent1"].underlay.host
+    foreign = dataclasses.replace(cluster_state, addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
+    with pytest.raises(ForeignAddressError, match=f"^agent_underlay_address: agent1 reports the address {address}"):
+        is_feasible(spec(), foreign, BY_GATEWAY, SESSION_ID)
+    assert is_feasible(spec(), foreign, POOLS, SESSION_ID)

@@ -169,7 +169,7 @@ def test_it_is_refused_where_no_agent_shares_its_network() -> None:
     )
     with pytest.raises(ValidationError, match=sentence):
         decided(readings("agent1", "agent2"))
-    assert not is_feasible(ASKED, readings("agent1", "agent2"))
+    assert not is_feasible(ASKED, readings("agent1", "agent2"), POOLS, SESSION_ID)
 
 
 @pytest.mark.parametrize("changes", [{"cluster_mode": "single-node"}, {"cluster_size": 1}], ids=["single-node", "one"])

@@ -326,5 +326,45 @@ def test_a_session_starts_nowhere_else_while_an_agent_of_its_last_start_is_away(
 
 def test_a_due_session_that_waits_for_an_agent_delays_no_other() -> None:
     entries = [retried(skipped=4), waiting(2)]
-    found = dict((entry.id, answer) for entry, answer in run(entries, readings("agent2"))[0])
+    found = {entry.id: answer for entry, answer in run(entries, readings("agent2"))[0]}
     assert [type(found[entry.id]) for entry in entries] == [Unschedulable, Decision]
+
+
+def test_a_due_session_that_no_network_allows_delays_no_other(counted: Counted) -> None:
+    due = waiting(1, 8, skipped=4, cluster_size=2, cluster_mode="multi-node")
+
+    def room(**changes: Any) -> ClusterState:
+        return readings(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
+
+    blocked, last = run([due, waiting(2)], room())
+    assert [type(answer) for _entry, answer in blocked] == [Unschedulable, Unschedulable]
+    for changes in ({"underlay": None}, {"udp_ports": {4789: "flanneld"}}):
+        counted.take()
+        found, last = run([due, waiting(2)], room(**changes), last)
+        assert [type(answer) for _entry, answer in found] == [Unschedulable, Decision]
+        assert counted.take()[1] == 1
+        again, last = run([due, waiting(2)], room(**changes), last)
+        assert [type(answer) for _entry, answer in again] == [Unschedulable, Decision]
+        assert counted.take()[1] == 0
+
+
+def test_what_an_address_in_the_inventory_rules_out_is_judged_again_by_the_next_pass(counted: Counted) -> None:
+    pools = dataclasses.replace(POOLS, gateways=["198.51.100.1"])
+    due = waiting(1, 8, skipped=4)
+    facts = agent_facts("agent1", allocated={"cpu": 8})
+    address = facts.underlay.host if facts.underlay else ""
+    foreign = dataclasses.replace(readings(agent1=facts), addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
+    answers = Answers(foreign, pools, NOW)
+    assert [answers.blocks(entry) for entry in (due, dataclasses.replace(due, name="other"))] == [False, False]
+    assert counted.take() == (0, 1)
+    fixed = dataclasses.replace(foreign, addresses={"agent1": [address]})
+    assert Answers(fixed, pools, NOW, answers.result({})).blocks(due)
+
+
+def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[SessionSpec] = []
+    monkeypatch.setattr(module, "check_stored", checked.append)
+    answers = Answers(full(), POOLS, NOW)
+    for number in (1, 2, 3):
+        assert answers.is_feasible(waiting(number))
+    assert len(checked) == 1

@@ -404,7 +404,8 @@ def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[Queue
     started = {entry.id for entry, answer in answers if isinstance(answer, Decision)}
     for early, late in itertools.combinations(entries, 2):
         kept = early.resource_group == late.resource_group and early.priority >= late.priority
-        if kept and early.id not in started and is_feasible(spec_from_dict(early.spec or {}), cluster(*cores)):
+        feasible = is_feasible(spec_from_dict(early.spec or {}), cluster(*cores), POOLS, early.id)
+        if kept and early.id not in started and feasible:
             assert late.id not in started
 
 
