@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,53 @@ def _render(path: Path, variables: dict[str, Any]) -> str:
 def read(*lines: str, **variables: Any) -> dict[str, Any]:
     """Return the variables of a host that printed lines when it was asked for its keys."""
     return {"__manager_host_keys": {"stdout_lines": list(lines)}, **variables}
+
+
+def remove_what_is_gone(source: Path, installed: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {
+            "manager_inventory": str(source),
+            "__manager_installed_inventory": str(installed),
+            "ansible_python_interpreter": sys.executable,
+        },
+        "tasks": [{"import_tasks": str(ROLE / "tasks/inventory_gone.yml")}],
+    }
+    path = installed.with_name("play.yml")
+    path.write_text(yaml.safe_dump([play]))
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(path), *options]
+    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(installed.with_name("home"))}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_what_the_folder_of_the_inventory_has_no_more_is_removed(tmp_path: Path) -> None:
+    source, installed, shared = tmp_path / "source", tmp_path / "installed", tmp_path / "shared"
+    kept = {"hosts.yml", "group_vars", "group_vars/all.yml", "linked", "linked/x.yml", ".hidden"}
+    gone = {"old.yml", "host_vars", "host_vars/agent9.yml", ".secret", "group_vars/agents.yml"}
+    for folder, names in ((source, kept), (installed, kept | gone)):
+        for name in sorted(names):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if "." in name:
+                path.touch()
+    # The module copy follows links as well.
+    (source / "linked").rename(shared)
+    (source / "linked").symlink_to(shared)
+    (installed / "name with spaces {{ x }}.yml").touch()
+    for changed in (True, False):
+        run = remove_what_is_gone(source, installed)
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert ("changed=1" in run.stdout) is changed
+        assert {str(path.relative_to(installed)) for path in installed.rglob("*")} == kept
+
+
+def test_an_inventory_that_cannot_be_listed_removes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed/hosts.yml").touch()
+    assert remove_what_is_gone(tmp_path / "nowhere", tmp_path / "installed").returncode != 0
+    assert (tmp_path / "installed/hosts.yml").exists()
 
 
 def test_a_host_is_known_by_its_name_and_its_addresses() -> None:
