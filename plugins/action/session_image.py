@@ -72,7 +72,8 @@ class ActionModule(HostAction):
     def _pull_claimed(self, result: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Pull images of sessions that are claimed, or only renew their claims."""
         args, agent = self._task.args, variables["inventory_hostname"]
-        all_starts = [read_start(decided, variables["hostvars"]) for decided in args["starts"]]
+        own = [decided for decided in args["starts"] if agent in decided["agents"]]
+        all_starts = [read_start(decided, variables["hostvars"]) for decided in own]
         starts, sessions = (
             [start for start in all_starts if start.needs_pull(agent)],
             _previous_replies(all_starts, agent),

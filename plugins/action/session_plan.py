@@ -68,7 +68,7 @@ class ActionModule(ControlAction):
         """Decide which pending sessions start now, and save in the queue why the others do not."""
         now, queue = time.time(), self.queue(variables)
         before = {entry.id: entry for entry in self.entries(queue)}
-        cluster, starts, specs, warnings = self._cluster(variables, before.values()), [], {}, []
+        cluster, starts, specs, missing = self._cluster(variables, before.values()), [], {}, []
         stale_ids = [
             session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
         ]
@@ -92,7 +92,7 @@ class ActionModule(ControlAction):
                 specs[entry.name] = entry.spec or {}
                 request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
                 starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
-                warnings += describe_tight_disks(decision.missing_images, cluster.facts)
+                missing.append(decision.missing_images)
                 if not self._task.check_mode:
                     queue.save(mark_creating(current, current_owner(), now, decision.plan))
         waiting = {entry.id: (entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)}
@@ -103,7 +103,7 @@ class ActionModule(ControlAction):
         self.invalidate_facts(agents, variables)
         # The user's environment may hold secrets.
         # Ansible hides the warnings of a result that it hides.
-        for warning in dict.fromkeys(warnings):
+        for warning in dict.fromkeys(describe_tight_disks(missing, cluster.facts)):
             self._display.warning(warning)
         return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
 
@@ -164,7 +164,7 @@ class ActionModule(ControlAction):
             recorded_images=entry.images,
             digest_key=cluster.digest_key,
         )
-        warnings += describe_tight_disks(decision.missing_images, cluster.facts)
+        warnings += describe_tight_disks([decision.missing_images], cluster.facts)
         if decision.route_problem:
             warnings.append(f"gateways get no route to {spec.name}: {decision.route_problem}.")
         return {

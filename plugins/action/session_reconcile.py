@@ -19,7 +19,7 @@ from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import PENDING, RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
 from ..plugin_utils._queue.store import BATCH, QueueStore
 from ..plugin_utils.absence_file import load_absences, save_absences
-from ..plugin_utils.control import RUN_SECONDS, ControlAction, without_garbage_collection
+from ..plugin_utils.control import RUN_SECONDS, ControlAction, registered, without_garbage_collection
 
 # The variable of each agent with the result of its last reap.
 REAPED = "__session_reap"
@@ -38,8 +38,9 @@ class ActionModule(ControlAction):
         if self.facts_max_age:
             surveyed_since -= self.facts_max_age + RUN_SECONDS
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
-        # Parsed before the lock is taken: under it, only what has changed since.
+        # Before the lock is taken: under it, only entries that have changed since are parsed.
         self.entries(queue)
+        end_results = self._end_results(task_vars or {})
         with self.transaction(queue):
             entries = self.entries(queue)
             cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
@@ -55,7 +56,12 @@ class ActionModule(ControlAction):
             gone = {entry.id: entry for entry in end_lost(entries, cluster.sessions, lost, lost_after, now)}
             current = [gone.get(entry.id, entry) for entry in entries]
             read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
-            current = [self._with_end_results(entry, task_vars or {}) for entry in current]
+            current = [
+                dataclasses.replace(entry, record=add_end_results(entry.record, end_results[entry.id]))
+                if entry.state == TERMINATING and entry.id in end_results
+                else entry
+                for entry in current
+            ]
             actions = reconcile(current, cluster.sessions, unreachable, abandoned, now, read, surveyed_since)
             to_save = [*{**gone, **{entry.id: entry for entry in actions.entries_to_save}}.values()]
             if not self._task.check_mode:
@@ -89,13 +95,14 @@ class ActionModule(ControlAction):
             ),
         }
 
-    def _with_end_results(self, entry: QueueEntry, variables: Mapping[str, Any]) -> QueueEntry:
-        """Return the entry of an ending session with what agents of this run have reported of its end."""
-        if entry.state != TERMINATING:
-            return entry
-        reaped = [variables["hostvars"][name].get(REAPED) or {} for name in self._task.args["agents"]]
-        results = [result["ends"][entry.id] for result in reaped if entry.id in (result.get("ends") or {})]
-        return dataclasses.replace(entry, record=add_end_results(entry.record, results))
+    def _end_results(self, variables: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+        """Return what agents of this run have reported of the ends of sessions, by session id."""
+        results: dict[str, list[Mapping[str, Any]]] = {}
+        for name in self._task.args["agents"]:
+            reaped = registered(name, variables["hostvars"]).get(REAPED) or {}
+            for session_id, result in (reaped.get("ends") or {}).items():
+                results.setdefault(session_id, []).append(result)
+        return results
 
     def _save_others(self, queue: QueueStore, entries: Iterable[QueueEntry], others: Iterable[QueueEntry]) -> None:
         """Save the changes that do not fit in one batch, except of entries that other runs have changed since."""

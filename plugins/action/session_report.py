@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -90,15 +90,19 @@ class ActionModule(ControlAction):
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
         last = queue.last_pass()
         sessions += [
-            ({**complete_record(last.record(entry)), "queue_position": places.get(entry.id)}, entry.enqueued_at)
+            (
+                {**complete_record(last.record(entry)), **_stage(entry), "queue_position": places.get(entry.id)},
+                entry.enqueued_at,
+            )
             for entry in entries
             if entry.state in states and entry.id not in running
         ]
+        unseen = {*cluster.unavailable, *_removed_agents(entries, args["agents"])}
         sessions += [
-            (_unseen_record(entry, entry.plan, cluster, absences, away), entry.plan.created_at)
+            (_unseen_record(entry, entry.plan, cluster, absences, (away, unseen)), entry.plan.created_at)
             for entry in entries
             if entry.state == RUNNING and entry.plan and entry.id not in cluster.sessions
-            if any(agent in cluster.unavailable for agent in entry.plan.agents)
+            if not unseen.isdisjoint(entry.plan.agents)
         ]
         records = [record for record, _since in sessions]
         if args.get("path"):
@@ -186,16 +190,37 @@ def _page_sources() -> PageSources:
     return PageSources(*((folder / name).read_text() for name in ("page.html.j2", "page.css", "page.js")))
 
 
-def _absent(plan: SessionPlan, away: Sequence[str]) -> list[str]:
+def _absent(plan: SessionPlan, away: Collection[str]) -> list[str]:
     return [agent for agent in plan.agents if agent in away]
 
 
+def _stage(entry: QueueEntry) -> dict[str, Any]:
+    """Return the changes of the record of a session that a run starts now: why it has waited is over."""
+    return {"status": CREATING, "pending": None} if entry.state == CREATING and entry.owner else {}
+
+
+def _removed_agents(entries: Iterable[QueueEntry], inventory: Iterable[str]) -> set[str]:
+    """Return the agents of running sessions that have left the inventory."""
+    plans = [entry.plan for entry in entries if entry.state == RUNNING and entry.plan]
+    return {agent for plan in plans for agent in plan.agents}.difference(inventory)
+
+
 def _unseen_record(
-    entry: QueueEntry, plan: SessionPlan, cluster: ClusterState, absences: Absences, away: Sequence[str]
+    entry: QueueEntry,
+    plan: SessionPlan,
+    cluster: ClusterState,
+    absences: Absences,
+    unseen: tuple[Collection[str], Collection[str]],
 ) -> dict[str, Any]:
-    """Return the record of a session that no agent reports, and some cannot: they are ``away``, or unavailable."""
-    unusable = [agent for agent in plan.agents if agent in cluster.unavailable and agent not in away]
-    reasons = [cluster.explain_unavailable(unusable), absences.explain(_absent(plan, away))]
+    """Return the record of a session that no agent reports: some are away, others unavailable or removed."""
+    away, unusable = unseen
+    others = [agent for agent in plan.agents if agent in unusable and agent not in away]
+    removed = any(agent not in cluster.unavailable for agent in others)
+    reasons = [
+        cluster.explain_unavailable(others),
+        "put them back, or end the session with session_force=true" if removed else "",
+        absences.explain(_absent(plan, away)),
+    ]
     error, host_keys = printable("; ".join(filter(None, reasons))), entry.record.get("host_keys")
     return {**session_record(plan, "DEGRADED", error=error, host_keys=host_keys), "created_at": entry.enqueued_at}
 

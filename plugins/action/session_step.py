@@ -50,8 +50,10 @@ class ActionModule(HostAction):
         result = super().run(tmp, task_vars)
         variables, step = task_vars or {}, str(self._task.args["step"])
         agent, hostvars = variables["inventory_hostname"], variables["hostvars"]
-        all_starts = [read_start(decided, hostvars) for decided in self._task.args["starts"]]
-        starts = [start for start in all_starts if agent in start.agents and self._steps(start, step, agent)]
+        own = [decided for decided in self._task.args["starts"] if agent in decided["agents"]]
+        starts = [
+            start for start in (read_start(decided, hostvars) for decided in own) if self._steps(start, step, agent)
+        ]
         if not starts:
             return {**result, "skipped": True}
         try:

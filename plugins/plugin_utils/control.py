@@ -101,7 +101,7 @@ def _judge_owner(entry: QueueEntry) -> QueueEntry:
     return mark_pending(ownerless, entry.record, entry.updated_at) if entry.waits_for_start else ownerless
 
 
-def _registered(name: str, hostvars: Any) -> Mapping[str, Any]:
+def registered(name: str, hostvars: Any) -> Mapping[str, Any]:
     """Return the variables of a host with the results of tasks, as they are.
 
     They are read where Ansible keeps them, because it takes milliseconds for all variables of a host together; should
@@ -204,7 +204,7 @@ class ControlAction(ActionBase):
 
         Ansible would look for templates in each of its texts, which takes far longer than to parse it.
         """
-        result: Mapping[str, Any] | None = _registered(name, task_vars["hostvars"]).get(AGENT_RESULT)
+        result: Mapping[str, Any] | None = registered(name, task_vars["hostvars"]).get(AGENT_RESULT)
         return result
 
     def cluster_state(

@@ -65,11 +65,13 @@ def find_vacated(cluster: ClusterState) -> dict[str, list[dict[str, str]]]:
     """
     vacated: dict[str, list[dict[str, str]]] = {}
     for agent in cluster.agents:
+        if not agent.reserved_ports:
+            continue
         with contextlib.suppress(PlanningError):
             address = gateway_address(agent)
             if not find_other_owner(agent.name, address, cluster):
                 vacated[agent.name] = [{"id": session_id, "address": address} for session_id in agent.reserved_ports]
-    return {name: sessions for name, sessions in vacated.items() if sessions}
+    return vacated
 
 
 def find_unrouted(update: Mapping[str, Any], gateways: Iterable[str], hostvars: Mapping[str, Any]) -> list[str]:

@@ -114,18 +114,15 @@ def _resolve_session(
         return parts, entry
     ending_ids = {candidate for _entry, ids in find_terminating(live, sessions) for candidate in ids}
     by_name = {candidate: parts for candidate, parts in sessions.items() if plan_of(parts).name == name}
-    by_name = {candidate: parts for candidate, parts in by_name.items() if candidate not in ending_ids} or by_name
-    if len(by_name) > 1:
-        ids = ", ".join(sorted(by_name))
-        raise ValidationError(f"session_name: {len(by_name)} sessions are called {name!r}: give session_id ({ids}).")
-    same_name = [queued for queued in live if queued.name == name and (not by_name or queued.id in by_name)]
-    running = [queued.id for queued in same_name if queued.state == RUNNING]
-    if len(running) > 1:
-        ids = ", ".join(sorted(running))
-        raise ValidationError(f"session_name: {len(running)} sessions are called {name!r}: give session_id ({ids}).")
-    return next(iter(by_name.values()), {}), min(
-        same_name, key=lambda queued: queued.state == TERMINATING, default=None
-    )
+    same_name = {queued.id: queued for queued in live if queued.name == name}
+    waiting = [candidate for candidate, queued in same_name.items() if queued.state != TERMINATING]
+    # If all are ending already, it is one of these.
+    candidates = {*by_name, *waiting} - ending_ids or {*by_name}
+    if len(candidates) > 1:
+        ids = ", ".join(sorted(candidates))
+        raise ValidationError(f"session_name: {len(candidates)} sessions are called {name!r}: give session_id ({ids}).")
+    candidate = next(iter(candidates), next(iter(same_name), ""))
+    return by_name.get(candidate, {}), same_name.get(candidate)
 
 
 def _terminate_held(

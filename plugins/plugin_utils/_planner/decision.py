@@ -136,6 +136,9 @@ def _place(
 ) -> Placement | Unschedulable:
     """Return the first placement found: preferred agents come first; architectures and swarms are not mixed.
 
+    If there is none, return the refusal that is closest to one: with the fewest unplaced containers, then with sessions
+    that make room when they end.
+
     An image that is present on some agents is assumed to be of their architecture; one that is present on none is
     assumed to fit any.
     """
@@ -151,21 +154,21 @@ def _place(
         pools = [pool for pool in preferred if pool] + pools
     groups = [Group(role.name, role.resources, role.replicas) for role in spec.effective_roles]
     single_node, topology = spec.cluster_mode == "single-node", requested_topology(spec, eligible)
-    results: list[Placement | Unschedulable] = []
+    refusals: list[Unschedulable] = []
     for pool in pools:
-        results.append(
-            place(
-                pool,
-                groups,
-                single_node=single_node,
-                selection=spec.agent_selection,
-                name_blockers=name_blockers,
-                topology=topology,
-            )
+        result = place(
+            pool,
+            groups,
+            single_node=single_node,
+            selection=spec.agent_selection,
+            name_blockers=name_blockers,
+            topology=topology,
         )
-        if isinstance(results[-1], Placement):
-            break
-    return results[-1]
+        if isinstance(result, Placement):
+            return result
+        refusals.append(result)
+    # Of equal ones the last: all agents are more than the preferred ones.
+    return min(reversed(refusals), key=lambda each: (sum(each.unplaced.values()), not each.blocking_sessions))
 
 
 def _committed_keys(plan: SessionPlan, cluster: ClusterState) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...module_utils._model.facts import AgentFacts
@@ -13,15 +14,19 @@ from ...module_utils._model.printable import printable
 from ...module_utils._model.quantity import format_size
 
 
-def describe_tight_disks(missing_images: Mapping[str, Sequence[str]], facts: Mapping[str, AgentFacts]) -> list[str]:
-    """Return a sentence for each agent whose disk would be full once it has pulled the images that it lacks.
+def describe_tight_disks(
+    missing_images: Iterable[Mapping[str, Sequence[str]]], facts: Mapping[str, AgentFacts]
+) -> list[str]:
+    """Return a sentence for each agent whose disk would be full once it has pulled the images that a session lacks.
 
-    A size is that on another agent, where the image is unpacked; it is not known if no agent has the image.
+    ``missing_images`` are those of each session, by agent. A size is that on another agent, where the image is
+    unpacked; it is not known if no agent has the image.
     """
+    size_elsewhere = functools.cache(functools.partial(_size_elsewhere, agents=facts.values()))
     warnings = []
-    for agent, names in missing_images.items():
+    for agent, names in (item for of_session in missing_images for item in of_session.items()):
         disk = facts[agent].image_disk
-        sizes = [_size_elsewhere(name, facts.values()) for name in names]
+        sizes = [size_elsewhere(name) for name in names]
         needed = sum(size or 0 for size in sizes)
         if disk is None or disk.free - needed >= disk.reserve:
             continue

@@ -123,6 +123,12 @@ def test_agent_without_pulls_is_skipped(run: Run) -> None:
     assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
 
 
+def test_replies_of_agents_of_other_sessions_are_not_looked_up(run: Run) -> None:
+    start = {**START, "agents": ["agent9"], "recorded_images": {}, "missing_images": {"agent9": [IMAGE]}, "images": {}}
+    variables = {"inventory_hostname": "agent2", "hostvars": {"agent2": {}}}
+    assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
+
+
 def test_pull_is_polled_until_the_image_is_present(pull: Pull, clock: Clock) -> None:
     result = pull([STARTED, *[under_way()] * 7, pulled()], [IMAGE])
     assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]

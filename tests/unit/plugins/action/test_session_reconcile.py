@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -100,6 +102,36 @@ def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueS
     assert run(ActionModule, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
     run(ActionModule, ARGUMENTS, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
+
+
+def test_what_agents_report_of_ends_is_read_once_and_before_the_lock(
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, locked, read = QueueStore.lock, [False], []
+
+    @contextlib.contextmanager
+    def noted_lock(store: QueueStore) -> Iterator[None]:
+        with lock(store):
+            locked[0] = True
+            yield
+            locked[0] = False
+
+    class Agent(dict[str, Any]):
+        def get(self, name: str, *default: Any) -> Any:
+            if name == "__session_reap":
+                read.append(locked[0])
+            return super().get(name, *default)
+
+    monkeypatch.setattr(QueueStore, "lock", noted_lock)
+    for number in (1, 2, 3):
+        queue.save(requested(number, state="TERMINATING", spec=None, agents=("agent2",)))
+    ended = queue.entries()[0].id
+    variables = answers("agent2")
+    reaped = {"ends": {ended: {"grace_exceeded": True, "lost_output": ["main1"]}}}
+    hosts = {name: Agent(variables["hostvars"][name]) for name in AGENTS}
+    hosts["agent1"]["__session_reap"] = reaped
+    run(ActionModule, ARGUMENTS, {"hostvars": {**hosts, "localhost": {}}})
+    assert read == [False] * len(AGENTS)
 
 
 @pytest.mark.usefixtures("printed")

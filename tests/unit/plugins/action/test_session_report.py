@@ -101,13 +101,13 @@ def test_records_are_written_without_a_change(lists: Lists) -> None:
 @pytest.mark.parametrize(
     ("history", "listed"),
     [
-        (False, {"train-llm": "RUNNING", "session-1": "PENDING", "session-2": "PENDING"}),
+        (False, {"train-llm": "RUNNING", "session-1": "PENDING", "session-2": "CREATING"}),
         (
             True,
             {
                 "train-llm": "RUNNING",
                 "session-1": "PENDING",
-                "session-2": "PENDING",
+                "session-2": "CREATING",
                 "session-3": "CANCELLED",
                 "ending": "TERMINATED",
             },
@@ -118,13 +118,15 @@ def test_pending_and_starting_sessions_are_listed_ended_ones_on_demand(
     lists: Lists, queue: QueueStore, printed: list[str], history: bool, listed: dict[str, str]
 ) -> None:
     queue.save(requested(1))
-    queue.save(requested(2, state="CREATING", owner=current_owner()))
+    starting = requested(2, state="CREATING", owner=current_owner())
+    queue.save(dataclasses.replace(starting, record={**starting.record, "pending": {"reason": "", "shortfall": {}}}))
     finished = requested(3, state="TERMINATED", spec=None)
     queue.save(dataclasses.replace(finished, record={**finished.record, "status": "CANCELLED"}))
     unreachable = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     queue.save(make_terminating_entry(unreachable, session_record(unreachable, "TERMINATED"), NOW))
     result = lists(THERE, history=history)
     assert {entry["name"]: entry["status"] for entry in result["sessions"]} == listed
+    assert [entry["pending"] for entry in result["sessions"] if entry["name"] == "session-2"] == [None]
     assert len(printed) == 1 + len(listed)
 
 
@@ -357,6 +359,28 @@ def test_running_session_whose_agents_cannot_be_used_is_degraded(
     listed = lists({"hostvars": {name: {AGENT_RESULT: each} for name, each in others.items()}})
     shown = [(record["status"], record["error"]) for record in listed["sessions"]]
     assert shown == ([("DEGRADED", error)] if error else [])
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize(
+    ("inventory", "read", "error"),
+    [
+        (["agent3"], ["agent3"], "agent1, agent2: not in the inventory, or hidden by --limit"),
+        (["agent1", "agent3"], ["agent1", "agent3"], "agent2: not in the inventory, or hidden by --limit"),
+        (AGENTS, ["agent3"], ""),
+    ],
+    ids=["all removed", "one removed", "hidden"],
+)
+def test_running_session_whose_agents_have_left_the_inventory_is_degraded(
+    lists: Lists, queue: QueueStore, inventory: list[str], read: list[str], error: str
+) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    hostvars = {name: {AGENT_RESULT: result(agent_facts(name))} if name in read else {} for name in inventory}
+    shown = [
+        (record["status"], record["error"]) for record in lists({"hostvars": hostvars}, agents=inventory)["sessions"]
+    ]
+    remedy = "put them back, or end the session with session_force=true"
+    assert shown == ([("DEGRADED", f"{error}; {remedy}")] if error else [])
 
 
 @pytest.mark.usefixtures("printed")

@@ -84,6 +84,13 @@ def host(run: Run) -> Host:
 # ---- what is asked
 
 
+def test_replies_of_agents_of_other_sessions_are_not_looked_up(host: Host) -> None:
+    elsewhere = {**start(plan({"agent9": 1})), "id": OTHER_ID}
+    host.take("claim", start(), elsewhere)
+    assert [entry["id"] for entry in host.sessions] == [MADE.id]
+    assert host.take("apply", elsewhere)["skipped"] is True
+
+
 def test_claim_request_has_no_secrets(host: Host) -> None:
     entry = start()
     result = host.take("claim", entry)

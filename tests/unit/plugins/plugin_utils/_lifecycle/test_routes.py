@@ -254,6 +254,14 @@ def test_reserved_ports_are_sent_with_the_address_of_their_agent() -> None:
     assert (update["vacated"], update["changed"]) == (vacated["agent1"], True)
 
 
+def test_the_address_of_an_agent_without_reserved_ports_is_not_looked_up() -> None:
+    class Unread(dict[str, Any]):
+        def get(self, *_arguments: Any) -> Any:
+            raise AssertionError("an address was looked up")
+
+    assert find_vacated(dataclasses.replace(readings("agent1", "agent2"), addresses=Unread())) == {}
+
+
 UPDATE = {"ended": [SESSION_ID], "vacated": [{"id": OTHER_ID, "address": "192.0.2.1"}]}
 
 

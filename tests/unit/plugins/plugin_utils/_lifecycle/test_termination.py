@@ -162,7 +162,10 @@ def test_one_that_has_to_go_and_is_still_there_is_taken_away_again() -> None:
 
 def test_a_pending_session_is_not_confused_with_a_running_namesake() -> None:
     waits = noted(id=OTHER_ID)
-    ends = end(BY_NAME, EVERYWHERE, [waits])
+    assert refusal(ValidationError, BY_NAME, EVERYWHERE, [waits]) == (
+        f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
+    )
+    ends = end(BY_ID, EVERYWHERE, [waits])
     assert (ends.record["id"], ends.note and ends.note.id) == (SESSION_ID, SESSION_ID)
     assert end(("", OTHER_ID), EVERYWHERE, [waits]).record["status"] == "CANCELLED"
 
@@ -264,6 +267,25 @@ def test_with_force_agents_are_cleared_of_an_id_when_they_return() -> None:
     ends = end(("", OTHER_ID), readings("agent1", left_out=AWAY), force=True)
     assert ends.note is not None
     assert (ends.note.id, ends.note.name, ends.note.record["id"]) == (OTHER_ID, "", OTHER_ID)
+
+
+# ---- sessions of one name
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize("held", [True, False], ids=["one on agents", "none on agents"])
+def test_of_two_sessions_of_a_name_the_id_is_asked_for(state: str, held: bool) -> None:
+    entries = [noted(state="RUNNING", plan=MADE), noted(2, id=OTHER_ID, state=state, plan=None)]
+    cluster_state = EVERYWHERE if held else NO_SESSIONS
+    assert refusal(ValidationError, BY_NAME, cluster_state, entries, force=True) == (
+        f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
+    )
+    assert end(("", OTHER_ID), cluster_state, entries).record["id"] == OTHER_ID
+
+
+def test_a_session_that_is_ending_is_no_other_of_its_name() -> None:
+    ends = end(BY_NAME, EVERYWHERE, [noted(**ENDING, agents=("agent1", "agent2")), noted(2, id=OTHER_ID)])
+    assert (ends.record["id"], ends.record["status"]) == (OTHER_ID, "CANCELLED")
 
 
 # ---- sessions of which agents say different things

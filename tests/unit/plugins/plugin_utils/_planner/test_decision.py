@@ -29,6 +29,7 @@ from tests.unit.builders import (
     SESSION_ID,
     USER,
     agent_facts,
+    bare_session,
     held_session,
     holders,
     image_data,
@@ -715,6 +716,35 @@ def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
     assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
 
 
+def test_a_refusal_is_of_the_architecture_with_the_most_room() -> None:
+    cluster_state = mixed()
+    taken = {"agent1": {"cpu": 1}, "agent2": {"cpu": 2}, "agent4": {"cpu": 1}}
+    full = {name: dataclasses.replace(cluster_state.facts[name], allocated=slots) for name, slots in taken.items()}
+    freer = dataclasses.replace(cluster_state, facts={**cluster_state.facts, **full})
+    answer = decide(spec(cluster_size=4, cluster_mode="multi-node"), freer, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason == "no room for 1 of 4 containers on 2 agents: short of cpu 1"
+
+
+def test_of_equal_refusals_one_is_given_that_the_end_of_sessions_changes() -> None:
+    cluster_state = mixed()
+    holder = bare_session("holder", NOW, {"agent1": [{"cpu": 2}]})
+    full = {
+        "agent1": dataclasses.replace(cluster_state.facts["agent1"], allocated={"cpu": 2}, sessions=(holder,)),
+        "agent4": dataclasses.replace(cluster_state.facts["agent4"], allocated={"cpu": 2}),
+    }
+    answer = decide(
+        spec(cluster_size=4, cluster_mode="multi-node"),
+        dataclasses.replace(cluster_state, facts={**cluster_state.facts, **full}),
+        POOLS,
+        LATER_ID,
+        USER,
+        NOW,
+    )
+    assert isinstance(answer, Unschedulable)
+    assert answer.blocking_sessions == ("holder",)
+
+
 # ---- hypothetical states
 
 
@@ -862,7 +892,11 @@ def test_what_the_network_of_agents_rules_out_can_never_start(changes: dict[str,
 
 @pytest.mark.parametrize(("pool", "feasible"), [("10.128.0.0/29", False), ("10.128.0.0/28", True)])
 def test_what_a_pool_could_never_hold_can_never_start(pool: str, feasible: bool) -> None:
-    taken = {"networks": ("10.128.0.0/28",), "tcp_ports": (30000,), "reserved_ports": {SESSION_ID: (30000,)}}
+    taken: dict[str, Any] = {
+        "networks": ("10.128.0.0/28",),
+        "tcp_ports": (30000,),
+        "reserved_ports": {SESSION_ID: (30000,)},
+    }
     cluster_state = readings(agent1=agent_facts("agent1", **taken))
     pools = dataclasses.replace(BY_GATEWAY, network=pool, first_published_port=30000, last_published_port=30000)
     assert is_feasible(spec(cluster_size=8), cluster_state, pools, SESSION_ID) is feasible
@@ -870,7 +904,8 @@ def test_what_a_pool_could_never_hold_can_never_start(pool: str, feasible: bool)
 
 def test_it_depends_on_the_inventory_whether_a_session_at_a_foreign_address_can_start() -> None:
     cluster_state = readings("agent1")
-    address = cluster_state.facts["agent1"].underlay.host
+    underlay = cluster_state.facts["agent1"].underlay
+    address = underlay.host if underlay else ""
     foreign = dataclasses.replace(cluster_state, addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
     with pytest.raises(ForeignAddressError, match=f"^agent_underlay_address: agent1 reports the address {address}"):
         is_feasible(spec(), foreign, BY_GATEWAY, SESSION_ID)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import disk_room as module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.disk_room import describe_tight_disks
 from tests.unit.builders import IMAGE, agent_facts
 
@@ -18,7 +22,7 @@ def warned(free: int, missing: list[str], **sizes: int) -> list[str]:
     facts["agent2"] = agent_facts("agent2", image_disk=ImageDisk("/data", 0, GB, {IMAGE: 3 * GB, OTHER: GB, **sizes}))
     facts["agent3"] = agent_facts("agent3", image_disk=ImageDisk("/data", 0, GB, {IMAGE: 2 * GB}))
     facts["agent4"] = agent_facts("agent4")
-    return describe_tight_disks({"agent1": missing, "agent4": missing}, facts)
+    return describe_tight_disks([{"agent1": missing, "agent4": missing}], facts)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +42,17 @@ def test_agent_whose_disk_would_be_full_is_named_with_the_figures(free: int, mis
 @pytest.mark.parametrize(("free", "missing"), [(4 * GB, [IMAGE]), (GB, ["new:1"])])
 def test_disk_with_room_is_not_warned_of(free: int, missing: list[str]) -> None:
     assert warned(free, missing) == []
+
+
+def test_size_of_an_image_is_looked_up_once_for_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[str] = []
+
+    def look_up(name: str, agents: Iterable[AgentFacts]) -> int:
+        looked_up.append(name)
+        return len([*agents])
+
+    monkeypatch.setattr(module, "_size_elsewhere", look_up)
+    names = [f"agent{number}" for number in range(1, 4)]
+    facts = {name: agent_facts(name, image_disk=ImageDisk("/data", GB, GB, {})) for name in names}
+    warnings = describe_tight_disks([{name: [IMAGE] for name in names[:2]}, {names[2]: [OTHER, IMAGE]}], facts)
+    assert (looked_up, [warning.partition(":")[0] for warning in warnings]) == ([IMAGE, OTHER], names)
