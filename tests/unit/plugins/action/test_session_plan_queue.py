@@ -143,6 +143,19 @@ def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueStore) -
     assert [entry.owner for entry in queue.entries()] == [current_owner(), current_owner()]
 
 
+def test_session_of_a_killed_run_starts_nowhere_else_while_its_agent_is_away(run: Run, queue: QueueStore) -> None:
+    killed = dataclasses.replace(current_owner(), started="0")
+    asked = spec(name="train-llm", command="python train.py")
+    begun = {"id": SESSION_ID, "state": "CREATING", "owner": killed, "plan": plan({"agent2": 1}, command=asked.command)}
+    queue.save(requested(1, asked, **begun))
+    assert run(ActionModule, ARGUMENTS, answers())["starts"] == []
+    (entry,) = queue.entries()
+    reason = queue.last_pass().lacks[queue.last_pass().waiting[entry.id]].reason
+    assert reason.startswith("agent2 may still hold a part of it, and cannot be used (agent2: start docker): ")
+    (started,) = run(ActionModule, ARGUMENTS, answers(agent2=agent_facts("agent2")))["starts"]
+    assert started["id"] == SESSION_ID
+
+
 def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueStore) -> None:
     session_plan = plan({"agent1": 1})
     queue.save(make_terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))

@@ -124,7 +124,7 @@ def test_what_agents_report_of_ends_is_read_once_and_before_the_lock(
 
     monkeypatch.setattr(QueueStore, "lock", noted_lock)
     for number in (1, 2, 3):
-        queue.save(requested(number, state="TERMINATING", spec=None, agents=("agent2",)))
+        queue.save(requested(number, state="TERMINATING", spec=None, agents=("agent1", "agent2")))
     ended = queue.entries()[0].id
     variables = answers("agent2")
     reaped = {"ends": {ended: {"grace_exceeded": True, "lost_output": ["main1"]}}}
@@ -132,6 +132,9 @@ def test_what_agents_report_of_ends_is_read_once_and_before_the_lock(
     hosts["agent1"]["__session_reap"] = reaped
     run(ActionModule, ARGUMENTS, {"hostvars": {**hosts, "localhost": {}}})
     assert read == [False] * len(AGENTS)
+    saved = [(entry.record.get("grace_exceeded"), entry.record.get("lost_output")) for entry in queue.entries()]
+    assert (saved[0], {entry.agents for entry in queue.entries()}) == ((True, ["main1"]), {("agent2",)})
+    assert not any(saved[1] + saved[2])
 
 
 @pytest.mark.usefixtures("printed")
