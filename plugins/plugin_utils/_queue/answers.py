@@ -220,15 +220,16 @@ class Answers:
 
 
 def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable | None:
-    """Return why a session must not start elsewhere: agents of its last start cannot say whether they hold a part.
+    """Return why a session must not start elsewhere: agents of its last start cannot say whether its command runs.
 
-    ``None`` if all of them can, or if it was never started.
+    ``None`` if all of them can, if it has no command, which must not run twice, or if it was never started.
     """
-    away = [agent for agent in entry.plan.agents if agent not in cluster.facts] if entry.plan else []
+    plan = entry.plan
+    away = [agent for agent in plan.agents if agent not in cluster.facts] if plan and plan.command else []
     if not away:
         return None
     return Unschedulable(
-        f"{', '.join(away)} may still hold a part of it, and cannot be used ({cluster.explain_unavailable(away)}): make"
+        f"{', '.join(away)} may have begun its command, and cannot be used ({cluster.explain_unavailable(away)}): make"
         " it available again, or end the session with terminate_session and create it again",
         {},
     )

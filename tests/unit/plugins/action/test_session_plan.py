@@ -360,11 +360,11 @@ def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) ->
 def test_session_does_not_start_elsewhere_while_an_agent_of_its_last_start_is_away(
     run: Run, queue: QueueStore, state: dict[str, Any]
 ) -> None:
-    entry = of_entry(plan=plan({"agent2": 4}), id=SESSION_ID, **state)
+    entry = of_entry(plan=plan({"agent2": 4}, command="python train.py"), id=SESSION_ID, **state)
     queue.save(entry)
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2={"error": "no route to host"}))
     assert result["pending"]["reason"].startswith(
-        "agent2 may still hold a part of it, and cannot be used (agent2: no route to host): "
+        "agent2 may have begun its command, and cannot be used (agent2: no route to host): "
     )
     assert [(kept.id, kept.state, kept.plan) for kept in queue.entries()] == [(SESSION_ID, "PENDING", entry.plan)]
     assert run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=fit("agent2")))["pending"] is None

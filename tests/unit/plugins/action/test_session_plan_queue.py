@@ -151,7 +151,7 @@ def test_session_of_a_killed_run_starts_nowhere_else_while_its_agent_is_away(run
     assert run(ActionModule, ARGUMENTS, answers())["starts"] == []
     (entry,) = queue.entries()
     reason = queue.last_pass().lacks[queue.last_pass().waiting[entry.id]].reason
-    assert reason.startswith("agent2 may still hold a part of it, and cannot be used (agent2: start docker): ")
+    assert reason.startswith("agent2 may have begun its command, and cannot be used (agent2: start docker): ")
     (started,) = run(ActionModule, ARGUMENTS, answers(agent2=agent_facts("agent2")))["starts"]
     assert started["id"] == SESSION_ID
 

@@ -306,8 +306,10 @@ GONE = "not in the inventory, or hidden by --limit"
 
 
 def retried(**changes: Any) -> QueueEntry:
-    """Return a session that waits after a start on agent1."""
-    return requested(1, spec(name="train-llm"), **{"id": SESSION_ID, "plan": plan({"agent1": 1}), **changes})
+    """Return a session with a command that waits after a start on agent1."""
+    made = plan({"agent1": 1}, command="python train.py")
+    asked = spec(name="train-llm", command="python train.py")
+    return requested(1, asked, **{"id": SESSION_ID, "plan": made, **changes})
 
 
 @pytest.mark.parametrize(("left_out", "why"), [({"agent1": "unreachable"}, "unreachable"), ({}, GONE)])
@@ -317,11 +319,14 @@ def test_a_session_starts_nowhere_else_while_an_agent_of_its_last_start_is_away(
     ((_entry, answer),), _last = run([retried()], readings("agent2", left_out=left_out))
     assert isinstance(answer, Unschedulable)
     assert answer.reason == (
-        f"agent1 may still hold a part of it, and cannot be used (agent1: {why}): make it available again, or end the"
+        f"agent1 may have begun its command, and cannot be used (agent1: {why}): make it available again, or end the"
         " session with terminate_session and create it again"
     )
     assert isinstance(run([retried()], readings("agent1", "agent2"))[0][0][1], Decision)
     assert isinstance(run([retried(plan=None)], readings("agent2", left_out=left_out))[0][0][1], Decision)
+    # Without a command nothing can run twice.
+    interactive = requested(1, spec(name="train-llm"), id=SESSION_ID, plan=plan({"agent1": 1}))
+    assert isinstance(run([interactive], readings("agent2", left_out=left_out))[0][0][1], Decision)
 
 
 def test_a_due_session_that_waits_for_an_agent_delays_no_other() -> None:
