@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from backendai_manager.manager.identity import Account
 from backendai_manager.manager.ownership import KnownSession
-from backendai_manager.manager.queue_check import Disallowed, find_due, find_orphans
+from backendai_manager.manager.queue_check import Disallowed, find_due, find_orphans, judge_queue
 from backendai_manager.manager.runs import Outcome, Runs
 from backendai_manager.manager.settings import load_settings
 from backendai_manager.schedule import _run_playbook, schedule
@@ -69,6 +70,24 @@ def test_what_waits_is_judged_before_it_can_start(host: ManagerHost) -> None:
     assert host.runs.playbooks()[2] == "schedule_sessions"
     # No run starts them meanwhile.
     assert [made.trusted for made in host.runs.made[:3]] == [{"__session_held": IDS[2:5]}] * 3
+
+
+def test_an_owner_is_looked_up_once_however_many_sessions_wait(
+    host: ManagerHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounts may be those of a directory that takes milliseconds to answer."""
+    looked_up = []
+
+    def by_name(accounts: KnownAccounts, name: str) -> Account | None:
+        looked_up.append(name)
+        return next((account for account in accounts.accounts if account.name == name), None)
+
+    monkeypatch.setattr(KnownAccounts, "by_name", by_name)
+    for number in range(1, 6):
+        host.keep(number, ALICE, state="PENDING", spec=SPEC)
+    settings = load_settings(host.paths.manager_settings)
+    assert judge_queue(host.paths, settings, host.accounts).disallowed == {}
+    assert looked_up == [ALICE.name]
 
 
 def test_users_sessions_wait_while_there_is_no_policy(host: ManagerHost, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from ..errors import RefusedError
 from ..options import load_options
 from ..paths import Paths
 from ..policy import Policy, PolicyError, load_policy
-from .identity import Accounts, find_caller
+from .identity import Accounts, Caller, find_caller
 from .ownership import KnownSession
 from .queue import CREATING, PENDING, Queue, session_of_entry
 from .request import check_waiting
@@ -82,7 +82,8 @@ def find_disallowed(
 
     Those whose start has begun are judged as well: if the run that starts one has died, the next one starts it.
     """
-    found = {}
+    found: dict[str, Disallowed] = {}
+    owners: dict[tuple[str | None, int | None], Caller | str] = {}
     for entry in entries:
         spec, known = entry.get("spec"), session_of_entry(entry)
         waits = entry.get("state") in (PENDING, CREATING)
@@ -91,16 +92,25 @@ def find_disallowed(
         if policy is None:
             found[known.id] = Disallowed("there is no valid policy.", never=True)
             continue
-        try:
-            if not known.has_owner(accounts):
-                raise RefusedError(f"the account of its owner, {known.user}, is gone.")
-            caller = find_caller(str(known.uid), accounts, users_group, operators_group)
-        except RefusedError as error:
-            found[known.id] = Disallowed(str(error), later=True)
-            continue
-        if reason := check_waiting(spec, policy, caller):
+        # Once for each owner: accounts may be those of a slow directory.
+        if (known.user, known.uid) not in owners:
+            owners[known.user, known.uid] = _find_owner(known, accounts, users_group, operators_group)
+        owner = owners[known.user, known.uid]
+        if isinstance(owner, str):
+            found[known.id] = Disallowed(owner, later=True)
+        elif reason := check_waiting(spec, policy, owner):
             found[known.id] = Disallowed(reason)
     return found
+
+
+def _find_owner(known: KnownSession, accounts: Accounts, users_group: str, operators_group: str) -> Caller | str:
+    """Return the owner of a session, or why there is none now."""
+    if not known.has_owner(accounts):
+        return f"the account of its owner, {known.user}, is gone."
+    try:
+        return find_caller(str(known.uid), accounts, users_group, operators_group)
+    except RefusedError as error:
+        return str(error)
 
 
 def find_due(
