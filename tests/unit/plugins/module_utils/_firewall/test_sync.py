@@ -117,7 +117,9 @@ def test_ports_are_pinned_before_the_rules_admit_them_and_other_rules_stay(
     pins: list[Pin] = []
     monkeypatch.setattr(sync, "read_pins", lambda _look: pins)
     monkeypatch.setattr(
-        sync, "apply_operations", lambda steps: pins.extend(Pin("veth9", "02:42:ac:12:00:09", "1.2.3.4") for _ in steps)
+        sync,
+        "apply_operations",
+        lambda steps: pins.extend(Pin("veth9", "02:42:ac:12:00:09", "1.2.3.4") for step in steps if step),
     )
     admit_ports(store, [LinkOperation(Change("port veth9", "not isolated", "isolated"))])
     assert kernel.pins == render_pins(pins)
