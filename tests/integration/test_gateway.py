@@ -34,6 +34,8 @@ from tests.integration.waiting import wait_until
 pytestmark = pytest.mark.gateway
 
 DOMAIN = "apps.example.org"
+#: The gateway itself, without firewall and managers, which its options do not change.
+PART = ("--tags", "gateway")
 
 
 class Provisioned(NamedTuple):
@@ -70,10 +72,10 @@ def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provisione
     """Provision the gateway; afterwards without a domain again, and with a self-signed certificate."""
     folder = tmp_path_factory.mktemp("provision")
     variables = {"domain": DOMAIN, **new_certificate(folder, "given")}
-    run = provision_gateway(folder, "-vvv", "--diff", **variables)
+    run = provision_gateway(folder, *PART, "-vvv", "--diff", **variables)
     assert run.code == 0, run.output
     yield Provisioned(variables, run)
-    rerun = provision_gateway(folder)
+    rerun = provision_gateway(folder, *PART)
     assert rerun.code == 0, rerun.output
     assert "given" not in shown_certificate()
     assert run_on(GATEWAY, f"stat -c %a {GATEWAY_CERTIFICATE}").strip() == "600"
@@ -108,7 +110,7 @@ def token(issued: Issued) -> str:
 def test_second_run_and_check_mode_change_nothing(provisioned: Provisioned, tmp_path: Path) -> None:
     rerun = provision_gateway(tmp_path, **provisioned.variables)
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
-    checked = provision_gateway(tmp_path, "--check", "--diff", **provisioned.variables)
+    checked = provision_gateway(tmp_path, *PART, "--check", "--diff", **provisioned.variables)
     assert (checked.code, checked.changed) == (0, 0), checked.output
 
 
@@ -123,7 +125,7 @@ def test_mismatched_certificate_is_refused_before_any_change(tmp_path: Path) -> 
     look = f"find {GATEWAY_ETC} {GATEWAY_STATE} -printf '%p %T@ %s\\n' | sort"
     before = run_on(GATEWAY, look)
     certificate, key = (new_certificate(tmp_path, name) for name in ("one", "other"))
-    refused = provision_gateway(tmp_path, **{**certificate, "certificate_key": key["certificate_key"]})
+    refused = provision_gateway(tmp_path, *PART, **{**certificate, "certificate_key": key["certificate_key"]})
     assert refused.code != 0
     assert f"gateway_certificate_key: '{key['certificate_key']}' does not fit the certificate." in refused.text
     assert run_on(GATEWAY, look) == before

@@ -82,7 +82,7 @@ def test_unfiltered_ipv6_is_a_finding() -> None:
 
 
 def test_provisioning_prints_findings(tmp_path: Path) -> None:
-    run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
+    run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1", "--tags", "firewall")
     assert run.code == 0, run.output
     assert f"users user1 ({address('user1')}) share the agents' own network" in run.text
     assert "no rule drops incoming IPv6" not in run.text

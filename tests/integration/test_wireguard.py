@@ -38,6 +38,8 @@ from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.network, pytest.mark.isolation]
 
+#: The parts of a provisioning that encryption is in.
+PARTS = ["--tags", "underlay,firewall"]
 PORT = 51820
 PEERS = f"wg show {WIREGUARD_DEVICE} peers"
 
@@ -61,13 +63,13 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     before = agent_state()
     options = [*with_wireguard(folder, *AGENTS), "-vvv", "--diff"]
     try:
-        provisioned = run_playbook("provision_agents", folder, {}, *options)
+        provisioned = run_playbook("provision_agents", folder, {}, *options, *PARTS)
         assert provisioned.code == 0, provisioned.output
         with Sessions(folder) as sessions:
             session = sessions.start(*options, **THREE)
             yield Encrypted(session, provisioned.output + session.run.output)
     finally:
-        off = run_playbook("provision_agents", folder, {})
+        off = run_playbook("provision_agents", folder, {}, *PARTS)
     assert off.code == 0, off.output
     assert agent_state() == before
     assert run_on("agent1", f"systemctl cat {UNIT_WIREGUARD}", check=False).startswith("No files found")
@@ -204,7 +206,7 @@ def test_mixed_encryption_is_refused(encrypted: Encrypted, tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("encrypted")
 def test_encryption_cannot_be_disabled_while_sessions_run(tmp_path: Path) -> None:
-    run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
+    run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1", *PARTS)
     assert run.code != 0
     assert "agent_underlay_encryption: '' would cut off it-" in run.text
     assert run_on("agent1", f"systemctl is-active {UNIT_WIREGUARD}").strip() == "active"
