@@ -49,7 +49,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Kernel]]:
 def provision(folder: Path, *options: str, **variables: object) -> Run:
     """Provision the networks of both agents, given ``agent_*`` variables without their prefix."""
     extra_vars = {f"agent_{name}": value for name, value in variables.items()}
-    return run_playbook("provision_agents", folder, extra_vars, "--limit", ",".join(BOTH), "--tags", "network", *options)
+    part = ("--limit", ",".join(BOTH), "--tags", "network")
+    return run_playbook("provision_agents", folder, extra_vars, *part, *options)
 
 
 @pytest.fixture
