@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .containers import listed_name
 from .sdk import docker
 
 
@@ -21,7 +22,7 @@ def container_addresses(client: docker.APIClient) -> list[str]:
 def published_ports(client: docker.APIClient) -> dict[tuple[str, int], str]:
     """Return the container of each protocol and port that running containers publish, managed or not."""
     return {
-        (port["Type"], port["PublicPort"]): f"container {container['Names'][0].lstrip('/')}"
+        (port["Type"], port["PublicPort"]): f"container {listed_name(container)}"
         for container in client.containers()
         for port in container.get("Ports") or ()
         if "PublicPort" in port

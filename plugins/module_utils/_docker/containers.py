@@ -39,8 +39,18 @@ class ContainerStep:
 
 
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the containers of one session, or of all, as listed by the engine, including stopped ones."""
-    return list(client.containers(all=True, filters=labels.label_filter(session_id)))
+    """Return the containers of one session, or of all, as listed by the engine, by name, including stopped ones."""
+    return sorted(client.containers(all=True, filters=labels.label_filter(session_id)), key=listed_name)
+
+
+def listed_name(container: Mapping[str, Any]) -> str:
+    """Return the name of a container that the engine lists; its id if it has none, as after a failed removal."""
+    return str((container["Names"] or [container["Id"]])[0]).lstrip("/")
+
+
+def listed_change(container: Mapping[str, Any], state: str | None) -> Change:
+    """Return the change of a container that the engine lists to another state; ``None`` is its removal."""
+    return Change(f"container {listed_name(container)}", container["State"], state)
 
 
 def log_driver(info: Mapping[str, Any]) -> str:
@@ -151,9 +161,7 @@ def start_stopped(
         if container["Labels"].get(labels.HOSTNAME) in hostnames and container["State"] != "running"
     ]
     in_parallel(lambda container: _start_until(client, container["Id"], deadline), stopped)
-    return [
-        Change(f"container {container['Names'][0].lstrip('/')}", container["State"], "running") for container in stopped
-    ]
+    return [listed_change(container, "running") for container in stopped]
 
 
 def kill(client: docker.APIClient, container: str) -> None:
@@ -169,9 +177,7 @@ def kill(client: docker.APIClient, container: str) -> None:
 def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, in parallel and return the changes."""
     in_parallel(lambda container: _remove(client, container["Id"]), existing)
-    return [
-        Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
-    ]
+    return [listed_change(container, None) for container in existing]
 
 
 def _start_until(client: docker.APIClient, container: str, deadline: float) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from .._host.machine import parse_cpu_list
 from .._model.foreign import ForeignContainer
 from . import labels
+from .containers import listed_name
 from .sdk import docker
 
 DEFAULT_PERIOD = 100_000
@@ -21,7 +22,7 @@ DEFAULT_PERIOD = 100_000
 def list_foreign(client: docker.APIClient) -> list[str]:
     """Return the containers and volumes that are not of this collection: with the engine they would be lost."""
     containers = [
-        f"container {_name(container)}" for container in client.containers(all=True) if _is_foreign(container)
+        f"container {listed_name(container)}" for container in client.containers(all=True) if _is_foreign(container)
     ]
     volumes = [f"volume {volume['Name']}" for volume in client.volumes()["Volumes"] or []]
     return sorted(containers) + sorted(volumes)
@@ -37,16 +38,11 @@ def running_foreign(client: docker.APIClient) -> Iterator[tuple[str, int, Foreig
             continue
         settings = entry["HostConfig"]
         limits = (_cores(settings), settings.get("Memory") or None)
-        yield listed["Id"], entry["State"]["Pid"], ForeignContainer(_name(listed), *limits)
+        yield listed["Id"], entry["State"]["Pid"], ForeignContainer(listed_name(listed), *limits)
 
 
 def _is_foreign(container: Mapping[str, Any]) -> bool:
     return bool((container["Labels"] or {}).get(labels.OWNER) != labels.OWNER_VALUE)
-
-
-def _name(container: Mapping[str, Any]) -> str:
-    """Return the name of a container; its id if it has none, as one that is about to go."""
-    return str((container["Names"] or [container["Id"]])[0]).lstrip("/")
 
 
 def _cores(settings: Mapping[str, Any]) -> float | None:

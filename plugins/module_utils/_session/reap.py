@@ -124,10 +124,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         stopped = [existing[name] for name in hostnames if name in existing and existing[name]["State"] != "running"]
         steps = plan_links(session.plan, session.agent, iproute.LinkState())
         link_changes = [step.change for step in steps]
-        start_changes = [
-            Change(f"container {container['Names'][0].lstrip('/')}", container["State"], "running")
-            for container in stopped
-        ]
+        start_changes = [containers.listed_change(container, "running") for container in stopped]
         rule_changes = sync_ruleset(store, check_mode=check_mode)
         if check_mode:
             return rule_changes + link_changes + start_changes, "; ".join(errors)

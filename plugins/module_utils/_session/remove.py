@@ -125,9 +125,7 @@ def _remove_slice(
     """
     existing = containers.find_containers(client, session_id)
     if check_mode:
-        removals = [
-            Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
-        ]
+        removals = [containers.listed_change(container, None) for container in existing]
         session_networks = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
         removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
         return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]

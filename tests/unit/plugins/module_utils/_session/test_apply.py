@@ -389,6 +389,16 @@ def test_removal_without_session_folder_removes_the_link(
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
 
 
+def test_a_container_whose_removal_failed_has_no_name_and_is_removed_with_its_session(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    dead = engine.made[0]
+    dead |= {"Names": [], "State": "dead"}
+    changes = remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
+    assert f"container {dead['Id']}" in [change.subject for change in changes]
+    assert engine.made == []
+
+
 def test_removal_in_check_mode_only_returns_changes(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
