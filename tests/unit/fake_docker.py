@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ class FakeDocker:
         ordinary = {IMAGE: {"Id": "sha256:1", "Config": {"Env": ["PATH=/bin"]}}}
         self.images = Images(ordinary if images is None else images)
         self.made: list[dict[str, Any]] = []
+        self._order = threading.Lock()
         self.joined: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.asked: list[dict[str, Any]] = []
@@ -86,7 +88,10 @@ class FakeDocker:
         self.calls.append(f"create {name}")
         self.asked.append({"image": image, "name": name, **settings})
         labels = settings["labels"]
-        self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": labels, "State": "created"})
+        # Containers are created in parallel; tests find one by its place.
+        with self._order:
+            self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": labels, "State": "created"})
+            self.made.sort(key=lambda container: str(container["Names"]))
         return {"Id": f"id-{name}"}
 
     def connect_container_to_network(self, container: str, network: str, ipv4_address: str | None = None) -> None:

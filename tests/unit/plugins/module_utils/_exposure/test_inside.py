@@ -30,6 +30,7 @@ class Engine:
             {
                 "Id": f"{session}-{hostname}",
                 "State": state,
+                "Names": [f"/{hostname}"],
                 "Labels": {labels.SESSION_ID: session, labels.SESSION_NAME: session, labels.HOSTNAME: hostname},
             }
             for session, hostname, state, _pid in self._containers
