@@ -1,4 +1,4 @@
-"""The result of provisioning; test_firewall.py tests that provisioning again changes nothing."""
+"""The result of provisioning; test_wireguard.py tests that provisioning again changes nothing."""
 
 from __future__ import annotations
 
