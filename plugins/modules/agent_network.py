@@ -72,7 +72,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.default_network import DefaultNetwork, create_default_network, plan_default_network
+from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network
 from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
 from ..module_utils._firewall.connections import (
     parse_connection_limit,
@@ -108,10 +108,8 @@ def main() -> None:
         mirrors = parse_mirrors(params["registry_mirrors"])
         client = connect(params["docker_host"])
         network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
-        changes = plan_default_network(client, network)
-        if changes and not module.check_mode:
-            create_default_network(client, network)
         store = Store(params["state_path"])
+        changes = apply_default_network(client, network, store.lock(), check_mode=module.check_mode)
         egress_changes = plan_egress(store, egress)
         if egress_changes and not module.check_mode:
             # Raises for an unreadable session: its rules would stay, and with them the old policy.

@@ -10,6 +10,7 @@ It is not ``docker0``, so the collection's firewall rules do not affect other co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,21 @@ def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> l
         for name in after
         if before.get(name) != after[name]
     ]
+
+
+def apply_default_network(
+    client: docker.APIClient, desired: DefaultNetwork, lock: AbstractContextManager[None], *, check_mode: bool
+) -> list[Change]:
+    """Create or replace the network if it differs, under a lock against other provisionings; return the changes."""
+    changes = plan_default_network(client, desired)
+    if not changes or check_mode:
+        return changes
+    with lock:
+        # It may have been created while the lock was waited for.
+        changes = plan_default_network(client, desired)
+        if changes:
+            create_default_network(client, desired)
+        return changes
 
 
 def create_default_network(client: docker.APIClient, desired: DefaultNetwork) -> None:

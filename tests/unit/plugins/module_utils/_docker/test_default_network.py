@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
     DefaultNetwork,
     NetworkConflictError,
+    apply_default_network,
     create_default_network,
     plan_default_network,
 )
@@ -61,6 +64,25 @@ def test_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> 
 def test_existing_network_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
     create_default_network(engine, desired)
     assert plan_default_network(engine, desired) == []
+
+
+@contextmanager
+def created_meanwhile(engine: Any) -> Iterator[None]:
+    """A lock that another provisioning of the host has held, which has created the network."""
+    create_default_network(engine, DESIRED)
+    yield
+
+
+def test_of_two_provisionings_at_once_one_creates_the_network(engine: Any) -> None:
+    assert apply_default_network(engine, DESIRED, created_meanwhile(engine), check_mode=False) == []
+    assert plan_default_network(engine, DESIRED) == []
+
+
+@pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "run"])
+def test_a_missing_network_is_created_except_in_check_mode(engine: Any, check_mode: bool) -> None:
+    missing = plan_default_network(engine, DESIRED)
+    assert apply_default_network(engine, DESIRED, nullcontext(), check_mode=check_mode) == missing
+    assert plan_default_network(engine, DESIRED) == (missing if check_mode else [])
 
 
 def test_unspecified_subnet_is_not_compared(engine: Any) -> None:
