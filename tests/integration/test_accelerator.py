@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.laboratory import INVENTORY, Kernel, Run, ansible, run_in, run_on, run_on_all
+from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.containers
 
@@ -83,6 +85,11 @@ def give_gpu(host: str, programs: dict[str, str]) -> None:
     write(host, "/proc/driver/nvidia/gpus/0000:3b:00.0/information", INFORMATION)
 
 
+def await_health() -> None:
+    """Wait until no health check has failed: one of them looks at the engine, which has been restarted."""
+    wait_until(lambda: all(takes_sessions(agent) for agent in BOTH))
+
+
 @pytest.fixture
 def role() -> Iterator[Run]:
     """Give two agents a GPU, and apply the role; afterwards remove what came with it, and the GPUs."""
@@ -98,6 +105,7 @@ def role() -> Iterator[Run]:
         stop = f"systemctl disable --now {Path(DAEMON).name}; umount /proc/driver; rm -f {DAEMON} {DROP_IN}"
         run_on_all(f"{stop} {' '.join(NODES)} /dev/char/10:229 /usr/local/bin/nvidia-*", BOTH, check=False)
         run_on_all("systemctl daemon-reload && systemctl restart docker", BOTH)
+        await_health()
     assert (removed.code, left) == (0, [""] * 3), removed.output
 
 
@@ -128,6 +136,7 @@ def test_gpus_stay_when_systemd_reloads_and_a_lost_one_is_found_and_repaired(rol
     again = apply_role()
     assert (again.code, again.changed) == (0, 0), again.output
 
+    await_health()
     resources = {"cpu": 1, "mem": "128m", "cuda.device": 1}
     started = sessions.start(**{**TWO, "designated_agents": list(BOTH), "resources": resources})
     by_hook, by_cdi = (started.container_on(agent) for agent in BOTH)
