@@ -483,6 +483,13 @@ def test_first_error_is_raised_after_all_containers_were_tried(engine: Any) -> N
     assert engine.made[0]["State"] == "running"
 
 
+def test_containers_are_listed_by_name_whatever_the_order_of_the_engine(engine: Any) -> None:
+    apply(engine, MAIN, SUB)
+    engine.made.reverse()
+    listed = [container["Labels"][labels.HOSTNAME] for container in containers.find_containers(engine, "1")]
+    assert listed == ["main1", "sub1"]
+
+
 def test_removal_includes_running_and_already_removed_containers(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     existing = containers.find_containers(engine, "1")
