@@ -1,11 +1,12 @@
 """Run every gate, and print the result and the duration of each at the end.
 
 Tests against the lab take longest, and wait for their hosts as often as they compute: the gates without a lab run
-in parallel, at low priority. The lab is removed at the end, unless it existed before.
+in parallel, with the processor time that the lab leaves. The lab is removed at the end, unless it existed before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,6 +21,9 @@ from pathlib import Path
 ALONE = ("lint", "types", "unit", "docs", "docs-site", "changelog", "build", "sanity")
 ON_THE_LAB = ("lab", "integration", "molecule")
 NICE = ("nice", "-n", "15")
+# Where Linux schedules the processes of a session as one group, a niceness counts within its group only, and the hosts
+# of the lab are groups of their own.
+GROUP_NICE = "10"
 LOGS = Path(".cache/gates")
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
@@ -63,7 +67,8 @@ class Gates:
         with self._lock:
             self._ended = True
             for process in self._running:
-                process.terminate()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
 
     def _make(self, gate: str, log: Path) -> int:
         environment = {name: value for name, value in os.environ.items() if name not in FROM_MAKE}
@@ -77,12 +82,21 @@ class Gates:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
+                    start_new_session=True,
                 )
                 self._running.add(process)
+            if gate in ALONE:
+                lower_priority(process.pid)
             try:
                 return process.wait()
             finally:
                 self._running.discard(process)
+
+
+def lower_priority(session: int) -> None:
+    """Lower the priority of a session, where the kernel has a group for it; the session may have ended."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{session}/autogroup").write_text(GROUP_NICE)
 
 
 def run_all(gates: Gates) -> Iterator[Outcome]:
