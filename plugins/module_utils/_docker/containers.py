@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import calendar
 import dataclasses
 import json
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._model.change import Change
+from .._model.timestamp import parse_timestamp
 from . import labels
 from .container import Container, create_container
 from .sdk import docker
@@ -78,11 +78,6 @@ def pid_of(client: docker.APIClient, container: str) -> int:
     return int(client.inspect_container(container)["State"]["Pid"])
 
 
-def _parse_time(moment: str) -> int:
-    """Parse a timestamp of the engine to whole seconds since the epoch."""
-    return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
-
-
 def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
     """Return a stopped container's exit code and exit time, in seconds since the epoch.
 
@@ -94,7 +89,7 @@ def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, i
         return None, None
     if state["FinishedAt"].startswith("0001-"):
         return None, None
-    return int(state["ExitCode"]), _parse_time(state["FinishedAt"])
+    return int(state["ExitCode"]), parse_timestamp(state["FinishedAt"])
 
 
 def conflicting_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:

@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-import calendar
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
 from .._model.images import ImageIdentity, repository_of
 from .._model.quantity import decimal_unit
+from .._model.timestamp import parse_timestamp
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -128,7 +127,7 @@ def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
 def _parse_moment(moment: str) -> float | None:
     """Return a time of the engine in seconds since the epoch; its zone, some hours, does not matter here."""
     try:
-        return None if moment.startswith("0001-") else calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
+        return None if moment.startswith("0001-") else parse_timestamp(moment)
     except ValueError:
         return None
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def memory_total() -> int:
 
 def architecture() -> str:
     """Return the machine's architecture as named by images: ``amd64``, ``arm64`` …"""
-    machine = platform.machine()
+    machine = os.uname().machine
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -41,8 +40,9 @@ def parse_count(value: object) -> int:
 
 
 def _whole(number: str, factor: int) -> int:
+    whole, _point, fraction = number.strip().partition(".")
     # Python does not convert text of thousands of digits.
-    amount = int(Fraction(number) * factor) if len(number) < 1000 else MAX_AMOUNT + 1
+    amount = int(whole + fraction) * factor // 10 ** len(fraction) if len(number) < 1000 else MAX_AMOUNT + 1
     if amount > MAX_AMOUNT:
         raise ValueError(f"must be at most {MAX_AMOUNT}")
     return amount

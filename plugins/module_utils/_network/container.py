@@ -16,9 +16,10 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from .._host.threads import in_threads
 from .._model.change import Change
 from .._model.network import DEFAULT_BRIDGE
-from .iproute import LinkOperation, LinkState, ProcessExitedError, in_threads, show_inside
+from .iproute import LinkOperation, LinkState, ProcessExitedError, show_inside
 from .pins import Pin, plan_pin
 
 DEFAULT_INTERFACE = "eth0"

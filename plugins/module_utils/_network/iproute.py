@@ -14,22 +14,18 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from .._host.threads import in_threads
 from .._model.change import Change
 from .._model.errors import ClusterError, one_line
 
 IN_USE_SECONDS = 15
 """How long the MAC of a container that was restarted may be in use: the kernel removes its former namespace later."""
 
-PARALLEL = 8
-"""How many containers are looked into, or set up, at the same time."""
-
 PROGRAM_SECONDS = 60
 """The time limit of one program: what hangs must not keep the locks of a request."""
-
-Result = TypeVar("Result")
 
 _IN_USE = re.compile(r"Address already in use.*^Command failed .*:(\d+)$", re.DOTALL | re.MULTILINE)
 
@@ -124,21 +120,6 @@ def _apply_in(pid: int | None, steps: Sequence[LinkOperation]) -> None:
         _run_input(["nft", "--file", "-"], [step.nft for step in steps if step.nft], pid)
         _run_input(["ip", "-batch", "-"], [line for step in steps for line in step.ip], pid)
         _run_input(["bridge", "-batch", "-"], [line for step in steps for line in step.bridge], pid)
-
-
-def in_threads(function: Callable[..., Result], *arguments: Iterable[Any]) -> list[Result]:
-    """Return the results of a function that waits for programs, such as ``nft``, called side by side, in order.
-
-    The first error is raised after the calls that have begun have ended.
-    """
-    calls = list(zip(*arguments))
-    if len(calls) < 2:
-        return [function(*call) for call in calls]
-    # Most requests need no threads, and the import takes milliseconds.
-    import concurrent.futures
-
-    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        return list(pool.map(lambda call: function(*call), calls))
 
 
 def remove_link(name: str) -> bool:

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import signal
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -67,12 +67,22 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
         message = sentence(error)
         if message is not None:
             return {"failed": message}
+        # Imported only here, as its import takes milliseconds.
+        import traceback
+
         return {"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
 
 
 def phase(name: str) -> Phase:
     """Import and return the function of a phase."""
-    function: Phase = getattr(importlib.import_module(f"{PACKAGE}.{PHASES[name]}"), name)
+    function: Phase = function_of(PHASES[name], name)
+    return function
+
+
+def function_of(module: str, name: str) -> Callable[..., Any]:
+    """Import a module of this package, and return a function of it; the launcher has imported without collections."""
+    function: Callable[..., Any] = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
+    gc.enable()
     return function
 
 
@@ -94,5 +104,4 @@ def limited_to(seconds: float) -> Iterator[None]:
 
 def command(arguments: Sequence[str]) -> int:
     """Run the command of a systemd unit and return its exit code."""
-    name = "health" if "--health" in arguments else "unit"
-    return int(importlib.import_module(f"{PACKAGE}.{name}").main(arguments))
+    return int(function_of("health" if "--health" in arguments else "unit", "main")(arguments))

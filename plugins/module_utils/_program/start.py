@@ -11,13 +11,13 @@ imports what it needs: half of the time that a claim takes would be the import o
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._docker.client import connect
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, CheckFailedError, ClusterError, sentence
 from .._model.images import images_from_dict
@@ -71,7 +71,7 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     agent, names = Agent(client, store, options, limits), list(STEPS)
     for part in parts:
         _take_steps(agent, part, names[:1])
-    _side_by_side(lambda part: _take_steps(agent, part, names[1:]), parts)
+    in_threads(lambda part: _take_steps(agent, part, names[1:]), parts, threads=len(parts))
     changes = [change for part in parts for change in part.changes]
     results = {part.request["id"]: {"steps": part.completed, **part.result} for part in parts}
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
@@ -173,16 +173,6 @@ STEPS: dict[str, Callable[[Agent, Part], None]] = {
     "commit": Agent.commit,
     "command": Agent.command,
 }
-
-
-def _side_by_side(take: Callable[[Part], None], parts: Sequence[Part]) -> None:
-    """Call a function for each part in a thread of its own; a single part needs none."""
-    if len(parts) == 1:
-        take(parts[0])
-        return
-    with concurrent.futures.ThreadPoolExecutor(max(1, len(parts))) as pool:
-        # The results are read for their exceptions.
-        list(pool.map(take, parts))
 
 
 def _take_steps(agent: Agent, part: Part, names: Iterable[str]) -> None:

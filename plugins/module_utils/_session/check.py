@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.processes import runs
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.errors import CheckFailedError
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
@@ -93,9 +93,8 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
     _await_sshds(session, pids, until)
     ring = _ring(session)
     chains = [ring[first : first + CHAIN + 1] for first in range(0, len(ring) - 1, CHAIN)]
-    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        failures = pool.map(lambda chain: _check_chain(client, chain, until), chains)
-        return [sentence for sentences in failures for sentence in sentences]
+    failures = in_threads(lambda chain: _check_chain(client, chain, until), chains)
+    return [sentence for sentences in failures for sentence in sentences]
 
 
 def _probe_targets(plan: SessionPlan) -> list[PeerTarget]:

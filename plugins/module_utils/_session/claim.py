@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import ipaddress
@@ -23,6 +22,7 @@ from .._host.local_session import LocalSession
 from .._host.path_look import Folder
 from .._host.ssh_keys import ensure_keys
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.capacity import fits
 from .._model.change import Change
 from .._model.devices import PinnedResources
@@ -137,8 +137,7 @@ def claim(
 def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
     """Return the public keys of containers; missing pairs are created in parallel."""
     folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        return dict(zip(hostnames, pool.map(ensure_keys, folders)))
+    return dict(zip(hostnames, in_threads(ensure_keys, folders)))
 
 
 def _remove_others(client: docker.APIClient, store: Store, stale: Sequence[str], *, check_mode: bool) -> list[Change]:

@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from .._docker import containers
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
+from .._host.threads import in_threads
 from .._model.addressing import is_ipv6
 from .._model.errors import EXPECTED, reason
 from .._model.plan import Kernel, SessionPlan
@@ -44,9 +43,8 @@ def check_pairs(
     unreachable = {pair for pair, result in results.items() if not result.tcp}
     hostnames = [kernel.hostname for kernel in session.plan.kernels]
     until = time.monotonic() + LOGINS_SECONDS
-    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        peers = [[peer for peer in hostnames if (kernel.hostname, peer) not in unreachable] for kernel in sources]
-        reports = list(pool.map(lambda kernel, targets: _check_logins(client, kernel, targets, until), sources, peers))
+    peers = [[peer for peer in hostnames if (kernel.hostname, peer) not in unreachable] for kernel in sources]
+    reports = in_threads(lambda kernel, targets: _check_logins(client, kernel, targets, until), sources, peers)
     round_trips = _latencies(session, pids, [pair for pair, result in results.items() if result.tcp or result.frame])
     return [
         {

@@ -21,6 +21,7 @@ from .._firewall.sync import admit_ports
 from .._firewall.translation import plan_translation
 from .._host.local_session import LocalSession
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
 from .._model.plan import Kernel, SessionPlan
 from .._network.container import (
@@ -31,7 +32,7 @@ from .._network.container import (
     SessionInterface,
     plan_container_networks,
 )
-from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations, in_threads
+from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations
 
 RETRIES, RETRY_SECONDS = 4, 0.25
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +15,7 @@ from .._docker import containers, labels
 from .._docker.logs import LogReadError, tail_of, tail_of_file
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
+from .._host.threads import in_threads
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel
 from .._model.session import MAIN1, App
@@ -41,8 +41,7 @@ def read_logs(
         apps = session.plan.apps if kernel.hostname == MAIN1 else ()
         return _container_logs(client, ids[kernel.hostname], () if since else apps, lines, since)
 
-    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        logs = dict(zip((kernel.hostname for kernel in selected), pool.map(read_kernel, selected)))
+    logs = dict(zip((kernel.hostname for kernel in selected), in_threads(read_kernel, selected)))
     return {"plan": session.plan.to_dict(), "containers": to_plain(container_states(client, existing)), "logs": logs}
 
 

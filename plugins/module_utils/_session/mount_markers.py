@@ -9,12 +9,12 @@ Everything runs as user work inside the containers, under their limits: no file 
 
 from __future__ import annotations
 
-import concurrent.futures
 from typing import Any
 
 from .._docker import containers, labels
 from .._docker.exec import BUSYBOX, run_as_work
 from .._docker.sdk import docker
+from .._host.threads import in_threads
 from .._model.plan import SessionPlan
 
 PREFIX = ".backendai-verify-"
@@ -66,12 +66,11 @@ def find_markers(client: docker.APIClient, plan: SessionPlan, name: str) -> dict
         if container["State"] == "running"
     }
     targets = [mount.target for mount in plan.mounts]
-    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        answers = pool.map(lambda container: _run(client, container, _FIND, name, targets), running.values())
-        return {
-            hostname: {target: _parse_line(line) for target, line in zip(targets, lines)}
-            for hostname, lines in zip(running, answers)
-        }
+    answers = in_threads(lambda container: _run(client, container, _FIND, name, targets), running.values())
+    return {
+        hostname: {target: _parse_line(line) for target, line in zip(targets, lines)}
+        for hostname, lines in zip(running, answers)
+    }
 
 
 def remove_marker(client: docker.APIClient, plan: SessionPlan, name: str) -> list[str]:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -24,6 +23,7 @@ from .._docker.logs import END_LINES, LogLimitError, LogReadError, compressed_fi
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.errors import as_phrase, reason
 from .._model.files import locked, write_atomically
 from .._model.held_session import ContainerState
@@ -98,10 +98,11 @@ def keep_output(
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
         until = time.monotonic() + LOGS_SECONDS
-        with concurrent.futures.ThreadPoolExecutor(_PARALLEL_LOGS) as pool:
-            problems = list(
-                pool.map(lambda container: _keep_logs(client, folder, session.plan, container, until), existing)
-            )
+
+        def keep_logs(container: Mapping[str, Any]) -> str:
+            return _keep_logs(client, folder, session.plan, container, until)
+
+        problems = in_threads(keep_logs, existing, threads=_PARALLEL_LOGS)
         lost = {_hostname(container): problem for container, problem in zip(existing, problems) if problem}
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))

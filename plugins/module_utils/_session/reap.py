@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1
@@ -130,8 +130,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
             return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
         folders = check_before_start(client, store, session) if stopped else {}
-        with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-            failures = list(pool.map(lambda container: _start(client, container), stopped))
+        failures = in_threads(lambda container: _start(client, container), stopped)
         started = [container["Labels"][labels.HOSTNAME] for container in stopped]
         check_after_start(client, session, folders, started)
         apply_interfaces(client, store, session, plan_interfaces(client, session))

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import calendar
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
+from ...module_utils._model.timestamp import parse_timestamp
 from .logs import parse_lines
 
 PAUSE = 1.0
@@ -83,7 +83,7 @@ class Follower:
 def _seconds(moment: str) -> int | None:
     """Return the time of a line in seconds since the epoch; ``None`` if it has none."""
     try:
-        return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
+        return parse_timestamp(moment)
     except ValueError:
         return None
 

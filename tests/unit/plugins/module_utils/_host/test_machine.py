@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ def test_online_cpus_are_sorted_and_limited_by_affinity() -> None:
 
 @pytest.mark.parametrize(("kernel", "images"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")])
 def test_architectures_are_named_as_in_images(kernel: str, images: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: kernel)
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "6.1", "", kernel)))
     assert machine.architecture() == images
 
 

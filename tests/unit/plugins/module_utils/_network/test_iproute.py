@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
     NetworkError,
     ProcessExitedError,
     apply_operations,
-    in_threads,
     show,
     show_inside,
 )
@@ -58,30 +55,6 @@ def test_listing_returns_its_entries(monkeypatch: pytest.MonkeyPatch, out: str, 
 def test_missing_device_is_an_empty_listing(monkeypatch: pytest.MonkeyPatch, err: str) -> None:
     ran(monkeypatch, code=1, err=err)
     assert show("ip", "-j", "link", "show", "dev", "bax-1") == []
-
-
-def test_calls_run_side_by_side_and_their_results_are_in_order() -> None:
-    together = threading.Barrier(3, timeout=10)
-
-    def wait(number: int) -> int:
-        together.wait()
-        return number
-
-    assert in_threads(wait, [1, 2, 3]) == [1, 2, 3]
-
-
-def test_the_first_error_is_raised_after_all_calls_have_ended() -> None:
-    ended: list[int] = []
-
-    def fail(number: int) -> None:
-        if number < 3:
-            raise NetworkError(f"failure {number}")
-        time.sleep(0.1)
-        ended.append(number)
-
-    with pytest.raises(NetworkError, match="failure 1"):
-        in_threads(fail, [1, 2, 3])
-    assert ended == [3]
 
 
 def test_other_errors_are_raised_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
