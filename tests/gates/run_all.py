@@ -23,7 +23,7 @@ ON_THE_LAB = ("lab", "integration", "molecule")
 NICE = ("nice", "-n", "15")
 # Where Linux schedules the processes of a session as one group, a niceness counts within its group only, and the hosts
 # of the lab are groups of their own.
-GROUP_NICE = "10"
+GROUP_NICE = "5"
 LOGS = Path(".cache/gates")
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 

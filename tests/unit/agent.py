@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
 from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, mount_sources
-from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork, patched_network
 

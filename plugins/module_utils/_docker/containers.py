@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._model.change import Change
 from .._model.timestamp import parse_timestamp
@@ -24,8 +24,7 @@ PARALLEL = 8
 _REQUESTS = threading.BoundedSemaphore(PARALLEL)
 
 
-@dataclasses.dataclass(frozen=True)
-class ContainerStep:
+class ContainerStep(NamedTuple):
     """The action for one container: create it, replacing the ``existing`` one, or only start that."""
 
     desired: Container
@@ -35,7 +34,7 @@ class ContainerStep:
 
     def with_sources(self, sources: dict[str, str]) -> ContainerStep:
         """Return this step with the real paths of mounted folders."""
-        return dataclasses.replace(self, desired=dataclasses.replace(self.desired, sources=sources))
+        return self._replace(desired=dataclasses.replace(self.desired, sources=sources))
 
 
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._model.change import Change
 from .._model.errors import ClusterError
@@ -27,8 +26,7 @@ class NetworkConflictError(ClusterError, ValueError):
     """The network of that name cannot be replaced; the message is one sentence for the operator."""
 
 
-@dataclass(frozen=True)
-class DefaultNetwork:
+class DefaultNetwork(NamedTuple):
     """The desired state of the network; with an empty ``subnet`` the engine chooses one."""
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._model.addressing import bracketed
 from .policy import COMPUTE, MANAGEMENT
@@ -18,8 +18,7 @@ from .policy import COMPUTE, MANAGEMENT
 SWARM_PORTS = (2377, 7946)
 
 
-@dataclasses.dataclass(frozen=True)
-class NetworkExposure:
+class NetworkExposure(NamedTuple):
     """Facts about an agent's network that the audit needs.
 
     ``addresses`` are its own, of both families, without those of the engine's bridges; ``networks`` are those that its
@@ -35,8 +34,7 @@ class NetworkExposure:
     filtered6: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class Zones:
+class Zones(NamedTuple):
     """Management and compute of an agent: the networks that are declared, and the agent's own addresses.
 
     ``ssh_address`` is where this connection reaches it, empty without SSH; ``underlay_address`` is the one for peers,

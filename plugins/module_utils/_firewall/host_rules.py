@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from .._model.addressing import collapse
 from .._wireguard.mesh import DEVICE
@@ -27,8 +27,7 @@ _COMPUTE_PORTS = ("tcp dport @ssh_ports", "tcp dport @peer_tcp_ports", "udp dpor
 """What agents send each other, besides tunnels."""
 
 
-@dataclasses.dataclass(frozen=True)
-class FirewallRules:
+class FirewallRules(NamedTuple):
     """Parts of the table: types and elements of ``sets``, rules of the chains ``ingress`` and ``forward``, a chain.
 
     ``tunnels`` are the rules of ``ingress`` before tunnel datagrams leave it.

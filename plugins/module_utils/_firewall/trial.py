@@ -9,7 +9,6 @@ The rollback timer does not depend on the run that started the trial.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from .._host.deadline import deadline_in
 from .._host.processes import daemonize
@@ -39,8 +39,7 @@ class ConfirmError(ClusterError):
     """A trial cannot be confirmed over this connection, or has expired; the message is one sentence."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrialResult:
+class TrialResult(NamedTuple):
     """The changes, and the nonce with which the trial is confirmed; empty without a trial."""
 
     changes: list[Change]

@@ -10,11 +10,10 @@ firewall is another one.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._model.errors import one_line
 from .._model.reported_traffic import ReportedTraffic
@@ -45,8 +44,7 @@ SETS = {
 """The types of the sets, by name."""
 
 
-@dataclasses.dataclass(frozen=True)
-class WouldDrop:
+class WouldDrop(NamedTuple):
     """The ``elements`` of all sets, as set name, key and counters; ``unlisted`` packets are in none of them:
     they did not fit, or are of other protocols than TCP and UDP and routed.
     """

@@ -62,7 +62,7 @@ def install_certificate(
     subject = f"certificate in {path}"
     if content != before:
         return [Change(subject, _describe(current) if before else None, _describe(facts))], facts
-    return [dataclasses.replace(change, subject=subject) for _file, change in drifted], facts
+    return [change._replace(subject=subject) for _file, change in drifted], facts
 
 
 def parse_certificate(pem: str) -> CertificateFacts | None:

@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._model.devices import HOST_SLOTS, Device
 from .._model.errors import one_line
@@ -77,8 +76,7 @@ _LISTED = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Accelerators:
+class Accelerators(NamedTuple):
     """All devices of an agent, and warnings about drivers that failed and GPUs that cannot be used."""
 
     devices: list[Device]

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A change of ``subject`` from ``before`` to ``after``; ``None`` means absent.
 
     Neither text may contain a secret: both are shown with ``--diff`` and written to logs.

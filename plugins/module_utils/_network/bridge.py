@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 from .._model.change import Change
 from .._model.plan import SessionPlan
 from .iproute import LinkOperation, LinkState
 
 
-@dataclasses.dataclass(frozen=True)
-class Bridge:
+class Bridge(NamedTuple):
     """A desired bridge; ``mtu`` is the minimum, in bytes."""
 
     name: str

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._host.threads import in_threads
 from .._model.change import Change
@@ -31,8 +31,7 @@ READY = "ready"
 _FALLBACK_METRIC = 1024
 
 
-@dataclasses.dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A container on the agent's default network, as the engine made it; ``address`` has its prefix length."""
 
     address: str
@@ -40,8 +39,7 @@ class Endpoint:
     gateway: str
 
 
-@dataclasses.dataclass(frozen=True)
-class SessionInterface:
+class SessionInterface(NamedTuple):
     """The desired interface on the session network; ``address`` has its prefix length, ``mtu`` is in bytes.
 
     It is a macvlan on the link ``parent``, or a port of the ``bridge``. An overlay has neither: Docker Swarm chooses
@@ -56,8 +54,7 @@ class SessionInterface:
     bridge: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class ContainerNetwork:
+class ContainerNetwork(NamedTuple):
     """The desired network of a running container; ``pid`` is one of its processes."""
 
     hostname: str
@@ -66,8 +63,7 @@ class ContainerNetwork:
     session: SessionInterface | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class InterfacePlan:
+class InterfacePlan(NamedTuple):
     """What must change: ``steps`` that repair the network, and containers that have ``lost`` an interface.
 
     The latter are the names of the interfaces by hostname: such containers can only be recreated. ``incomplete`` are

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import os
@@ -15,7 +14,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._host.threads import in_threads
 from .._model.change import Change
@@ -38,8 +37,7 @@ class ProcessExitedError(NetworkError):
     """The process has ended before its network namespace could be entered."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LinkOperation:
+class LinkOperation(NamedTuple):
     """A change, with its batch lines for ``ip`` and for ``bridge``, and its input for ``nft``.
 
     With ``pid``, they run in the network namespace of that process.

@@ -19,6 +19,7 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from .._model.session import SSH_PORT
 from .icmp import ICMP_AND_IP_HEADERS, echo_request, is_reply
@@ -33,16 +34,14 @@ _CLONE_NEWNET = 0x40000000
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 
-@dataclasses.dataclass(frozen=True)
-class ProbeSource:
+class ProbeSource(NamedTuple):
     """A container to probe from: its hostname, and a process in its network namespace."""
 
     hostname: str
     pid: int
 
 
-@dataclasses.dataclass(frozen=True)
-class PeerTarget:
+class PeerTarget(NamedTuple):
     """A container to probe: its hostname, its address on the session network, and the port to connect to.
 
     ``sshd``: whether only an SSH banner counts as an answer. Otherwise a connection that is refused does, too.
@@ -54,8 +53,7 @@ class PeerTarget:
     sshd: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
-class Reachability:
+class Reachability(NamedTuple):
     """Whether one container reaches another, by their hostnames.
 
     ``tcp``: it answers, as the target demands. ``frame``: a full-size frame that must not be fragmented is echoed.

@@ -6,19 +6,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import socket
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from .._host.processes import PROC
 
 _ESTABLISHED, _LISTEN = "01", "0A"
 
 
-@dataclasses.dataclass(frozen=True)
-class Socket:
+class Socket(NamedTuple):
     """A socket of this host. ``local`` is its own address, as hexadecimal words in the host's byte order.
 
     ``remote`` is the address of its peer, in the same form.

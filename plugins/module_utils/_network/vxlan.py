@@ -10,8 +10,7 @@ ARP for remote containers from its permanent neighbour entries, so no broadcast 
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._model.change import Change
 from .._model.plan import SessionPlan
@@ -19,8 +18,7 @@ from .bridge import plan_without_addresses
 from .iproute import LinkOperation, LinkState
 
 
-@dataclasses.dataclass(frozen=True)
-class Peer:
+class Peer(NamedTuple):
     """A container on another agent: its address and MAC, and the underlay address of its agent."""
 
     address: str
@@ -28,8 +26,7 @@ class Peer:
     underlay: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Vxlan:
+class Vxlan(NamedTuple):
     """A desired VXLAN link. ``peers`` are sorted by address; ``mtu`` is in bytes.
 
     Containers have macvlans on it; in sessions of earlier releases it is a port of a ``bridge`` instead.

@@ -14,7 +14,7 @@ from .._docker.client import connect
 from .._docker.images import find_image
 from .._host.store import Store
 from .._model.change import Change, as_diff
-from .._session.claim import renew_claim
+from .._session.claim_guard import renew_claim
 from .._session.image_access import ImageAccess
 from .._session.prune import PruneRules, prune_images
 from .._session.pull import ForRun, ForSession, Pull, PullStatus, Purpose, ensure_pull

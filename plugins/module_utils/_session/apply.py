@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .._docker import containers, networks
 from .._docker.images import Image, ImagePullError, find_image
@@ -24,11 +25,11 @@ from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
-from .claim import renew_claim, require_claim
+from .claim_guard import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
 from .end import replace_containers
-from .facts import read_host
 from .gpu_access import lost_nodes
+from .host_capabilities import read_host
 from .image_access import ImageAccess, require_image_access
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
@@ -78,8 +79,7 @@ class ApplyRequest:
     limits: ContainerLimits = DEFAULT_LIMITS
 
 
-@dataclasses.dataclass(frozen=True)
-class ApplyResult:
+class ApplyResult(NamedTuple):
     """The changes, the names of the containers that were started, and why output was lost, by hostname."""
 
     changes: list[Change]

@@ -23,8 +23,8 @@ from .._model.plan import Kernel, SessionPlan
 from .._model.session import ALL
 from .._network.reachability import UNUSED_PORT, PeerTarget, ProbeSource, Reachability, check_reachability
 from .._network.sockets import listens
-from .claim import ClaimLostError, require_claim
-from .facts import container_states
+from .claim_guard import ClaimLostError, require_claim
+from .container_states import container_states
 from .ssh_check import chain_passes, check_logins
 from .use import begin_use
 

@@ -11,7 +11,7 @@ import dataclasses
 import ipaddress
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
@@ -48,8 +48,7 @@ class ContainerNameConflictError(ClusterError):
     """A container outside the session has a name that the session needs; waiting would not help. One sentence."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ClaimRequest:
+class ClaimRequest(NamedTuple):
     """A run's claim on this agent. ``seconds`` is the time limit for the session to be committed.
 
     ``stale_sessions`` are the ids of sessions that ended while this agent was unreachable. ``never_completed``: no run
@@ -72,8 +71,7 @@ class ClaimRequest:
         return self.plan.kernels_on(self.agent)
 
 
-@dataclasses.dataclass(frozen=True)
-class ClaimResult:
+class ClaimResult(NamedTuple):
     """The changes, and the public keys of the containers here by hostname."""
 
     changes: list[Change]
@@ -266,35 +264,3 @@ def _overlaps(subnet: str, networks: Sequence[str]) -> bool:
     desired = ipaddress.IPv4Network(subnet)
     used = (ipaddress.ip_network(text, strict=False) for text in networks)
     return any(network.version == 4 and network.prefixlen and desired.overlaps(network) for network in used)
-
-
-class ClaimLostError(ClusterError):
-    """This run does not, or no longer, hold the claim here. The message is one sentence."""
-
-
-def require_claim(store: Store, session_id: str, nonce: str) -> LocalSession:
-    """Return a session that this run may change: it holds the claim, or the session is committed.
-
-    Raises :class:`ClaimLostError`.
-    """
-    session = store.session(session_id)
-    if session is None:
-        raise ClaimLostError(
-            f"the session {session_id} is not claimed on this agent: its claim expired, or was removed"
-        )
-    if not session.committed and session.nonce != nonce:
-        raise ClaimLostError(f"session_name: {session.plan.name!r} was taken over by a later run, so this one stops")
-    return session
-
-
-def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> LocalSession:
-    """Extend a claim of this run to at least that many seconds from now; a committed session does not expire.
-
-    Raises :class:`ClaimLostError`.
-    """
-    with store.lock():
-        session = require_claim(store, session_id, nonce)
-        if session.expires_at is not None and session.expires_at.seconds_left < seconds:
-            session = dataclasses.replace(session, expires_at=deadline_in(seconds))
-            store.save(session)
-        return session

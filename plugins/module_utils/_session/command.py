@@ -14,7 +14,7 @@ from .._docker.sdk import docker
 from .._host.store import Store
 from .._model.change import Change
 from .._model.session import MAIN1, STOPPED
-from .claim import ClaimLostError, require_claim
+from .claim_guard import ClaimLostError, require_claim
 
 POLL_SECONDS = 0.5
 

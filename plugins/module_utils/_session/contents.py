@@ -12,7 +12,7 @@ import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._docker import labels, networks
 from .._docker.container import FILE_LOG_DRIVERS, HOSTS_TARGET, Container, LogConfig
@@ -27,7 +27,7 @@ from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, SSH_PORT, STOP_GRACE, App
 from .._network.container import DEFAULT_INTERFACE
-from .facts import HostCapabilities
+from .host_capabilities import HostCapabilities
 
 
 def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:
@@ -57,8 +57,7 @@ def authorized_keys(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], u
     return "".join(f"{line}\n" for line in [*peers, *users])
 
 
-@dataclasses.dataclass(frozen=True)
-class RenderedFiles:
+class RenderedFiles(NamedTuple):
     """The rendered templates, and the keys of all containers.
 
     The same for every agent except ``environments``, which are those of the containers here, by hostname.
@@ -84,8 +83,7 @@ class RenderedFiles:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class DesiredState:
+class DesiredState(NamedTuple):
     """The desired state of a slice, by adapter."""
 
     files: list[DesiredFile]

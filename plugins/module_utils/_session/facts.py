@@ -12,10 +12,10 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._docker import labels
-from .._docker.containers import cdi_folders, exit_status, find_containers, has_systemd_rules, log_driver
+from .._docker.containers import cdi_folders, find_containers, has_systemd_rules
 from .._docker.images import Image, engine_folder, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
@@ -23,54 +23,27 @@ from .._docker.sdk import docker
 from .._firewall.policy import REPORT
 from .._firewall.state import FirewallState
 from .._host import machine
-from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
+from .._host.accelerators import find_accelerators, infiniband_nodes
 from .._host.container_use import working_gpus
-from .._host.limits import read_limits
 from .._host.local_session import LocalSession
-from .._host.nvidia import gpu_nodes
 from .._host.store import Store
 from .._model.agent_labels import LABEL_RULE, is_label, topology_problem
 from .._model.cordon import Cordon
 from .._model.devices import Device
 from .._model.facts import AgentFacts
-from .._model.held_session import ContainerState, HeldSession
+from .._model.held_session import HeldSession
 from .._model.images import ImageDisk
 from .._model.quantity import parse_bytes, parse_slot
-from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+from .container_states import container_states
 from .foreign_use import ForeignUse, busy_warning, read_foreign_use
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
 from .service_state import read_service_state
 
 
-@dataclasses.dataclass(frozen=True)
-class HostCapabilities:
-    """What the host provides to every container.
-
-    ``ulimits`` are the process limits, -1 for unlimited, ``cdi_gpus`` the GPUs that CDI names, and ``infiniband`` the
-    paths of the InfiniBand device nodes, for sessions with InfiniBand. ``log_driver`` is the engine's default, and
-    ``gpu_nodes`` are the device nodes of NVIDIA GPUs by UUID.
-    """
-
-    ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
-    cdi_gpus: frozenset[str] = frozenset()
-    infiniband: tuple[str, ...] = ()
-    log_driver: str = ""
-    gpu_nodes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-
-
-def read_host(client: docker.APIClient) -> HostCapabilities:
-    """Read the capabilities of this host."""
-    info = client.info()
-    return HostCapabilities(
-        read_limits(), named_gpus(cdi_folders(info)), tuple(infiniband_nodes()), log_driver(info), gpu_nodes()
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class AgentSettings:
+class AgentSettings(NamedTuple):
     """The settings of an agent in the inventory; the fields are the role's ``agent_*`` variables."""
 
     resource_group: str
@@ -97,8 +70,7 @@ class AgentSettings:
         return MountSettings(self.mount_roots, self.docker_host)
 
 
-@dataclasses.dataclass(frozen=True)
-class FactsQuery:
+class FactsQuery(NamedTuple):
     """The images and folders that a session needs.
 
     ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
@@ -329,14 +301,3 @@ def _held_session(
     states = container_states(client, ours)
     known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
     return HeldSession(*known, *read_times(client, store, session, gpus), draining)
-
-
-def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:
-    """Return the states of a session's containers by hostname."""
-    return {container["Labels"][labels.HOSTNAME]: _state(client, container) for container in containers}
-
-
-def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:
-    ended = container["State"] in STOPPED
-    exit_code, finished_at = exit_status(client, container["Id"]) if ended else (None, None)
-    return ContainerState(container["State"], container["Labels"].get(labels.IMAGE_DIGEST), exit_code, finished_at)

@@ -19,7 +19,7 @@ from .._host.threads import in_threads
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel
 from .._model.session import MAIN1, App
-from .facts import container_states
+from .container_states import container_states
 from .output import APP_LOG
 
 

@@ -31,7 +31,7 @@ from .._model.plain_data import to_plain
 from .._model.plan import SessionPlan
 from .._model.session import MAIN1, is_session_id
 from .._model.state_format import StateFormat
-from .facts import container_states
+from .container_states import container_states
 
 # The log file of an app in main1.
 APP_LOG = "/var/log/backendai/{name}.log"

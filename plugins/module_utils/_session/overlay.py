@@ -12,7 +12,7 @@ from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._model.change import Change
 from .._model.plan import SessionPlan
-from .claim import require_claim
+from .claim_guard import require_claim
 
 
 def overlay_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from .._docker.containers import pid_of
 from .._docker.logs import LogReadError, tail_of
@@ -62,8 +62,7 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float, pa
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Process:
+class _Process(NamedTuple):
     """A process of this host; ``started`` is its :func:`process_start_time`."""
 
     pid: int

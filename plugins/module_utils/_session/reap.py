@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
@@ -31,8 +30,7 @@ from .remove import is_expired, remove_claimed, remove_if
 _Action = Callable[["docker.APIClient", Store, str, bool], "tuple[list[Change], str]"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ReapResult:
+class ReapResult(NamedTuple):
     """The changes, and a sentence for each failure by session id."""
 
     changes: list[Change]

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._host.cordon import DamagedCordonError, read_cordon
@@ -21,8 +21,7 @@ from .._network import host as network
 CONSEQUENCE = "it receives no new sessions"
 
 
-@dataclasses.dataclass(frozen=True)
-class ServiceState:
+class ServiceState(NamedTuple):
     """The ``cordon`` of an agent, sentences about other ``obstacles`` to new sessions, and its ``sick_devices``.
 
     The latter are the reasons, by the ids of devices. ``refused`` are sentences about health checks that do not run.

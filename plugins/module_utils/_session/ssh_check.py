@@ -10,8 +10,8 @@ side of a login is the container's own shell.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .._docker.exec import BUSYBOX, KIT_PROGRAMS, ExecLimitError, run_as_work
 from .._docker.sdk import docker
@@ -50,8 +50,7 @@ echo
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class LoginReport:
+class LoginReport(NamedTuple):
     """The report of a container: ``addresses`` by the names in its ``/etc/hosts``, in the order of the file.
 
     ``failures`` has the output of each failed login in one line, by hostname.

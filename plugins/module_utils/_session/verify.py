@@ -14,8 +14,8 @@ from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._model.plain_data import to_plain
 from .connectivity import check_pairs
+from .container_states import container_states
 from .drift import find_drift
-from .facts import container_states
 
 
 def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalSession]:

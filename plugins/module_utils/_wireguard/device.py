@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from .._model.change import Change
 from .._model.errors import ClusterError, one_line
@@ -26,8 +26,7 @@ class WireGuardError(ClusterError):
     """A command for the device failed. The message contains the command and its error output."""
 
 
-@dataclasses.dataclass(frozen=True)
-class WireGuardDevice:
+class WireGuardDevice(NamedTuple):
     """The state of a device: addresses, MTU in bytes, and, if the device answers, its public key and UDP port."""
 
     up: bool
@@ -37,8 +36,7 @@ class WireGuardDevice:
     port: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceStep:
+class DeviceStep(NamedTuple):
     """A change, with its arguments for ``wg set``; with ``restart`` the unit recreates the device instead."""
 
     change: Change
@@ -53,7 +51,7 @@ def read_device() -> WireGuardDevice | None:
         return None
     device = WireGuardDevice("UP" in link["flags"], tuple(entry["local"] for entry in link["addr_info"]), link["mtu"])
     try:
-        return dataclasses.replace(device, public_key=_show("public-key"), port=int(_show("listen-port")))
+        return device._replace(public_key=_show("public-key"), port=int(_show("listen-port")))
     except WireGuardError:
         # wireguard-go has died, or is still starting.
         return device

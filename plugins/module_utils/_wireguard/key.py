@@ -9,11 +9,11 @@ An underlay that sessions use is not changed.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 from .._host.store import Store
 from .._model.change import Change
@@ -52,8 +52,7 @@ class UnderlayInUseError(ClusterError):
     """Sessions use the present underlay. The message is one sentence."""
 
 
-@dataclasses.dataclass(frozen=True)
-class DesiredEncryption:
+class DesiredEncryption(NamedTuple):
     """The settings of the inventory: ``encryption``, empty or ``wireguard``, its UDP port, and the plain address."""
 
     encryption: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import hashlib
 import ipaddress
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from .._model.addressing import bracketed, is_ipv6
 from .._model.network import Underlay
@@ -32,8 +32,7 @@ OVERHEAD_V6 = 80
 _KEY_BYTES = 32
 
 
-@dataclasses.dataclass(frozen=True)
-class WireGuardConfig:
+class WireGuardConfig(NamedTuple):
     """The desired device of an agent (``local``) and its peers, sorted by address."""
 
     local: Underlay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import uuid
 from typing import Any
@@ -58,7 +57,7 @@ class Sessions:
     def __init__(self, request: dict[str, Any], times: PartTimes) -> None:
         self._agent, self._options, self._times = request["agent"], request["session"], times
         self._pools = parse_pools(ValidationErrors(), request["session"])
-        names = [field.name for field in dataclasses.fields(AgentSettings)]
+        names = list(AgentSettings._fields)
         self._settings = AgentSettings(**{name: request["settings"][f"agent_{name}"] for name in names})
         self._default_network = request["settings"]["agent_default_network"]
         self._client = connect(request["settings"]["agent_docker_host"])

@@ -32,7 +32,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
-from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import container_states
+from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import find_local_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_hosts import parse_listing

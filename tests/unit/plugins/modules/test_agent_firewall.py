@@ -387,7 +387,7 @@ def test_zones_that_are_apart_are_kept_so(tried: Any, store: Store, kernel: Fake
 def test_rules_that_close_the_address_of_this_connection_are_refused_before_the_trial(
     tried: Any, store: Store, kernel: FakeNetwork, zones: list[Zones], mode: str, check_mode: bool
 ) -> None:
-    zones[0] = dataclasses.replace(ZONES, ssh_address="10.2.0.7")
+    zones[0] = ZONES._replace(ssh_address="10.2.0.7")
     result = tried(**DECLARED, mode=mode, check_mode=check_mode)
     assert (result["failed"], result["msg"]) == (True, f"{SSH_ELSEWHERE}.")
     assert (kernel.table, store.firewall_file.exists()) == ("", False)
@@ -398,7 +398,7 @@ def test_zones_that_are_not_apart_are_left_out_of_the_rules_when_told_to_warn(
 ) -> None:
     warned: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
-    zones[0] = dataclasses.replace(ZONES, ssh_address="10.2.0.7")
+    zones[0] = ZONES._replace(ssh_address="10.2.0.7")
     tried(**DECLARED, separation="warn", inventory_managers=["203.0.113.7"])
     assert _trial(store).firewall == MINE
     assert warned == [
@@ -416,7 +416,7 @@ def test_without_declared_zones_none_are_looked_for(tried: Any, store: Store, mo
 
 
 def test_a_host_without_firewall_has_no_zones_to_keep(tried: Any, store: Store, zones: list[Zones]) -> None:
-    zones[0] = dataclasses.replace(ZONES, ssh_address="10.2.0.7")
+    zones[0] = ZONES._replace(ssh_address="10.2.0.7")
     FirewallState(store).save(MINE, None)
     assert tried(**DECLARED, enabled=False)["nonce"]
     assert _trial(store).firewall is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 
 import pytest
@@ -123,6 +122,6 @@ def test_zones_that_are_not_apart_are_warnings_when_told_to(
 def test_an_agent_without_declared_zones_is_not_refused_for_anything(
     monkeypatch: pytest.MonkeyPatch, warned: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    in_zones(monkeypatch, dataclasses.replace(ZONES, management=(), compute=()))
+    in_zones(monkeypatch, ZONES._replace(management=(), compute=()))
     result = result_of("agent_segmentation", {"phase": "before"}, capsys)
     assert (result["findings"], warned) == ([], [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ APART = {"managers": {"manager1": "10.1.0.1"}, "users": {"user1": "10.2.0.1"}}
 
 
 def audited(others: dict[str, dict[str, str]] | None = None, **changes: Any) -> list[tuple[str, str]]:
-    findings = audit(dataclasses.replace(GOOD, **changes), APART if others is None else others)
+    findings = audit(GOOD._replace(**changes), APART if others is None else others)
     return [(finding.kind, finding.message) for finding in findings]
 
 
@@ -127,7 +126,7 @@ SEPARATE = Zones(
 
 
 def mixed(**changes: Any) -> list[tuple[str, str]]:
-    return [(finding.kind, finding.message) for finding in audit_zones(dataclasses.replace(SEPARATE, **changes))]
+    return [(finding.kind, finding.message) for finding in audit_zones(SEPARATE._replace(**changes))]
 
 
 def test_separate_networks_are_no_finding() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ MAC = "02:ba:0a:80:03:02"
 ETH0_MAC = "02:42:ac:12:00:02"
 ENDPOINT = Endpoint("172.18.0.2/16", ETH0_MAC, "172.18.0.1")
 MACVLAN = SessionInterface("cluster0", "10.128.3.2/29", MAC, 1450, parent="bax-1")
-PORT = dataclasses.replace(MACVLAN, parent=None, bridge="bai-1")
+PORT = MACVLAN._replace(parent=None, bridge="bai-1")
 MAIN = ContainerNetwork("main1", 42, ENDPOINT, MACVLAN)
 SESSION_ADDRESS = {"family": "inet", "local": "10.128.3.2", "prefixlen": 29}
 CLUSTER0 = {
@@ -99,12 +98,12 @@ def inside(subject: str, before: str | None, after: str | None, *lines: str) -> 
 @pytest.mark.parametrize("session", [MACVLAN, PORT], ids=["macvlan", "port of a bridge"])
 def test_correct_networks_are_not_changed(monkeypatch: pytest.MonkeyPatch, session: SessionInterface) -> None:
     index = {"link_index": 7, "linkinfo": {"info_kind": "veth"}} if session.bridge else {}
-    desired = dataclasses.replace(MAIN, session=session)
+    desired = MAIN._replace(session=session)
     assert plan_changes(monkeypatch, desired=desired, cluster0=index) == InterfacePlan([], {})
 
 
 def test_session_of_one_container_keeps_the_route_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    desired = dataclasses.replace(MAIN, session=None)
+    desired = MAIN._replace(session=None)
     plan = plan_changes(monkeypatch, desired=desired, cluster0={"ifname": ""}, routes=[DEFAULT])
     assert plan == InterfacePlan([], {})
 
@@ -143,7 +142,7 @@ def test_network_of_a_started_container_is_completed(monkeypatch: pytest.MonkeyP
 
 
 def test_overlay_needs_only_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    desired = dataclasses.replace(MAIN, session=SessionInterface("", "10.128.3.2/29"))
+    desired = MAIN._replace(session=SessionInterface("", "10.128.3.2/29"))
     plan = plan_changes(monkeypatch, desired=desired, cluster0={"ifname": "eth1", "link_index": 99}, routes=[DEFAULT])
     assert plan.steps[0] == route_to_session("eth1")
     assert [step.change.subject for step in plan.steps[1:]] == [
@@ -154,7 +153,7 @@ def test_overlay_needs_only_routes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_overlay_that_lost_its_address_keeps_its_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    desired = dataclasses.replace(MAIN, session=SessionInterface("", "10.128.3.2/29"))
+    desired = MAIN._replace(session=SessionInterface("", "10.128.3.2/29"))
     lost = {"ifname": "eth1", "link_index": 99, "addr_info": []}
     assert plan_changes(monkeypatch, desired=desired, cluster0=lost, routes=ROUTES[:2]) == InterfacePlan([], {})
 
@@ -225,7 +224,7 @@ def test_drift_inside_the_container_is_repaired(
 def test_drift_of_a_port_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
-    desired = dataclasses.replace(MAIN, session=PORT)
+    desired = MAIN._replace(session=PORT)
     plan = plan_changes(monkeypatch, desired=desired, cluster0={"link_index": 7}, host={"veth7": drift})
     assert plan == InterfacePlan([LinkOperation(Change("port of main1 on bai-1", *change), (line,))], {})
 
@@ -246,6 +245,6 @@ def test_container_with_a_lost_interface_is_named(
     monkeypatch: pytest.MonkeyPatch, session: SessionInterface, drift: dict[str, Any], lost: str
 ) -> None:
     host = drift.pop("host", {})
-    desired = dataclasses.replace(MAIN, session=session)
+    desired = MAIN._replace(session=session)
     links = {name: {**link, "ifindex": -1} for name, link in host.items()}
     assert plan_changes(monkeypatch, desired=desired, host=links, **drift) == InterfacePlan([], {"main1": lost})

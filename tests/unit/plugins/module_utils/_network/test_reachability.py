@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import socket
@@ -66,7 +65,7 @@ def test_peer_without_ssh_banner_is_unreachable(peer: PeerTarget, says: list[byt
 @pytest.mark.parametrize("open_", [False, True], ids=["refused", "established"])
 def test_any_answer_of_the_kernel_will_do_without_an_sshd(peer: PeerTarget, says: list[bytes], open_: bool) -> None:
     says[0] = b"HTTP/1.1 400\r\n"
-    target = dataclasses.replace(peer, port=peer.port if open_ else UNUSED_PORT, sshd=False)
+    target = peer._replace(port=peer.port if open_ else UNUSED_PORT, sshd=False)
     assert check_reachability([HERE], [target], 1500, 3) == [Reachability("main1", "sub1", True, True)]
 
 

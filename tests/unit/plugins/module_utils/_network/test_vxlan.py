@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +73,7 @@ def test_missing_link_is_created_with_every_remote_container(planned: Planned) -
 
 
 def test_link_of_macvlans_is_in_no_bridge(planned: Planned) -> None:
-    wanted = dataclasses.replace(WANTED, bridge=None)
+    wanted = WANTED._replace(bridge=None)
     (created,) = planned(wanted=wanted, link=None)
     assert created.ip[1] == "link set dev bax-1 addrgenmode none"
     change = Change("link bax-1", "bridge bai-1", "bridge None")

@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.local_sess
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._program import image
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import ImageAccess
 from ansible_collections.backendai.cluster.plugins.module_utils._session.prune import Pruned, PruneRules, RemovedImage
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import (

@@ -37,9 +37,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
     apply_claimed,
     await_claimed,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import (
     ImageAccess,
     ImageAccessError,
@@ -78,7 +78,7 @@ def apply(
     client: Any = engine
     stored = store.session(SESSION_ID)
     request = ApplyRequest(
-        stored.plan if stored else MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default"
+        stored.plan if stored else MADE, "agent1", nonce, CONTENTS._replace(**changes), "backendai-default"
     )
     return apply_claimed(client, store, request, check_mode=check_mode)[0]
 
@@ -741,7 +741,7 @@ def test_single_container_session_has_no_network_or_link(store: Store) -> None:
     desired = desired_slice(
         store,
         held(alone),
-        dataclasses.replace(CONTENTS, keys=public_keys(alone)),
+        CONTENTS._replace(keys=public_keys(alone)),
         {IMAGE: Image("sha256:1", {})},
         "backendai-default",
         HOST,
@@ -764,7 +764,7 @@ def test_contents_are_read_from_module_options() -> None:
         "bootstrap": "export A=1",
         "state": "present",
     }
-    assert RenderedFiles.from_options(options) == dataclasses.replace(CONTENTS, bootstrap="export A=1")
+    assert RenderedFiles.from_options(options) == CONTENTS._replace(bootstrap="export A=1")
 
 
 def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: Store) -> None:
@@ -775,7 +775,7 @@ def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: St
     )
     origins = ("https://door:8443", "https://other")
     batch_plan = dataclasses.replace(batch_plan, published=(dataclasses.replace(WAYS[1], origins=origins),))
-    contents = dataclasses.replace(CONTENTS, keys=public_keys(batch_plan), bootstrap="export A=1")
+    contents = CONTENTS._replace(keys=public_keys(batch_plan), bootstrap="export A=1")
     desired = desired_slice(
         store, held(batch_plan), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities()
     )
@@ -802,7 +802,7 @@ def test_main1_has_a_list_of_the_programs_that_its_apps_need(store: Store) -> No
         {"name": "own", "port": 81, "command": "serve"},
     ]
     made = plan({"agent1": 2}, apps=apps)
-    contents = dataclasses.replace(CONTENTS, keys=public_keys(made))
+    contents = CONTENTS._replace(keys=public_keys(made))
     desired = desired_slice(
         store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities()
     )
@@ -812,7 +812,7 @@ def test_main1_has_a_list_of_the_programs_that_its_apps_need(store: Store) -> No
 
 def test_derived_variables_are_listed_unless_set_explicitly(store: Store) -> None:
     environments = {"main1": {"BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"MASTER_PORT": "1", **SIZE_2}}
-    contents = dataclasses.replace(CONTENTS, environments=environments)
+    contents = CONTENTS._replace(environments=environments)
     image = Image("", {"TF_CONFIG": "{}"})
     desired = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
     assert [file.content for file in desired.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.reachab
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session import check
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import check_and_commit, find_failures
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker

@@ -405,7 +405,7 @@ def test_cores_are_shared_up_to_the_overcommit(engine: Any, store: Store, facts:
     facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
     store.save(held(another(), pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([0])}))
     request = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
-    claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), request, check_mode=False)
+    claim(engine, store, SETTINGS._replace(cpu_overcommit=2), request, check_mode=False)
     assert pinned(store) == {"main1": PinnedResources([1, 2]), "sub1": PinnedResources([1, 2])}
 
 

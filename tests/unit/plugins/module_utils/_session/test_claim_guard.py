@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import (
     ClaimLostError,
     renew_claim,
     require_claim,

@@ -69,7 +69,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
-    return collect_facts(engine, store, dataclasses.replace(SETTINGS, **settings), questions or FactsQuery()).to_dict()
+    return collect_facts(engine, store, SETTINGS._replace(**settings), questions or FactsQuery()).to_dict()
 
 
 def container(hostname: str, state: str = "running", **changes: str) -> dict[str, Any]:

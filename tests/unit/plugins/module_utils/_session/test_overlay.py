@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import SessionInterface
 from ansible_collections.backendai.cluster.plugins.module_utils._session import remove
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay, overlay_drift

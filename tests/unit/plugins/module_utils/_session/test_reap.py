@@ -17,11 +17,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import command
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
-from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import ReapResult, reap
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker

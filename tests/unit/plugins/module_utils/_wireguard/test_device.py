@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -87,11 +86,11 @@ def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
     [
         (DEVICE, ""),
         (None, "missing"),
-        (dataclasses.replace(DEVICE, up=False), "down"),
-        (dataclasses.replace(DEVICE, addresses=("fd62:6169::9",)), "without its address"),
-        (dataclasses.replace(DEVICE, public_key="KEY9"), "without its key"),
-        (dataclasses.replace(DEVICE, port=51821), "at port 51821"),
-        (dataclasses.replace(DEVICE, mtu=1420), "at mtu 1420"),
+        (DEVICE._replace(up=False), "down"),
+        (DEVICE._replace(addresses=("fd62:6169::9",)), "without its address"),
+        (DEVICE._replace(public_key="KEY9"), "without its key"),
+        (DEVICE._replace(port=51821), "at port 51821"),
+        (DEVICE._replace(mtu=1420), "at mtu 1420"),
     ],
 )
 def test_first_difference_is_named(device: WireGuardDevice | None, expected: str) -> None:

@@ -70,7 +70,7 @@ def test_without_encryption_the_key_is_removed(store: Store) -> None:
     [
         (OFF, "'' would cut off train-llm"),
         (
-            dataclasses.replace(ON, port=51821),
+            ON._replace(port=51821),
             "'wireguard' with another key, port, address or MTU would cut off train-llm",
         ),
     ],
@@ -101,7 +101,7 @@ def test_sessions_without_encryption_do_not_block_changes(store: Store, counts: 
 def test_an_address_that_no_interface_has_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key, "find_underlay", lambda _address: None)
     with pytest.raises(ValueError, match=r"^agent_underlay_address: no interface of this host has 192\.0\.2\.9$"):
-        ensure_key(store, dataclasses.replace(ON, address="192.0.2.9"), check_mode=False)
+        ensure_key(store, ON._replace(address="192.0.2.9"), check_mode=False)
 
 
 def test_a_host_that_is_not_provisioned_is_an_error(tmp_path: Path) -> None:

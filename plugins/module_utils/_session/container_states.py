@@ -1,0 +1,27 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reads the states of a session's containers from the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .._docker import labels
+from .._docker.containers import exit_status
+from .._docker.sdk import docker
+from .._model.held_session import ContainerState
+from .._model.session import STOPPED
+
+
+def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:
+    """Return the states of a session's containers by hostname."""
+    return {container["Labels"][labels.HOSTNAME]: _state(client, container) for container in containers}
+
+
+def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:
+    ended = container["State"] in STOPPED
+    exit_code, finished_at = exit_status(client, container["Id"]) if ended else (None, None)
+    return ContainerState(container["State"], container["Labels"].get(labels.IMAGE_DIGEST), exit_code, finished_at)
