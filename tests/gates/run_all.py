@@ -1,7 +1,7 @@
 """Run every gate, and print the result and the duration of each at the end.
 
 Tests against the lab take longest, and wait for their hosts as often as they compute: the gates without a lab run
-in parallel, with the processor time that the lab leaves. The lab is removed at the end, unless it existed before.
+in parallel, with a smaller share of the processor. The lab is removed at the end, unless it existed before.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ class Gates:
         with self._lock:
             self._ended = True
             for process in self._running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
+                terminate(process)
 
     def _make(self, gate: str, log: Path) -> int:
         environment = {name: value for name, value in os.environ.items() if name not in FROM_MAKE}
@@ -90,7 +89,16 @@ class Gates:
             try:
                 return process.wait()
             finally:
-                self._running.discard(process)
+                with self._lock:
+                    self._running.discard(process)
+                terminate(process)
+
+
+def terminate(process: subprocess.Popen[bytes]) -> None:
+    """Stop the processes of a running gate, if it has not ended."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def lower_priority(session: int) -> None:
@@ -115,7 +123,8 @@ def run_all(gates: Gates) -> Iterator[Outcome]:
 
 def main() -> None:
     os.chdir(Path(__file__).parents[2])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, lambda *_: sys.exit("terminated"))
     was_up = Path(".lab/inventory.yml").exists()
     LOGS.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []

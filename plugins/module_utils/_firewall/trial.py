@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -68,7 +67,7 @@ def apply_with_rollback(
             # Raises for an unreadable session: existing rules would stay, and the new ones not be tried.
             store.sessions()
             end = deadline_in(seconds)
-            trial = Trial(firewall, uuid.uuid4().hex, end.uptime, end.boot, connection)
+            trial = Trial(firewall, os.urandom(16).hex(), end.uptime, end.boot, connection)
         if check_mode:
             return TrialResult(AGENTS_TABLE.plan(checked), "")
         if state.damage and trial is None:

@@ -14,4 +14,6 @@ def parse_timestamp(moment: str) -> int:
 
     Raises :class:`ValueError`.
     """
+    if moment[10:11] != "T" or len(moment) < 19:
+        raise ValueError(f"no timestamp: {moment[:19]!r}")
     return int(datetime.fromisoformat(f"{moment[:19]}+00:00").timestamp())

@@ -80,7 +80,7 @@ def phase(name: str) -> Phase:
 
 
 def function_of(module: str, name: str) -> Callable[..., Any]:
-    """Import a module of this package, and return a function of it; the launcher has imported without collections."""
+    """Import a module of this package, and return a function of it; the launcher has disabled garbage collection."""
     function: Callable[..., Any] = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
     gc.enable()
     return function

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Claims an agent's part of a session, under its lock and against the current facts; validates and renews claims."""
+"""Claims an agent's part of a session, under its lock and against the current facts."""
 
 from __future__ import annotations
 

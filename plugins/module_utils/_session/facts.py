@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Collects the facts of one agent: capacity, allocations, sessions, and the host capabilities of its containers."""
+"""Collects the facts of one agent: capacity, allocations and sessions."""
 
 from __future__ import annotations
 

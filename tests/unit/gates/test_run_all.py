@@ -1,4 +1,4 @@
-"""Gates in parallel: the ones without a lab leave it the processor, and all of them end with `make test`."""
+"""Gates in parallel: the ones without a lab get less of the processor, and all of them end with `make test`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import runs
 from tests.gates.run_all import GROUP_NICE, LOGS, Gates, Outcome, lower_priority
 from tests.integration.waiting import wait_until
 
@@ -48,13 +49,28 @@ def test_a_running_gate_ends_with_all_its_processes_and_no_other_begins(gates: G
         gates.end()
         assert [outcome.verdict for outcome in running.result(20)] == ["failed", "failed"]
     pid = int(begun.read_text())
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 20)
+    wait_until(lambda: not runs(pid), 20)
+
+
+def test_a_gate_that_nobody_waits_for_any_more_ends(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = Path("begun")
+
+    def interrupt(_process: subprocess.Popen[bytes]) -> int:
+        wait_until(lambda: begun.exists() and begun.read_text().strip(), 20)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(subprocess.Popen, "wait", interrupt)
+        gates.run("unit")
+    wait_until(lambda: not runs(int(begun.read_text())), 20)
 
 
 def test_a_session_gets_less_of_the_processor_and_one_that_has_ended_is_no_error() -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
-        lower_priority(process.pid)
-        group = Path(f"/proc/{process.pid}/autogroup").read_text()
-        process.kill()
+        try:
+            lower_priority(process.pid)
+            group = Path(f"/proc/{process.pid}/autogroup").read_text()
+        finally:
+            process.kill()
     assert group.endswith(f" nice {GROUP_NICE}\n")
     lower_priority(process.pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -37,8 +38,10 @@ def reply(act: Act, *, seconds: float = 60, diff: bool = False, check_mode: bool
 
 
 @pytest.mark.parametrize("name", PHASES)
-def test_every_phase_has_a_function_of_its_name(name: str) -> None:
+def test_every_phase_has_a_function_of_its_name_and_begins_with_garbage_collection(name: str) -> None:
+    gc.disable()
     assert main.phase(name).__name__ == name
+    assert gc.isenabled()
 
 
 def test_a_request_for_facts_imports_nothing_that_only_installations_and_starts_need() -> None:

@@ -32,6 +32,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
     mount_sources,
     service_state,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     REPORTING,
     AgentSettings,
@@ -561,7 +562,7 @@ def test_only_containers_that_have_ended_have_an_exit_code(
     engine: Any, state: str, expected: tuple[int | None, int | None]
 ) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    assert surveying.container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *expected)}
+    assert container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *expected)}
 
 
 def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: Any, store: Store) -> None:
