@@ -59,8 +59,8 @@ def test_a_gate_that_nobody_waits_for_any_more_ends(gates: Gates, monkeypatch: p
         wait_until(lambda: begun.exists() and begun.read_text().strip(), 20)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(subprocess.Popen, "wait", interrupt)
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
         gates.run("unit")
     wait_until(lambda: not runs(int(begun.read_text())), 20)
 
