@@ -96,8 +96,8 @@ build: setup ## Build the collection, install it in an empty folder, import it l
 sanity: setup ## ansible-test sanity, every test, no ignore entry
 	$(WITH_BIN) tests/gates/sanity
 
-integration: lab ## Tests against the lab
-	$(BIN)/pytest tests/integration
+integration: lab ## Tests against the lab; with PART=1/2, of every second file
+	$(BIN)/pytest tests/integration $(addprefix --part=,$(PART))
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000

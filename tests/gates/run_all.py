@@ -1,13 +1,15 @@
 """Run every gate, and print the result and the duration of each at the end.
 
-Tests against the lab take longest, and wait for their hosts as often as they compute: the gates without a lab run
-in parallel, with a smaller share of the processor. The lab is removed at the end, unless it existed before.
+Tests against the lab take longest, and wait for their hosts as often as they compute. So there are two labs, each for
+half of the tests, and the gates without a lab run in parallel. The second lab is that of a copy of the checkout. Labs
+are removed at the end, unless the checkout had one before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,14 +20,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-ALONE = ("lint", "types", "unit", "docs", "docs-site", "changelog", "build", "sanity")
-ON_THE_LAB = ("lab", "integration", "molecule")
-NICE = ("nice", "-n", "15")
-# Where Linux schedules the processes of a session as one group, a niceness counts within its group only, and the hosts
-# of the lab are groups of their own.
-GROUP_NICE = "5"
 LOGS = Path(".cache/gates")
+COPY = Path(".cache/second-checkout")
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A target of the Makefile in a checkout, with its variables for make."""
+
+    target: str
+    checkout: Path = Path()
+    variables: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in the summary and of the log."""
+        return "-".join([self.target, *(["second"] if self.checkout == COPY else [])])
+
+
+SETUP = Gate("setup")
+ALONE = tuple(map(Gate, ("lint", "types", "unit", "docs", "docs-site", "changelog", "build", "sanity")))
+FIRST_LAB = (Gate("lab"), Gate("integration", variables=("PART=1/2",)), Gate("molecule"))
+SECOND_LAB = (Gate("lab", COPY), Gate("integration", COPY, ("PART=2/2",)))
 
 
 @dataclass(frozen=True)
@@ -43,23 +60,24 @@ class Gates:
         self._lock = threading.Lock()
         self._ended = False
 
-    def run(self, gate: str) -> Outcome:
+    def run(self, gate: Gate) -> Outcome:
         """Run one target to completion in its own make; then print its output."""
-        log = LOGS / f"{gate}.log"
+        log = LOGS / f"{gate.name}.log"
         started_at = time.monotonic()
         verdict = "failed" if self._make(gate, log) else "ok"
         seconds = time.monotonic() - started_at
         with self._lock:
-            print(f"\n=== {gate} ===\n{log.read_text(errors='replace')}", end="")
-            print(f"=== {gate}: {verdict}, {seconds:.1f} s ===", flush=True)
-        return Outcome(gate, verdict, seconds)
+            print(f"\n=== {gate.name} ===\n{log.read_text(errors='replace')}", end="")
+            print(f"=== {gate.name}: {verdict}, {seconds:.1f} s ===", flush=True)
+        return Outcome(gate.name, verdict, seconds)
 
-    def lane(self, gates: Sequence[str]) -> list[Outcome]:
+    def lane(self, gates: Sequence[Gate]) -> list[Outcome]:
         """Run gates one after the other; skip those on the lab if it could not be built."""
         outcomes: list[Outcome] = []
+        ready = True
         for gate in gates:
-            ready = all(outcome.verdict == "ok" for outcome in outcomes if outcome.gate == "lab")
-            outcomes.append(self.run(gate) if ready else Outcome(gate, "not run", 0.0))
+            outcomes.append(self.run(gate) if ready else Outcome(gate.name, "not run", 0.0))
+            ready = ready and (gate.target != "lab" or outcomes[-1].verdict == "ok")
         return outcomes
 
     def end(self) -> None:
@@ -69,14 +87,15 @@ class Gates:
             for process in self._running:
                 terminate(process)
 
-    def _make(self, gate: str, log: Path) -> int:
+    def _make(self, gate: Gate, log: Path) -> int:
         environment = {name: value for name, value in os.environ.items() if name not in FROM_MAKE}
         with log.open("w") as output:
             with self._lock:
                 if self._ended:
                     return 1
                 process = subprocess.Popen(
-                    [*(NICE if gate in ALONE else ()), "make", "--no-print-directory", gate],
+                    ["make", "--no-print-directory", gate.target, *gate.variables],
+                    cwd=gate.checkout,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -84,8 +103,6 @@ class Gates:
                     start_new_session=True,
                 )
                 self._running.add(process)
-            if gate in ALONE:
-                lower_priority(process.pid)
             try:
                 return process.wait()
             finally:
@@ -101,24 +118,37 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGTERM)
 
 
-def lower_priority(session: int) -> None:
-    """Lower the priority of a session, where the kernel has a group for it; the session may have ended."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{session}/autogroup").write_text(GROUP_NICE)
+def copy_checkout() -> None:
+    """Copy the files of the checkout, with their times, so that make finds nothing to do; its tools are linked."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\0")
+    for path in map(Path, filter(os.path.lexists, names)):
+        (COPY / path.parent).mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, COPY / path, follow_symlinks=False)
+    (COPY / ".venv").symlink_to(Path(".venv").resolve())
 
 
 def run_all(gates: Gates) -> Iterator[Outcome]:
     """Run every gate; a failed one stops only those that depend on it."""
-    setup = gates.run("setup")
+    setup = gates.run(SETUP)
     yield setup
     if setup.verdict != "ok":
         return
+    copy_checkout()
     with ThreadPoolExecutor() as pool:
         try:
-            for lane in [pool.submit(gates.lane, lane) for lane in (ALONE, ON_THE_LAB)]:
+            for lane in [pool.submit(gates.lane, lane) for lane in (ALONE, FIRST_LAB, SECOND_LAB)]:
                 yield from lane.result()
         finally:
             gates.end()
+
+
+def remove_copy() -> Iterator[Outcome]:
+    """Remove the second lab, and the copy of the checkout unless that failed."""
+    if (COPY / ".lab").exists():
+        yield Gates().run(Gate("lab-down", COPY))
+    if not (COPY / ".lab").exists():
+        shutil.rmtree(COPY, ignore_errors=True)
 
 
 def main() -> None:
@@ -127,12 +157,13 @@ def main() -> None:
         signal.signal(number, lambda *_: sys.exit("terminated"))
     was_up = Path(".lab/inventory.yml").exists()
     LOGS.mkdir(parents=True, exist_ok=True)
-    outcomes: list[Outcome] = []
+    outcomes: list[Outcome] = list(remove_copy())
     try:
         outcomes.extend(run_all(Gates()))
     finally:
+        outcomes.extend(remove_copy())
         if Path(".lab").exists() and not was_up:
-            outcomes.append(Gates().run("lab-down"))
+            outcomes.append(Gates().run(Gate("lab-down")))
         print("\nSummary")
         for outcome in outcomes:
             print(f"  {outcome.gate:<32} {outcome.verdict:<8} {outcome.seconds:7.1f} s")

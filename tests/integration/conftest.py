@@ -17,10 +17,19 @@ from tests.integration.sessions import Sessions
 CAMPAIGN = pytest.StashKey[Campaign]()
 
 
+def parse_part(text: str) -> tuple[int, int]:
+    """Parse a part, such as ``1/2``. Raises :class:`ValueError`."""
+    number, of = map(int, text.split("/"))
+    if not 1 <= number <= of:
+        raise ValueError(text)
+    return number, of
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     lab = parser.getgroup("lab")
     lab.addoption("--seed", type=int, help="repeat the random choices of an earlier run")
     lab.addoption("--soak", type=int, default=0, metavar="ROUNDS", help="number of rounds of tests marked soak")
+    lab.addoption("--part", type=parse_part, default=(1, 1), metavar="N/OF", help="run only part N: every OF-th file")
     progress = ROOT / ".cache" / "soak.json"
     lab.addoption("--soak-progress", type=Path, default=progress, help="file with the rounds passed so far")
 
@@ -31,11 +40,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests to ``make soak``."""
-    if not config.getoption("soak"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    """Leave long tests to ``make soak``, and other parts to other runs."""
+    number, of = config.getoption("part")
+    files = sorted({item.path for item in items})[number - 1 :: of]
+    left_out = [
+        item
+        for item in items
+        if item.path not in files or (item.get_closest_marker("long") and not config.getoption("soak"))
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
