@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.lab.command import LabError, output, step, succeeds
@@ -31,24 +32,44 @@ PACKAGE_OF = {
 #: Since Debian 13 the docker command is in this package, which earlier releases do not have.
 DOCKER_COMMAND_PACKAGE = "docker-cli"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+POLICY = Path("/usr/sbin/policy-rc.d")
 
 #: apt settings for access to packages, and for whether outdated mirrors are accepted.
 _FETCHING = re.compile(r'^Acquire::(https?::(?!.*Auto-Detect)|Check-|Retries|ForceIPv).* "[^"]+";$')
 
 
 def require(*commands: str) -> None:
-    """Install the packages of missing commands."""
+    """Install the packages of missing commands; what another lab, or a test, installs at that time is waited for."""
+    if not _missing(commands):
+        return
+    if not shutil.which("apt-get"):
+        raise LabError(f"install {', '.join(sorted(_missing(commands)))}: this machine has no apt-get")
+    with _one_at_a_time():
+        missing = sorted(_missing(commands))
+        if missing:
+            with step(f"installed {', '.join(missing)}"):
+                _install(missing)
+                if "docker" in commands and not shutil.which("docker"):
+                    _install([DOCKER_COMMAND_PACKAGE])
+
+
+def _missing(commands: Iterable[str]) -> set[str]:
+    """Return the packages that are missing for commands."""
     missing = {PACKAGE_OF[command] for command in commands if not shutil.which(command)}
     if "mmdebstrap" in commands and not KEYRING.exists():
         missing.add("debian-archive-keyring")
-    if not missing:
-        return
-    if not shutil.which("apt-get"):
-        raise LabError(f"install {', '.join(sorted(missing))}: this machine has no apt-get")
-    with step(f"installed {', '.join(sorted(missing))}"):
-        _install(sorted(missing))
-        if "docker" in commands and not shutil.which("docker"):
-            _install([DOCKER_COMMAND_PACKAGE])
+    return missing
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Lock the folder of policy-rc.d, which an installation that ends first would remove for the others."""
+    folder = os.open(POLICY.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _install(packages: list[str]) -> None:
@@ -72,16 +93,15 @@ def _install(packages: list[str]) -> None:
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
     """Forbid package scripts to start services, by Debian's policy-rc.d."""
-    policy = Path("/usr/sbin/policy-rc.d")
-    if policy.exists():
+    if POLICY.exists():
         yield
         return
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
     try:
         yield
     finally:
-        policy.unlink()
+        POLICY.unlink()
 
 
 @functools.cache
