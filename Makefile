@@ -113,4 +113,5 @@ molecule: lab ## Molecule scenarios on the lab
 	$(WITH_BIN) molecule test --all
 
 clean: lab-down lab-large-down ## Remove everything created by make
+	@! [ -e .cache/second-checkout/.lab ] || $(MAKE) --no-print-directory --directory .cache/second-checkout lab-down
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

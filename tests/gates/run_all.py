@@ -120,6 +120,8 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
 
 def copy_checkout() -> None:
     """Copy the files of the checkout, with their times, so that make finds nothing to do; its tools are linked."""
+    if COPY.exists():
+        sys.exit(f"make test: the second lab of an earlier run is still there; run `make lab-down` in {COPY.resolve()}")
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
     names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\0")
     for path in map(Path, filter(os.path.lexists, names)):

@@ -87,6 +87,8 @@ def test_a_copy_whose_lab_cannot_be_removed_stays(gates: Gates) -> None:
     (COPY / ".lab").mkdir()
     assert [outcome.verdict for outcome in remove_copy()] == ["failed"]
     assert (COPY / ".lab").exists()
+    with pytest.raises(SystemExit, match=r"^make test: the second lab .* run `make lab-down` in /.*second-checkout$"):
+        copy_checkout()
 
 
 def test_a_running_gate_ends_with_all_its_processes_and_no_other_begins(gates: Gates, begun: Path) -> None:
