@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.held_session import ContainerState
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
-from .._queue.entry import QueueEntry, mark_pending, mark_terminated
+from .._queue.entry import QueueEntry, mark_pending, mark_terminated, mark_terminating
 from .._report.record import ended_record
 
 # How many starts of a PENDING session may fail before it ends with ERROR.
@@ -25,7 +25,8 @@ MAX_STARTS = 3
 class StartResult:
     """The result of a start: its status, the containers' states by hostname, and why it failed or was refused.
 
-    ``printed`` are the last lines of containers that failed, for the terminal only.
+    ``printed`` are the last lines of containers that failed, for the terminal only. ``holding`` are the agents that may
+    still hold a part of a session that was not created, because it could not be removed from them.
     """
 
     status: str
@@ -33,6 +34,7 @@ class StartResult:
     error: str | None = None
     refused: str = ""
     printed: tuple[str, ...] = ()
+    holding: tuple[str, ...] = ()
 
 
 def combine_replies(
@@ -45,9 +47,12 @@ def combine_replies(
     """
     results = {agent: reply or {"failed": "", "rollback_failed": True} for agent, reply in replies.items()}
     if any("failed" in result for result in results.values()):
-        error = _describe_failure(plan, results, committed_before=committed_before)
+        failed_rollbacks = [agent for agent, result in results.items() if result.get("rollback_failed")]
+        # A session that ran before stays where it is.
+        holding = () if committed_before else tuple(failed_rollbacks)
+        error = _describe_failure(plan, results, holding, committed_before=committed_before)
         printed = [f"{agent}: {line}" for agent, result in results.items() for line in result.get("printed") or ()]
-        return StartResult("ERROR", {}, error, printed=tuple(printed))
+        return StartResult("ERROR", {}, error, printed=tuple(printed), holding=holding)
     refusals = [result["refused"] for result in results.values() if result.get("refused")]
     if refusals:
         return StartResult("PENDING", {}, refused="; ".join(refusals))
@@ -56,12 +61,18 @@ def combine_replies(
 
 
 def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResult, now: float) -> QueueEntry:
-    """Return the entry of a session that was not started: PENDING again, or TERMINATED after :data:`MAX_STARTS`."""
+    """Return the entry of a session that was not started: PENDING again, or at its end after :data:`MAX_STARTS`.
+
+    It is TERMINATING while agents may hold a part of it: the next run that reaches them removes it.
+    """
     if outcome.status == "PENDING":
         return mark_pending(entry, _pending_record(entry, f"it will be retried: {outcome.refused}"), now)
     if not entry.waits_for_start or entry.attempts + 1 >= MAX_STARTS:
-        return mark_terminated(
-            entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now
+        ended = ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now)
+        return (
+            mark_terminating(entry, ended, outcome.holding, now)
+            if outcome.holding
+            else mark_terminated(entry, ended, now)
         )
     reason = f"start {entry.attempts + 1} of {MAX_STARTS} failed: {as_phrase(outcome.error or '')}"
     return mark_pending(entry, _pending_record(entry, reason), now, failed=True)
@@ -91,13 +102,14 @@ def _pending_record(entry: QueueEntry, reason: str) -> dict[str, Any]:
     return {**entry.record, "status": "PENDING", "pending": {"reason": reason, "shortfall": {}}}
 
 
-def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, committed_before: bool) -> str:
-    """Return the errors of the agents, and the remedy if a rollback failed."""
+def _describe_failure(
+    plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], holding: Sequence[str], *, committed_before: bool
+) -> str:
+    """Return the errors of the agents, and what removes the parts that some of them may still hold."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable during the start"]
-    holding = [agent for agent, result in results.items() if result.get("rollback_failed")]
     if holding:
-        remedy = f"backendai.cluster.terminate_session -e session_id={plan.id}"
-        sentences.append(f"{', '.join(holding)} may still hold a part of it: run {remedy} once it can be used again")
+        remedy = "the next run of backendai.cluster.schedule_sessions removes it once the agent can be used again"
+        sentences.append(f"{', '.join(holding)} may still hold a part of it: {remedy}")
     outcome = "not repaired, and what ran before still runs" if committed_before else "not created"
     return f"the session {plan.name!r} was {outcome}: {'; '.join(sentences)}."

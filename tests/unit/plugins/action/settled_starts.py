@@ -41,7 +41,7 @@ FAILED: Steps = {
 }
 WHY = (
     "the session 'train-llm' was not created: agent1: no image; agent2: it became unreachable; agent2 may still hold a"
-    f" part of it: run backendai.cluster.terminate_session -e session_id={MADE.id} once it can be used again."
+    " part of it: the next run of backendai.cluster.schedule_sessions removes it once the agent can be used again."
 )
 NO_ROOM = {"reason": "no room for 1 of 4 containers", "shortfall": {"cpu": 1}}
 PENDING = {**unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID), "pending": NO_ROOM}

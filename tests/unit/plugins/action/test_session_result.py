@@ -131,10 +131,20 @@ def test_refused_start_is_requeued(run: Run, queue: QueueStore, printed: list[st
 @pytest.mark.parametrize("changes", [{"spec": None}, {"attempts": 2}], ids=["a user's own run", "the third start"])
 def test_failed_session_moves_to_the_history(run: Run, queue: QueueStore, changes: dict[str, Any]) -> None:
     starts(queue, **changes)
-    (session,) = settle(run, FAILED)["sessions"]
+    (session,) = settle(run, {**FAILED, "remove": {"agent1": {}, "agent2": {}}})["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.record["status"], entry.record["reason"]) == ("TERMINATED", "ERROR", WHY)
-    assert (session["record"]["status"], session["error"]) == ("ERROR", WHY)
+    assert (entry.state, entry.record["status"], entry.record["reason"]) == ("TERMINATED", "ERROR", session["error"])
+    assert (session["record"]["status"], "may still hold" in session["error"]) == ("ERROR", False)
+
+
+@pytest.mark.usefixtures("printed")
+def test_failed_session_stays_in_the_queue_while_an_agent_may_hold_it(run: Run, queue: QueueStore) -> None:
+    starts(queue, spec=None)
+    settled = settle(run, FAILED)
+    (session,), (entry,) = settled["sessions"], queue.entries()
+    assert (entry.state, entry.agents) == ("TERMINATING", ("agent2",))
+    assert (entry.record["status"], entry.record["reason"]) == ("ERROR", WHY)
+    assert (session["record"]["status"], session["error"], settled["waiting"]) == ("ERROR", WHY, True)
 
 
 @pytest.mark.usefixtures("printed")

@@ -28,8 +28,8 @@ DONE: dict[str, dict[str, Any]] = {
 }
 NO_ROOM: dict[str, Any] = {"refused": "agent2 has no room", "containers": {}}
 REMEDY = (
-    f"may still hold a part of it: run backendai.cluster.terminate_session -e session_id={MADE.id}"
-    " once it can be used again."
+    "may still hold a part of it: the next run of backendai.cluster.schedule_sessions removes it"
+    " once the agent can be used again."
 )
 
 
@@ -105,6 +105,15 @@ def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
     )
 
 
+def test_a_failure_names_the_agents_that_may_hold_a_part_but_not_those_of_a_session_that_still_runs() -> None:
+    replies = {"agent1": failed("no image."), "agent2": None}
+    assert combine_replies(MADE, replies, committed_before=False).holding == ("agent2",)
+    assert combine_replies(MADE, replies, committed_before=True).holding == ()
+    assert error(committed_before=True, **replies) == (
+        "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image."
+    )
+
+
 # ---- queue entries
 
 
@@ -147,6 +156,14 @@ def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
     entry = requested(state="CREATING", spec=None, owner=OWNER)
     kept = requeue_or_end(entry, session_record(MADE, "ERROR"), StartResult("ERROR", {}, "no image."), NOW)
     assert (kept.state, kept.record["status"], kept.record["error"]) == ("TERMINATED", "ERROR", "no image.")
+
+
+def test_a_session_that_agents_may_still_hold_is_to_be_removed_from_them() -> None:
+    entry = requested(state="CREATING", owner=OWNER, attempts=MAX_STARTS - 1)
+    outcome = StartResult("ERROR", {}, "no image.", holding=("agent2",))
+    kept = requeue_or_end(entry, session_record(MADE, "ERROR"), outcome, NOW)
+    assert (kept.state, kept.agents, kept.spec, kept.owner) == ("TERMINATING", ("agent2",), None, None)
+    assert (kept.record["status"], kept.record["reason"]) == ("ERROR", "no image.")
 
 
 # ---- summaries
