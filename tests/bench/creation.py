@@ -62,6 +62,8 @@ def figures(costs: Mapping[str, Sequence[Costs]]) -> dict[str, list[float]]:
     result["seconds_empty_playbook"] = [cost.empty_playbook.wall for cost in three]
     for command in ("empty_playbook", *COMMANDS):
         result[f"cpu_{command}"] = [getattr(cost, command).cpu for cost in three]
+    for command in ("create", "again", "terminate"):
+        result[f"playbooks_{command}"] = [getattr(cost, command).cpu / cost.empty_playbook.cpu for cost in three]
     return result
 
 

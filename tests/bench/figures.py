@@ -58,6 +58,8 @@ _COMMANDS = {
 }
 _CPU_BOUNDS = {"create": (8, 5.5), "again": (3.5, 2.5), "terminate": (4, 3)}
 _MACHINE = "CPU time of the whole machine"
+# The bounds are for a machine on which an empty playbook takes one second of it.
+_PLAYBOOKS = "CPU time of the whole machine / that of an empty playbook"
 _IMAGES = {"python": "lab/python:1", "busybox": "lab/busybox:1"}
 _ENGINES = {"engine_20": "engine 20.10", "engine_26": "engine 26.1"}
 _TABLES = "with the rules of 200 other sessions / without the tables"
@@ -142,6 +144,9 @@ def _create() -> dict[str, Figure]:
         bound, moonshot = _CPU_BOUNDS.get(command, (None, None))
         text = f"{_MACHINE}: {title}, three agents."
         figures[f"cpu_{command}"] = Figure("create", text, "s", wanted=bound, moonshot=moonshot)
+    for command, (bound, moonshot) in _CPU_BOUNDS.items():
+        text = f"{_PLAYBOOKS}: {_COMMANDS[command]}, three agents."
+        figures[f"playbooks_{command}"] = Figure("create", text, wanted=bound, moonshot=moonshot)
     figures["cpu_empty_playbook"] = Figure("create", f"{_MACHINE}: an empty playbook.", "s")
     for command, title in _COMMANDS.items():
         for name, place in _WORKLOADS.items():
@@ -154,6 +159,7 @@ def _list() -> dict[str, Figure]:
     return {
         "list": Figure("list", "list_sessions / an empty playbook, three agents.", wanted=2, moonshot=1.5),
         "cpu_list": Figure("list", f"{_MACHINE}: list_sessions, three agents.", "s", wanted=2, moonshot=1.5),
+        "playbooks_list": Figure("list", f"{_PLAYBOOKS}: list_sessions, three agents.", wanted=2, moonshot=1.5),
         "seconds_list": Figure("list", "Wall time: list_sessions, three agents.", "s"),
     }
 

@@ -12,8 +12,8 @@ NAME = f"{sessions.PREFIX}list"
 
 
 def measure(count: int) -> dict[str, list[float]]:
-    """Return the ratio to an empty playbook, seconds and CPU seconds of each round."""
-    figures: dict[str, list[float]] = {"list": [], "seconds_list": [], "cpu_list": []}
+    """Return the ratios to an empty playbook, seconds and CPU seconds of each round."""
+    figures: dict[str, list[float]] = {"list": [], "seconds_list": [], "cpu_list": [], "playbooks_list": []}
     with clean_lab(), sessions.session(NAME, THREE_AGENTS.variables):
         for _number in rounds(count):
             empty = baselines.empty_playbook()
@@ -23,4 +23,5 @@ def measure(count: int) -> dict[str, list[float]]:
             figures["list"].append(run.cost.wall / empty.wall)
             figures["seconds_list"].append(run.cost.wall)
             figures["cpu_list"].append(run.cost.cpu)
+            figures["playbooks_list"].append(run.cost.cpu / empty.cpu)
     return figures

@@ -42,6 +42,7 @@ def test_creation_compares_within_each_round() -> None:
     assert result["tasks_three_agents"] == [8.0 / 5.0, 8.0 / 9.0]
     assert result["again_one_agent"] == [(2.0 - 1.0) / (5.0 - 1.0), (2.0 - 1.0) / (9.0 - 1.0)]
     assert result["cpu_create"] == [6.0, 11.0]
+    assert result["playbooks_create"] == [6.0 / 0.9, 11.0 / 0.9]
     assert result["seconds_terminate_one_agent"] == [2.5, 2.5]
 
 
@@ -129,7 +130,7 @@ def test_a_part_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_part_that_gives_other_figures_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PARTS", {"list": runner.Part(lambda _rounds: {"list": [2.0], "lists": [2.0]})})
     (failure,) = runner.measure(["list"], None, {})
-    assert failure == "list: ['cpu_list', 'lists', 'seconds_list'] are unexpected or missing"
+    assert failure == "list: ['cpu_list', 'lists', 'playbooks_list', 'seconds_list'] are unexpected or missing"
 
 
 @pytest.mark.parametrize("arguments", [["--only", "create,lists"], ["--rounds", "0"]])
