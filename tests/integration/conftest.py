@@ -11,25 +11,18 @@ import pytest
 from tests.integration.ansible_settings import ROOT
 from tests.integration.inventories import UNREACHABLE, inventory_options
 from tests.integration.laboratory import AGENTS, agent_state, queue_entries
+from tests.integration.parts import Part
 from tests.integration.rounds import Campaign
 from tests.integration.sessions import Sessions
 
 CAMPAIGN = pytest.StashKey[Campaign]()
 
 
-def parse_part(text: str) -> tuple[int, int]:
-    """Parse a part, such as ``1/2``. Raises :class:`ValueError`."""
-    number, of = map(int, text.split("/"))
-    if not 1 <= number <= of:
-        raise ValueError(text)
-    return number, of
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     lab = parser.getgroup("lab")
     lab.addoption("--seed", type=int, help="repeat the random choices of an earlier run")
     lab.addoption("--soak", type=int, default=0, metavar="ROUNDS", help="number of rounds of tests marked soak")
-    lab.addoption("--part", type=parse_part, default=(1, 1), metavar="N/OF", help="run only part N: every OF-th file")
+    lab.addoption("--part", type=Part.parse, default=Part(), metavar="N/OF", help="run only part N: every OF-th file")
     progress = ROOT / ".cache" / "soak.json"
     lab.addoption("--soak-progress", type=Path, default=progress, help="file with the rounds passed so far")
 
@@ -41,8 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests to ``make soak``, and other parts to other runs."""
-    number, of = config.getoption("part")
-    files = sorted({item.path for item in items})[number - 1 :: of]
+    files = config.getoption("part").select(item.path for item in items)
     left_out = [
         item
         for item in items
