@@ -135,11 +135,11 @@ class ActionModule(ControlAction):
         """Update the queue after a start, and return the record and the error of the session."""
         plan = SessionPlan.from_dict(start.decided["plan"])
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
-        outcome = combine_replies(plan, replies, committed_before=start.committed)
+        outcome = combine_replies(plan, replies, repairs=start.repairs)
         keys = start.host_keys(plan.kernels)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error, keys)
         record = self._update_queue(variables, start, record, outcome)
-        return {"record": record, "error": outcome.error, "printed": list(outcome.printed)}
+        return {"record": record, "error": record["error"] or outcome.error, "printed": list(outcome.printed)}
 
     def _update_queue(
         self, variables: Mapping[str, Any], start: Start, record: dict[str, Any], outcome: StartResult
@@ -164,9 +164,10 @@ class ActionModule(ControlAction):
                 running = mark_running(entry, time.time(), record, by_name)
                 queue.save(running)
                 return running.record
-            kept = requeue_or_end(entry, record, outcome, time.time())
+            failed = {**record, "error": outcome.error_at_end}
+            kept = requeue_or_end(entry, failed, outcome, time.time())
             queue.save(kept)
-            return kept.record if kept.state == PENDING else record
+            return kept.record if kept.state == PENDING else failed
 
 
 def _render_printed(session: Mapping[str, Any]) -> list[str]:

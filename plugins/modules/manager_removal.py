@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def find_sessions(queue: Path) -> dict[str, str]:
-    """Return the names of the sessions in the queue that have not ended, by id.
+    """Return the names of the sessions in the queue that have not ended, by id, each with the agents to remove it from.
 
     Raises :class:`ClusterError` for a file that cannot be read: whether its session has ended is not known.
     """
@@ -79,13 +79,17 @@ def find_sessions(queue: Path) -> dict[str, str]:
             continue
         try:
             entry = json.loads(path.read_bytes())
-            state, name = str(entry["state"]), str(entry["name"])
+            state, name, agents = (
+                str(entry["state"]),
+                str(entry["name"]),
+                [str(each) for each in entry.get("agents") or ()],
+            )
         except (ValueError, LookupError, TypeError) as error:
             raise ClusterError(
                 f"{path} is damaged ({as_phrase(error)}): end its session, then remove the file"
             ) from error
         if state != TERMINATED:
-            sessions[path.stem] = name
+            sessions[path.stem] = f"{name} ({', '.join(agents)} may still hold a part of it)" if agents else name
     return sessions
 
 

@@ -58,7 +58,8 @@ def start_arguments(
 
     ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
     sessions that ended while an agent was unreachable: agents that still hold them remove them. ``digest_key`` is that
-    of the queue. ``recorded_images`` are those that the session was started with, by name.
+    of the queue. ``recorded_images`` are those that the session was started with, by name. What agents have committed
+    before stays if the start fails and ``repairs`` another one: an earlier run has completed it.
     """
     plan = decision.plan
     return {
@@ -66,6 +67,7 @@ def start_arguments(
         "id": plan.id,
         "existing": decision.existing,
         "never_completed": never_completed,
+        "repairs": decision.committed and (bool(decision.public_keys) or not never_completed),
         "request": fingerprint(spec, plan.id, digest_key),
         "agents": plan.agents,
         "missing_images": decision.missing_images,

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._model.errors import as_phrase
@@ -25,8 +25,8 @@ MAX_STARTS = 3
 class StartResult:
     """The result of a start: its status, the containers' states by hostname, and why it failed or was refused.
 
-    ``printed`` are the last lines of containers that failed, for the terminal only. ``holding`` are the agents that may
-    still hold a part of a session that was not created, because it could not be removed from them.
+    ``printed`` are the last lines of containers that failed, for the terminal only. ``holding`` are the agents from
+    which a session that was not created could not be removed.
     """
 
     status: str
@@ -36,21 +36,30 @@ class StartResult:
     printed: tuple[str, ...] = ()
     holding: tuple[str, ...] = ()
 
+    @property
+    def error_at_end(self) -> str | None:
+        """The error for a session that is not started again, with what becomes of the parts that agents may hold."""
+        if not self.error or not self.holding:
+            return self.error
+        return (
+            f"{as_phrase(self.error)}; {', '.join(self.holding)} may still hold a part of it: the next run of"
+            " backendai.cluster.schedule_sessions removes it once the agent can be used again."
+        )
+
 
 def combine_replies(
-    plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, committed_before: bool
+    plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, repairs: bool
 ) -> StartResult:
     """Return the result of a start from the reply of each agent, ``None`` for one that became unreachable.
 
     A reply has ``failed`` (why), ``refused`` (why), ``containers``, ``rollback_failed``, and what containers
-    ``printed``. ``committed_before``: the session was committed by an earlier run.
+    ``printed``. ``repairs``: an earlier run has started the session, and what that has committed stays.
     """
     results = {agent: reply or {"failed": "", "rollback_failed": True} for agent, reply in replies.items()}
     if any("failed" in result for result in results.values()):
         failed_rollbacks = [agent for agent, result in results.items() if result.get("rollback_failed")]
-        # A session that ran before stays where it is.
-        holding = () if committed_before else tuple(failed_rollbacks)
-        error = _describe_failure(plan, results, holding, committed_before=committed_before)
+        holding = () if repairs else tuple(failed_rollbacks)
+        error = _describe_failure(plan, results, repairs=repairs)
         printed = [f"{agent}: {line}" for agent, result in results.items() for line in result.get("printed") or ()]
         return StartResult("ERROR", {}, error, printed=tuple(printed), holding=holding)
     refusals = [result["refused"] for result in results.values() if result.get("refused")]
@@ -68,7 +77,7 @@ def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResu
     if outcome.status == "PENDING":
         return mark_pending(entry, _pending_record(entry, f"it will be retried: {outcome.refused}"), now)
     if not entry.waits_for_start or entry.attempts + 1 >= MAX_STARTS:
-        ended = ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now)
+        ended = ended_record(record, "ERROR", outcome.error_at_end or "", None, entry.enqueued_at, now)
         return (
             mark_terminating(entry, ended, outcome.holding, now)
             if outcome.holding
@@ -102,14 +111,9 @@ def _pending_record(entry: QueueEntry, reason: str) -> dict[str, Any]:
     return {**entry.record, "status": "PENDING", "pending": {"reason": reason, "shortfall": {}}}
 
 
-def _describe_failure(
-    plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], holding: Sequence[str], *, committed_before: bool
-) -> str:
-    """Return the errors of the agents, and what removes the parts that some of them may still hold."""
+def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]], *, repairs: bool) -> str:
+    """Return the errors of the agents."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable during the start"]
-    if holding:
-        remedy = "the next run of backendai.cluster.schedule_sessions removes it once the agent can be used again"
-        sentences.append(f"{', '.join(holding)} may still hold a part of it: {remedy}")
-    outcome = "not repaired, and what ran before still runs" if committed_before else "not created"
+    outcome = "not repaired, and what ran before still runs" if repairs else "not created"
     return f"the session {plan.name!r} was {outcome}: {'; '.join(sentences)}."

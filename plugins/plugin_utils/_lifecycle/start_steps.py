@@ -64,6 +64,11 @@ class Start:
         return bool(self.decided["public_keys"])
 
     @property
+    def repairs(self) -> bool:
+        """Whether an earlier run has started the session: what that has committed stays if this start fails."""
+        return bool(self.decided["repairs"])
+
+    @property
     def overlay_agent(self) -> str:
         """The agent that creates the network for all of them; empty if there is none to create."""
         return str((self.decided["plan"]["network"] or {}).get("swarm_manager") or "")

@@ -30,10 +30,10 @@ class Decision:
     """A plan to carry out: that of an earlier run if it is ``existing``. ``missing_images`` are to be pulled, by agent.
 
     ``public_keys`` are those of all containers, by hostname, if every agent has committed the session, which then needs
-    no claim; otherwise it is empty. ``min_agents`` is a proven lower bound of the number of agents; it is not computed
-    for existing plans. ``images`` are those present on the agents, as plain data by agent and name. ``recorded``: the
-    plan was made by this control node, not only reported by agents. ``route_problem`` is why gateways must not get a
-    route to it, empty if they may.
+    no claim; otherwise it is empty. ``committed``: at least one agent has. ``min_agents`` is a proven lower bound of
+    the number of agents; it is not computed for existing plans. ``images`` are those present on the agents, as plain
+    data by agent and name. ``recorded``: the plan was made by this control node, not only reported by agents.
+    ``route_problem`` is why gateways must not get a route to it, empty if they may.
     """
 
     plan: SessionPlan
@@ -44,6 +44,7 @@ class Decision:
     images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
     recorded: bool = True
     route_problem: str = ""
+    committed: bool = False
 
     def with_uid(self, user_uid: int | None) -> Decision:
         """Return this with the uid of its user in a new plan; an existing one stays as it is."""
@@ -82,6 +83,7 @@ def decide(
             images=_present_images(existing, agents),
             recorded=existing.id in cluster.records,
             route_problem=find_foreign_address(existing, cluster),
+            committed=any(part.committed for part in cluster.sessions[existing.id].values()),
         )
     eligible = eligible_agents(spec, agents, cluster.unavailable)
     placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=name_blockers)

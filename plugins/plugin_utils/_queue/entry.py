@@ -200,6 +200,11 @@ class QueueEntry:
         return self.state not in (RUNNING, TERMINATED)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the session does not run, and will not: agents may still hold a part of it."""
+        return self.state in (TERMINATING, TERMINATED)
+
+    @property
     def waits_for_start(self) -> bool:
         """Whether the session is PENDING, or will be again if the run that starts it dies."""
         return not self.attended and (self.state == PENDING or (self.state == CREATING and self.spec is not None))

@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._model.plan import Kernel, SessionPlan
 from ...module_utils._model.printable import printable
 from ...module_utils._model.strict_json import parse_json
-from .._queue.entry import TERMINATED, QueueEntry
+from .._queue.entry import CREATING, PENDING, QueueEntry
 from .verification import AgentReports, SessionNotFoundError, select_session
 
 
@@ -25,8 +25,8 @@ def select_logs(
     Raises :class:`SessionNotFoundError`, also if agents have kept nothing of it.
     """
     live = {agent: [part for part in parts if part.get("ended_at") is None] for agent, parts in answers.parts.items()}
-    unfinished = [entry for entry in entries if entry.unfinished and entry.id != session_id and entry.name == name]
-    if any(live.values()) or (unfinished and not session_id):
+    waiting = [entry for entry in entries if entry.state in (PENDING, CREATING) and entry.name == name]
+    if any(live.values()) or (waiting and not session_id):
         answers = dataclasses.replace(answers, parts=live)
     elif any(answers.parts.values()):
         plans = [part["plan"] for parts in answers.parts.values() for part in parts]
@@ -36,7 +36,7 @@ def select_logs(
         }
         answers = dataclasses.replace(answers, parts=parts)
     matching = [entry for entry in entries if (entry.id == session_id if session_id else entry.name == name)]
-    if any(answers.parts.values()) or any(entry.state != TERMINATED for entry in matching) or not matching:
+    if any(answers.parts.values()) or not matching or any(not entry.has_ended for entry in matching):
         return select_session(name, session_id, answers, entries)
     last = max(matching, key=lambda entry: entry.updated_at)
     cause = f": {last.record['reason']}" if last.record.get("reason") else ""

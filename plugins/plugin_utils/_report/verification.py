@@ -17,7 +17,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import Mount
 from .._planner.agreement import format_value, plan_difference
 from .._planner.cluster_state import plan_of, status_of
-from .._queue.entry import QueueEntry, recorded_plans
+from .._queue.entry import CREATING, PENDING, QueueEntry, recorded_plans
 
 # The checks of each pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
@@ -70,8 +70,8 @@ def select_session(
         if name and name != actual_name:
             raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {actual_name!r}, not of {name!r}")
         return parts_of_one
-    live = (entry for entry in listed if entry.unfinished)
-    queued = next((entry for entry in live if (entry.id == session_id if session_id else entry.name == name)), None)
+    waiting = (entry for entry in listed if entry.state in (PENDING, CREATING))
+    queued = next((entry for entry in waiting if (entry.id == session_id if session_id else entry.name == name)), None)
     if queued:
         raise SessionNotFoundError(
             f"the session {queued.name or queued.id!r} is {queued.record['status']}: no agent holds it"

@@ -147,7 +147,7 @@ def consume_start(reply: dict[str, Any]) -> None:
     assert start.refusals is not None
     json.dumps(start.public_keys)
     with refused_at_most():
-        outcome = combine_replies(PLAN, {a: start.outcome_on(a) for a in PLAN.agents}, committed_before=False)
+        outcome = combine_replies(PLAN, {a: start.outcome_on(a) for a in PLAN.agents}, repairs=False)
         json.dumps(session_record(PLAN, outcome.status, outcome.containers, outcome.error), allow_nan=False)
 
 

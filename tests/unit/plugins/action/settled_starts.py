@@ -39,19 +39,26 @@ FAILED: Steps = {
     "apply": {"agent1": {"failed": "no image."}, "agent2": GONE},
     "remove": {"agent1": {}, "agent2": GONE},
 }
-WHY = (
-    "the session 'train-llm' was not created: agent1: no image; agent2: it became unreachable; agent2 may still hold a"
-    " part of it: the next run of backendai.cluster.schedule_sessions removes it once the agent can be used again."
+WHY = "the session 'train-llm' was not created: agent1: no image; agent2: it became unreachable."
+WHY_AT_END = (
+    f"{WHY[:-1]}; agent2 may still hold a part of it: the next run of backendai.cluster.schedule_sessions removes it"
+    " once the agent can be used again."
 )
 NO_ROOM = {"reason": "no room for 1 of 4 containers", "shortfall": {"cpu": 1}}
 PENDING = {**unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID), "pending": NO_ROOM}
 
 
-def decided(of: SessionPlan = MADE, *, committed: bool = False) -> dict[str, Any]:
-    """Return a start of a session as it is planned; ``committed`` is one that was committed before."""
+def decided(of: SessionPlan = MADE, *, committed: bool = False, partly: bool = False) -> dict[str, Any]:
+    """Return a start of a session as it is planned; ``committed`` is one that was committed before, or ``partly``."""
     keys = {hostname: dataclasses.asdict(both) for hostname, both in public_keys(of).items()} if committed else {}
     return {
-        **start_arguments(Decision(of, committed, {}, keys), spec(), [], never_completed=False, digest_key=b""),
+        **start_arguments(
+            Decision(of, committed or partly, {}, keys, committed=committed or partly),
+            spec(),
+            [],
+            never_completed=False,
+            digest_key=b"",
+        ),
         "nonce": f"nonce of {of.name}",
     }
 

@@ -307,6 +307,7 @@ def test_start_has_no_secrets() -> None:
         "id": SESSION_ID,
         "existing": False,
         "never_completed": True,
+        "repairs": False,
         "agents": ["agent1", "agent2"],
         "prepare": True,
         "missing_images": pulls,
@@ -335,6 +336,24 @@ def test_start_needs_prepare_for_images_or_an_overlay(
     session_plan = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
     decision = Decision(session_plan, False, pulls, {})
     assert start_arguments(decision, spec(), [], never_completed=False, digest_key=b"")["prepare"] is prepare
+
+
+@pytest.mark.parametrize(
+    ("committed", "keys", "never_completed", "repairs"),
+    [
+        (False, {}, False, False),
+        (True, {}, False, True),
+        (True, {}, True, False),
+        (True, {"main1": {"user": "U", "host": "H"}}, True, True),
+    ],
+    ids=["claimed", "on some agents", "on some agents, by a run that was killed", "on all agents"],
+)
+def test_start_repairs_what_an_earlier_run_has_committed(
+    committed: bool, keys: dict[str, dict[str, str]], never_completed: bool, repairs: bool
+) -> None:
+    decision = Decision(plan(), True, {}, keys, committed=committed)
+    start = start_arguments(decision, spec(), [], never_completed=never_completed, digest_key=b"")
+    assert start["repairs"] is repairs
 
 
 def test_every_start_has_its_own_nonce() -> None:

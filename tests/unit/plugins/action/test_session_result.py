@@ -23,6 +23,7 @@ from tests.unit.plugins.action.settled_starts import (
     NO_ROOM,
     REFUSED,
     WHY,
+    WHY_AT_END,
     Steps,
     decided,
     settle,
@@ -143,8 +144,20 @@ def test_failed_session_stays_in_the_queue_while_an_agent_may_hold_it(run: Run, 
     settled = settle(run, FAILED)
     (session,), (entry,) = settled["sessions"], queue.entries()
     assert (entry.state, entry.agents) == ("TERMINATING", ("agent2",))
-    assert (entry.record["status"], entry.record["reason"]) == ("ERROR", WHY)
-    assert (session["record"]["status"], session["error"], settled["waiting"]) == ("ERROR", WHY, True)
+    assert (entry.record["status"], entry.record["reason"]) == ("ERROR", WHY_AT_END)
+    assert (session["record"]["status"], session["error"], settled["waiting"]) == ("ERROR", WHY_AT_END, True)
+
+
+@pytest.mark.usefixtures("printed")
+def test_failed_repair_removes_nothing_later(run: Run, queue: QueueStore) -> None:
+    starts(queue, spec=None)
+    (session,) = settle(run, FAILED, starts=[decided(partly=True)])["sessions"]
+    (entry,) = queue.entries()
+    assert (entry.state, entry.agents, entry.record["reason"]) == ("TERMINATED", (), session["error"])
+    assert session["error"] == (
+        "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image; agent2: it became"
+        " unreachable."
+    )
 
 
 @pytest.mark.usefixtures("printed")

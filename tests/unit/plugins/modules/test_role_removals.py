@@ -36,6 +36,14 @@ def test_a_manager_whose_sessions_have_not_ended_is_refused(look: Any, tmp_path:
     assert look(end_sessions=True)["sessions"] == {IDS[0]: "my-running", IDS[1]: "my-pending"}
 
 
+def test_a_session_that_agents_may_still_hold_is_named_with_them(look: Any, tmp_path: Path) -> None:
+    entry = {"id": IDS[0], "name": "train", "state": "TERMINATING", "agents": ["agent2", "agent3"]}
+    (tmp_path / f"{IDS[0]}.json").write_text(json.dumps(entry))
+    assert look()["msg"].startswith(
+        "sessions of this manager have not ended: train (agent2, agent3 may still hold a part of it); end them"
+    )
+
+
 def test_a_manager_without_a_queue_has_no_sessions(look: Any, tmp_path: Path) -> None:
     (tmp_path / ".hidden.json").write_text("x")
     (tmp_path / "notes.json").write_text("x")

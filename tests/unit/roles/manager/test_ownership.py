@@ -82,6 +82,12 @@ def test_of_ended_sessions_a_name_means_the_last() -> None:
     assert found.id == IDS[2]
 
 
+def test_a_name_means_the_session_that_lives_rather_than_one_that_is_to_be_removed_from_agents() -> None:
+    ending = dataclasses.replace(known(2, ALICE, status="TERMINATED"), ending=True)
+    assert find_session([known(1, ALICE), ending], "train", A) == known(1, ALICE)
+    assert find_session([known(1, ALICE, status="TERMINATED"), ending], "train", A) == ending
+
+
 def test_the_records_of_others_show_neither_what_they_wrote_nor_a_way_in() -> None:
     full = record(2, BOB, error="bad: hunter2", reason="hunter2", pending={"reason": "hunter2"}, network={"name": "x"})
     shown = redact(full)

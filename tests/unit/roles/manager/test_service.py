@@ -116,6 +116,9 @@ def test_a_name_of_somebody_elses_live_session_is_refused_without_detail(host: M
     taken = Result("refused", "name: 'train' is taken by another user's session; choose another name.")
     assert host.ask(ALICE, "create", options=SPEC) == taken
     assert host.runs.made == []
+    host.keep(2, BOB, state="TERMINATING", agents=["agent2"])
+    created(host)
+    assert host.ask(ALICE, "create", options=SPEC).status == "done"
     host.keep(2, BOB, state="TERMINATED")
     host.runs.reports["create_session"] = {"session_record_path": record(2, BOB)}
     assert host.ask(ALICE, "create", options=SPEC) == taken

@@ -41,7 +41,10 @@ _SHOWN_OF_KERNELS = ("id", "role", "index", "rank", "hostname", "agent", "status
 
 @dataclasses.dataclass(frozen=True)
 class KnownSession:
-    """What is known of a session. The owner is who has both ``user`` and ``uid``; a session without a uid has none."""
+    """What is known of a session. The owner is who has both ``user`` and ``uid``; a session without a uid has none.
+
+    One that is ``ending`` does not live any more, and is still to be removed from agents.
+    """
 
     id: str
     name: str
@@ -49,6 +52,7 @@ class KnownSession:
     uid: int | None
     live: bool
     since: float = 0.0
+    ending: bool = False
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> KnownSession | None:
@@ -85,8 +89,8 @@ def find_session(
 ) -> KnownSession | None:
     """Return the session of an id, else of a name, that the caller may act on; the caller's own first, if it is a name.
 
-    With ``ended``, if none of that name lives, it is the last one that has ended. Raises :class:`RefusedError` if
-    several live ones have the name.
+    If none of that name lives, it is the last one that is ending, or with ``ended`` the last one that has ended, too.
+    Raises :class:`RefusedError` if several live ones have the name.
     """
     known = [session for session in sessions if may_act(session, caller)]
     named = [session for session in known if session.id == word] or [
@@ -100,7 +104,7 @@ def find_session(
         raise RefusedError(f"several sessions are named {word}; use one of the ids {ids}.")
     if chosen:
         return chosen[0]
-    past = [session for session in named if ended or session.id == word]
+    past = [session for session in named if ended or session.ending or session.id == word]
     return max(past, key=lambda session: (session.since, session.id), default=None)
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 from .ownership import ID, KnownSession
 
-PENDING, CREATING, TERMINATED = "PENDING", "CREATING", "TERMINATED"
+PENDING, CREATING, TERMINATING, TERMINATED = "PENDING", "CREATING", "TERMINATING", "TERMINATED"
 
 
 class Queue:
@@ -51,7 +52,9 @@ def session_of_entry(entry: Mapping[str, Any]) -> KnownSession | None:
     """Return what an entry says of its session."""
     record = entry["record"]
     owner = {"user": entry.get("user"), "uid": entry.get("user_uid", record.get("uid"))}
-    state = {"status": TERMINATED if entry.get("state") == TERMINATED else PENDING}
-    return KnownSession.from_record(
+    ended = entry.get("state") in (TERMINATING, TERMINATED)
+    state = {"status": TERMINATED if ended else PENDING}
+    known = KnownSession.from_record(
         {"id": entry["id"], "name": entry.get("name"), **owner, **state, "created_at": entry.get("enqueued_at")}
     )
+    return dataclasses.replace(known, ending=entry.get("state") == TERMINATING) if known else None

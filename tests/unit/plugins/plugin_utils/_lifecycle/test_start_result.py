@@ -37,11 +37,11 @@ def failed(reason: str = "", *, rollback_failed: bool = False) -> dict[str, Any]
     return {"failed": reason, "rollback_failed": rollback_failed}
 
 
-def error(committed_before: bool = False, **replies: dict[str, Any] | None) -> str:
+def error(repairs: bool = False, **replies: dict[str, Any] | None) -> str:
     """Return the error message for these replies of agents."""
-    outcome = combine_replies(MADE, replies, committed_before=committed_before)
+    outcome = combine_replies(MADE, replies, repairs=repairs)
     assert (outcome.status, outcome.containers) == ("ERROR", {})
-    return outcome.error or ""
+    return outcome.error_at_end or ""
 
 
 # ---- replies of agents
@@ -49,18 +49,14 @@ def error(committed_before: bool = False, **replies: dict[str, Any] | None) -> s
 
 def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
     running = ContainerState("running", "sha256:1")
-    assert combine_replies(MADE, DONE, committed_before=False) == StartResult(
-        "RUNNING", {"main1": running, "sub1": running}
-    )
+    assert combine_replies(MADE, DONE, repairs=False) == StartResult("RUNNING", {"main1": running, "sub1": running})
 
 
 @pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])
 def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
     replies = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
     refusals = [reply["refused"] for reply in replies.values() if reply["refused"]]
-    assert combine_replies(MADE, replies, committed_before=False) == StartResult(
-        "PENDING", {}, refused="; ".join(refusals)
-    )
+    assert combine_replies(MADE, replies, repairs=False) == StartResult("PENDING", {}, refused="; ".join(refusals))
 
 
 def test_a_failure_outweighs_a_refusal() -> None:
@@ -100,16 +96,16 @@ def test_a_failure_is_one_sentence_with_a_remedy(replies: dict[str, Any], reason
 
 
 def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
-    assert error(committed_before=True, agent1=failed("no image."), agent2=failed()) == (
+    assert error(repairs=True, agent1=failed("no image."), agent2=failed()) == (
         "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image."
     )
 
 
 def test_a_failure_names_the_agents_that_may_hold_a_part_but_not_those_of_a_session_that_still_runs() -> None:
     replies = {"agent1": failed("no image."), "agent2": None}
-    assert combine_replies(MADE, replies, committed_before=False).holding == ("agent2",)
-    assert combine_replies(MADE, replies, committed_before=True).holding == ()
-    assert error(committed_before=True, **replies) == (
+    assert combine_replies(MADE, replies, repairs=False).holding == ("agent2",)
+    assert combine_replies(MADE, replies, repairs=True).holding == ()
+    assert error(repairs=True, **replies) == (
         "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image."
     )
 
@@ -133,7 +129,8 @@ def test_a_refused_start_is_no_attempt(attempts: int) -> None:
 
 def test_what_has_waited_waits_on_after_a_start_that_failed_and_says_why() -> None:
     entry = requested(state="CREATING", owner=OWNER)
-    kept = requeue_or_end(entry, session_record(MADE, "ERROR"), StartResult("ERROR", {}, "agent1: no image."), NOW + 9)
+    outcome = StartResult("ERROR", {}, "agent1: no image.", holding=("agent2",))
+    kept = requeue_or_end(entry, session_record(MADE, "ERROR"), outcome, NOW + 9)
     assert (kept.state, kept.attempts, kept.owner, kept.spec) == ("PENDING", 1, None, entry.spec)
     assert (kept.record["status"], kept.record["error"], kept.record["kernels"]) == ("PENDING", None, [])
     assert kept.record["pending"] == {"reason": "start 1 of 3 failed: agent1: no image", "shortfall": {}}
@@ -163,7 +160,7 @@ def test_a_session_that_agents_may_still_hold_is_to_be_removed_from_them() -> No
     outcome = StartResult("ERROR", {}, "no image.", holding=("agent2",))
     kept = requeue_or_end(entry, session_record(MADE, "ERROR"), outcome, NOW)
     assert (kept.state, kept.agents, kept.spec, kept.owner) == ("TERMINATING", ("agent2",), None, None)
-    assert (kept.record["status"], kept.record["reason"]) == ("ERROR", "no image.")
+    assert (kept.record["status"], kept.record["reason"]) == ("ERROR", f"no image; agent2 {REMEDY}")
 
 
 # ---- summaries
@@ -204,6 +201,6 @@ def test_the_summary_of_a_session_without_a_name_has_its_id() -> None:
 
 def test_what_containers_printed_is_in_no_error_message() -> None:
     replies = {"agent1": {**failed("main1 ended."), "printed": ["main1: password=hunter2"]}, "agent2": failed()}
-    outcome = combine_replies(MADE, replies, committed_before=False)
+    outcome = combine_replies(MADE, replies, repairs=False)
     assert outcome.printed == ("agent1: main1: password=hunter2",)
     assert "hunter2" not in f"{outcome.error}"

@@ -140,11 +140,11 @@ def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> N
     for session in run.sessions:
         start = run.start(session)
         outcomes = {agent: start.outcome_on(agent) for agent in session["agents"]}
-        status = combine_replies(plan(), outcomes, committed_before=False).status
+        status = combine_replies(plan(), outcomes, repairs=False).status
         assert (status == "RUNNING") is not start.failed
         assert (status == "PENDING") is bool(start.refusals)
         if status == "RUNNING":
-            assert {*combine_replies(plan(), outcomes, committed_before=False).containers} == {*session["agents"]}
+            assert {*combine_replies(plan(), outcomes, repairs=False).containers} == {*session["agents"]}
 
 
 @given(

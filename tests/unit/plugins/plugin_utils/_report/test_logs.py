@@ -67,6 +67,8 @@ def test_output_of_the_last_ended_session_of_a_name_is_found_unless_one_lives() 
     assert select_logs("", SESSION_ID, AgentReports({a: [part] for a, part in kept.items()}), []) == kept
     living = AgentReports({"agent1": [logged(MADE, "agent1")], "agent2": [logged(older, "agent2", ended_at=1.0)]})
     assert select_logs("train-llm", "", living, []) == {"agent1": logged(MADE, "agent1")}
+    failed = ended_entry(5, state="TERMINATING", agents=("agent2",))
+    assert select_logs("train-llm", "", answers, [ended_entry(1), failed]) == kept
     waits = queued(4, name="train-llm")
     assert refusal("train-llm", "", answers, waits) == "the session 'train-llm' is PENDING: no agent holds it"
 
@@ -76,6 +78,7 @@ def test_an_ended_session_of_which_nothing_was_kept_has_no_logs() -> None:
     sentence = "the session 'train-llm' is TERMINATED: the command ended with exit code 3; no agent has kept its output"
     nothing = AgentReports({"agent1": []})
     assert refusal("train-llm", "", nothing, ended_entry(2), before) == sentence
+    assert refusal("train-llm", "", nothing, ended_entry(2, state="TERMINATING", agents=("agent2",))) == sentence
     assert refusal("", ended_entry(2).id, nothing, before, ended_entry(2)) == sentence
     answers = AgentReports({"agent1": []}, {"agent2": "no route"})
     assert refusal("train-llm", "", answers, ended_entry(2)) == f"{sentence}; agent2 is unavailable: no route"

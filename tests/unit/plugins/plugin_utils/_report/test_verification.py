@@ -208,7 +208,9 @@ def test_a_pending_session_is_reported_and_an_ended_one_is_not() -> None:
         == "the session 'session-1' is PENDING: no agent holds it"
     )
     assert refusal("", waits.id, AgentReports({}), waits) == "the session 'session-1' is PENDING: no agent holds it"
-    assert refusal("session-2", "", AgentReports({}), waits, ended) == "no session 'session-2' was found"
+    for state in ("TERMINATED", "TERMINATING"):
+        ended = dataclasses.replace(ended, state=state)
+        assert refusal("session-2", "", AgentReports({}), waits, ended) == "no session 'session-2' was found"
 
 
 def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
