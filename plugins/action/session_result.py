@@ -19,7 +19,7 @@ from ..module_utils._model.session import MAIN1
 from ..plugin_utils._lifecycle.routes import ROUTES_RESULTS, build_gateway_update, sent_ids
 from ..plugin_utils._lifecycle.start_result import StartResult, combine_replies, requeue_or_end, summarize_record
 from ..plugin_utils._lifecycle.start_steps import Start, read_start
-from ..plugin_utils._queue.entry import CREATING, PENDING, TERMINATED, TERMINATING, mark_running
+from ..plugin_utils._queue.entry import CREATING, PENDING, mark_running
 from ..plugin_utils._queue.owner import current_owner
 from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.logs import logs_report, render_logs
@@ -88,7 +88,7 @@ class ActionModule(ControlAction):
         if entry and entry.state == PENDING and not later:
             # The run's pass over the queue may have found another reason since.
             later = [{**record, "pending": queue.last_pass().record(entry).get("pending")}]
-        later += [entry.record] if entry and entry.state in (TERMINATING, TERMINATED) and was_waited_for else []
+        later += [entry.record] if entry and entry.has_ended and was_waited_for else []
         if later:
             record = later[-1]
             self.write_report(args.get("path") or "", to_json(record))

@@ -79,11 +79,8 @@ def find_sessions(queue: Path) -> dict[str, str]:
             continue
         try:
             entry = json.loads(path.read_bytes())
-            state, name, agents = (
-                str(entry["state"]),
-                str(entry["name"]),
-                [str(each) for each in entry.get("agents") or ()],
-            )
+            state, name = str(entry["state"]), str(entry["name"])
+            agents = [str(agent) for agent in entry.get("agents") or ()]
         except (ValueError, LookupError, TypeError) as error:
             raise ClusterError(
                 f"{path} is damaged ({as_phrase(error)}): end its session, then remove the file"

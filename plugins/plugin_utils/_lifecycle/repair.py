@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...module_utils._model.validation import ValidationError
-from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
+from .._queue.entry import QueueEntry
 from .._request.run_options import RunOptions
 
 
@@ -20,9 +20,7 @@ def find_repairable(run: RunOptions, entries: Iterable[QueueEntry]) -> QueueEntr
     """
     option, value = ("session_id", run.id) if run.id else ("session_name", run.name)
     matching = [
-        entry
-        for entry in entries
-        if run.id in ("", entry.id) and run.name in ("", entry.name) and entry.state not in (TERMINATING, TERMINATED)
+        entry for entry in entries if run.id in ("", entry.id) and run.name in ("", entry.name) and not entry.has_ended
     ]
     if len(matching) > 1:
         ids = ", ".join(sorted(entry.id for entry in matching))

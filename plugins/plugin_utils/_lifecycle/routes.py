@@ -16,7 +16,7 @@ from .._planner.cluster_state import ClusterState, plan_of, status_of
 from .._planner.route_address import find_foreign_address, find_other_owner
 from .._planner.session_network import PlanningError
 from .._planner.session_plan import gateway_address
-from .._queue.entry import TERMINATED, TERMINATING, QueueEntry
+from .._queue.entry import QueueEntry
 from .._report.access import build_gateway_route
 
 ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway", "__session_slow_gateway")
@@ -42,7 +42,7 @@ def build_gateway_update(
     ``vacated`` are returned as they are. Routes of sessions that are unknown here are kept: another run may just have
     added them.
     """
-    ended_at = {entry.id: entry.updated_at for entry in entries if entry.state in (TERMINATING, TERMINATED)}
+    ended_at = {entry.id: entry.updated_at for entry in entries if entry.has_ended}
     ended = sorted({*ending, *(session_id for session_id, at in ended_at.items() if at >= since)})
     over = {*ended_at, *ending}
     # Two sessions can have the same name if an agent returns: the newer one gets the route.
