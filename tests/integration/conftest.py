@@ -10,10 +10,10 @@ import pytest
 
 from tests.integration.ansible_settings import ROOT
 from tests.integration.inventories import UNREACHABLE, inventory_options
-from tests.integration.laboratory import AGENTS, agent_state, queue_entries
+from tests.integration.laboratory import AGENTS, agent_state
 from tests.integration.parts import Part
 from tests.integration.rounds import Campaign
-from tests.integration.sessions import Sessions
+from tests.integration.sessions import Sessions, end_all_sessions
 
 CAMPAIGN = pytest.StashKey[Campaign]()
 
@@ -57,11 +57,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Terminate sessions left in the lab, such as those of the demo, because tests count sessions."""
-    sessions = Sessions(tmp_path_factory.mktemp("empty"))
-    for record in sessions.run("list_sessions").record:
-        result = sessions.terminate(id=record["id"])
-        assert result.code == 0, result.output
-    assert {entry["state"] for entry in queue_entries().values()} <= {"TERMINATED"}
+    end_all_sessions(tmp_path_factory.mktemp("empty"))
 
 
 @pytest.fixture

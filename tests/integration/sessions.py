@@ -120,3 +120,12 @@ def started_session(folder: Path, *options: str, **variables: object) -> Iterato
     with Sessions(folder) as sessions:
         yield sessions.start(*options, **variables)
     assert agent_state() == sessions.initial_state
+
+
+def end_all_sessions(folder: Path) -> None:
+    """Terminate all sessions of the lab, such as those of the demo."""
+    sessions = Sessions(folder)
+    for record in sessions.run("list_sessions").record:
+        result = sessions.terminate(id=record["id"])
+        assert result.code == 0, result.output
+    assert {entry["state"] for entry in queue_entries().values()} <= {"TERMINATED"}
