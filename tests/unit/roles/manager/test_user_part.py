@@ -49,6 +49,24 @@ def test_flags_are_words_of_a_spec() -> None:
     assert session_options(parse_arguments(["create"])[0]) == {}
 
 
+@pytest.mark.parametrize(
+    ("word", "value", "flag"),
+    [
+        ("resource_group", "others", "--group"),
+        ("cluster_mode", "multi-node", "--multi-node"),
+        ("cluster_size", "2", "--size"),
+        ("image", "lab/x", "--image"),
+        ("command", "true", "--command"),
+    ],
+)
+def test_a_word_that_has_a_flag_can_be_set_too_and_is_given_once(word: str, value: str, flag: str) -> None:
+    words = ["create", "--set", f"{word}={value}"]
+    assert session_options(parse_arguments(words)[0]) == {word: value}
+    twice = parse_arguments([*words, flag, *([] if word == "cluster_mode" else ["3"])])[0]
+    with pytest.raises(RefusedError, match=f"^{word} is given twice: by --set and by an option of its own"):
+        session_options(twice)
+
+
 def test_what_is_behind_two_dashes_is_the_command() -> None:
     options, command = parse_arguments(["ssh", "train", "sub1", "--", "ls", "--all", "--"])
     assert (options.session, options.host, command) == ("train", "sub1", ["ls", "--all", "--"])

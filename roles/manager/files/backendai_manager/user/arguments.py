@@ -162,8 +162,8 @@ def session_options(options: argparse.Namespace) -> dict[str, Any]:
         if value is not None
     }
     resources |= parse_assignments("--slot", options.slot)
-    given = {
-        **parse_assignments("--set", options.set),
+    words = parse_assignments("--set", options.set)
+    flags = {
         "name": options.name,
         "image": options.image,
         "cluster_size": options.size,
@@ -175,4 +175,7 @@ def session_options(options: argparse.Namespace) -> dict[str, Any]:
         "command": options.command,
         "resource_group": options.group,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name in words.keys() & given:
+        raise RefusedError(f"{name} is given twice: by --set and by an option of its own; leave one out.")
+    return words | given
