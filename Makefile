@@ -14,7 +14,7 @@ MANAGER_PARTS := $(shell find plugins roles playbooks tests/lab/policy.yml -type
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down lab-large lab-large-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
+.PHONY: help setup lab lab-down lab-large lab-large-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
 	test-frameworks soak survey image-locks
 
 help: ## List the targets
@@ -56,8 +56,11 @@ demo: lab ## Start one single-node and one multi-node session, and show them
 bench: lab ## Measure everything (25 minutes), and write docs/bench.json and its tables
 	tests/bench/run
 
-test: ## Run every gate and print a summary
-	$(PYTHON) tests/gates/run_all.py
+test: ## What makes a change trustworthy (15 minutes): lint, types, unit tests, docs, acceptance tests on a lab
+	$(PYTHON) -m tests.gates.run test
+
+test-all: ## Everything: `make test`, sanity, build, documentation site, all tests on the lab, molecule
+	$(PYTHON) -m tests.gates.run test-all
 
 lint: setup ## Style: ruff, shellcheck, ansible-lint with nothing skipped
 	$(BIN)/ruff check .
@@ -96,8 +99,11 @@ build: setup ## Build the collection, install it in an empty folder, import it l
 sanity: setup ## ansible-test sanity, every test, no ignore entry
 	$(WITH_BIN) tests/gates/sanity
 
-integration: lab ## Tests against the lab; with PART=1/2, of every second file
-	$(BIN)/pytest tests/integration $(addprefix --part=,$(PART))
+acceptance: lab ## What README, docs/security.md and the playbooks promise, shown on the lab by other programs
+	$(BIN)/pytest tests/acceptance
+
+integration: lab ## All other tests on the lab
+	$(BIN)/pytest tests/integration
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
@@ -113,5 +119,4 @@ molecule: lab ## Molecule scenarios on the lab
 	$(WITH_BIN) molecule test --all
 
 clean: lab-down lab-large-down ## Remove everything created by make
-	@! [ -e .cache/second-checkout/.lab ] || $(MAKE) --no-print-directory --directory .cache/second-checkout lab-down
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.integration.gateway_client import GATEWAY, USER
-from tests.integration.laboratory import AGENTS, agent_state, run_on, run_on_all, run_playbook
+from tests.integration.laboratory import AGENTS, agent_state, run_counts, run_on, run_on_all, run_playbook
 from tests.integration.managers import MANAGER
 from tests.integration.session_requests import FOUR
 from tests.integration.sessions import Sessions, StartedSession, end_all_sessions
@@ -32,6 +32,10 @@ class Training(NamedTuple):
     @property
     def name(self) -> str:
         return str(self.session.record["name"])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(run_counts())
 
 
 @pytest.fixture(scope="session", autouse=True)

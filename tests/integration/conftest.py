@@ -10,8 +10,7 @@ import pytest
 
 from tests.integration.ansible_settings import ROOT
 from tests.integration.inventories import UNREACHABLE, inventory_options
-from tests.integration.laboratory import AGENTS, agent_state
-from tests.integration.parts import Part
+from tests.integration.laboratory import AGENTS, agent_state, run_counts
 from tests.integration.rounds import Campaign
 from tests.integration.sessions import Sessions, end_all_sessions
 
@@ -22,7 +21,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     lab = parser.getgroup("lab")
     lab.addoption("--seed", type=int, help="repeat the random choices of an earlier run")
     lab.addoption("--soak", type=int, default=0, metavar="ROUNDS", help="number of rounds of tests marked soak")
-    lab.addoption("--part", type=Part.parse, default=Part(), metavar="N/OF", help="run only part N: every OF-th file")
     progress = ROOT / ".cache" / "soak.json"
     lab.addoption("--soak-progress", type=Path, default=progress, help="file with the rounds passed so far")
 
@@ -33,13 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests to ``make soak``, and other parts to other runs."""
-    files = config.getoption("part").select(item.path for item in items)
-    left_out = [
-        item
-        for item in items
-        if item.path not in files or (item.get_closest_marker("long") and not config.getoption("soak"))
-    ]
+    """Leave long tests to ``make soak``."""
+    if config.getoption("soak"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
@@ -52,6 +47,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if exitstatus == pytest.ExitCode.OK:
         session.config.stash[CAMPAIGN].end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(run_counts())
 
 
 @pytest.fixture(scope="session", autouse=True)

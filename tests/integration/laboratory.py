@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,6 +41,9 @@ REPORTS = {
 
 Kernel = dict[str, Any]
 T = TypeVar("T")
+
+#: How often each playbook was run by this process.
+RUNS: Counter[str] = Counter()
 
 _RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)", re.MULTILINE)
 
@@ -111,12 +115,18 @@ def ansible(*words: object, **settings: str) -> subprocess.CompletedProcess[str]
 
 def run_playbook(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
     """Run a playbook of the collection on the lab to completion; several may run at once."""
+    RUNS[playbook] += 1
     workdir = Path(tempfile.mkdtemp(dir=folder))
     report = workdir / "report.json"
     report_variable = REPORTS.get(playbook, "session_record_path")
     extra_vars = dict(variables) if playbook.startswith("provision") else {report_variable: str(report), **variables}
     code, output = run_forked(command(playbook, workdir, extra_vars, *options), workdir / "output", TIMEOUT)
     return Run(code, output, json.loads(report.read_text()) if report.exists() else None)
+
+
+def run_counts() -> str:
+    """Return how often each playbook was run, as a line for the end of a report."""
+    return "playbooks: " + ", ".join(f"{playbook} {count}" for playbook, count in sorted(RUNS.items()))
 
 
 def in_parallel(*calls: Callable[[], T]) -> list[T]:

@@ -49,6 +49,16 @@ def lab_processes(lab: Lab, part: str = "") -> set[int]:
     return pids
 
 
+def cpu_seconds(lab: Lab) -> float:
+    """Return the CPU time of all processes of the lab so far, in hosts and containers, too."""
+    version_1, version_2 = CGROUPS / "cpuacct" / lab.name / "cpuacct.usage", CGROUPS / lab.name / "cpu.stat"
+    with contextlib.suppress(OSError):  # there is no lab
+        if version_1.parents[1].exists():
+            return int(version_1.read_text()) / 1e9
+        return int(version_2.read_text().split()[1]) / 1e6
+    return 0.0
+
+
 def end_processes(lab: Lab, part: str = "") -> None:
     """Kill all processes in the lab's cgroups, or in a part of them, and remove the cgroups.
 

@@ -1,0 +1,90 @@
+"""Access of a user from outside: curl, ssh and a web terminal on user1, which reaches nothing but the gateway."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from tests.acceptance.conftest import KEYS, Training
+from tests.acceptance.hosts import curl
+from tests.integration.gateway_client import GATEWAY, OTHER_SESSION, USER, program, signed_token
+from tests.integration.laboratory import address, run_on
+from tests.integration.reboots import reboot
+from tests.integration.waiting import wait_until
+
+STRICT = f"-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile={KEYS}/known -i {KEYS}/key"
+
+
+def link(train: Training, app: str = "web") -> str:
+    """Return the address of an app, as it was printed for the user."""
+    (url,) = [each["url"] for each in train.access["apps"] if each["name"] == app]
+    assert url == f"https://{address(GATEWAY)}/s/{train.name}/{app}/"
+    assert url in train.session.run.output
+    return str(url)
+
+
+def bearer(token: str) -> tuple[str, str]:
+    return "--header", f"Authorization: Bearer {token}"
+
+
+def test_an_app_opens_with_a_token_of_its_session_and_with_no_other(train: Training, token: str) -> None:
+    page = f"{link(train)}hostname"
+    wait_until(lambda: curl(USER, page, *bearer(token)) == (200, "main1\n"), seconds=60)
+    session_id = train.session.record["id"]
+    head, body, signature = token.split(".")
+    refused = {
+        "none": (),
+        "expired": bearer(signed_token(sub=session_id, exp=int(time.time()) - 1)),
+        "of another session": bearer(signed_token(sub=OTHER_SESSION)),
+        "signed by another key": bearer(signed_token(sub=session_id, own_key=False)),
+        "cut": bearer(f"{head}.{body}.{signature[:-4]}"),
+        "without a signature": bearer(f"{head}.{body}."),
+    }
+    assert {kind: curl(USER, page, *options)[0] for kind, options in refused.items()} == dict.fromkeys(refused, 403)
+    assert curl(USER, page, *bearer(signed_token(sub=session_id)))[0] == 200
+    assert curl(USER, f"https://{address(GATEWAY)}/s/nobody/web/", *bearer(token))[0] == 404
+
+
+def test_a_link_opens_the_app_in_a_browser_and_other_sites_cannot_use_it(train: Training, token: str) -> None:
+    cookies = f"{KEYS}/cookies"
+    opened = curl(USER, f"{link(train)}hostname?token={token}", "--location", "--cookie-jar", cookies)
+    assert opened == (200, "main1\n")
+    with_cookie = ("--cookie", cookies)
+    assert curl(USER, f"{link(train)}hostname", *with_cookie) == (200, "main1\n")
+    assert curl(USER, f"{link(train)}hostname", *with_cookie, "--header", "Origin: https://elsewhere.example")[0] == 403
+    assert "#HttpOnly_" in run_on(USER, f"cat {cookies}")
+
+
+def test_the_printed_ssh_configuration_logs_in_to_main1_and_on_to_the_others(train: Training) -> None:
+    output = train.session.run.output
+    (host,) = re.findall(rf"^  (Host {train.name}\n(?:    .*\n)+)", output, re.MULTILINE)
+    (host_key,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", output, re.MULTILINE)
+    run_on(USER, f"cat > {KEYS}/config << 'END'\n{host}END\ncat > {KEYS}/known << 'END'\n{host_key}END")
+    line = f"ssh -F {KEYS}/config {STRICT} {train.name}"
+    names = run_on(USER, f"{line} 'hostname; for n in 1 2 3; do ssh sub$n hostname; done'")
+    assert names.split() == ["main1", "sub1", "sub2", "sub3"]
+    copied = f"scp -q -F {KEYS}/config {STRICT} {KEYS}/known {train.name}:copied && {line} cat copied"
+    assert run_on(USER, copied) == host_key
+    stranger = f"ssh-keygen -q -t ed25519 -N '' -f {KEYS}/stranger <<< y > /dev/null; "
+    refused = run_on(USER, stranger.replace("<<< y", "") + line.replace(f"{KEYS}/key", f"{KEYS}/stranger"), check=False)
+    assert "Permission denied" in refused
+
+
+def test_the_terminal_in_the_browser_is_a_shell_in_main1(train: Training, token: str) -> None:
+    path = f"/s/{train.name}/terminal/"
+    wait_until(lambda: curl(USER, f"https://{address(GATEWAY)}{path}", *bearer(token))[0] == 200, seconds=60)
+    # The screen repeats what is typed: only the shell's answer has the expected line.
+    line, expected = "echo $(id -un):$MASTER_ADDR:$(ssh sub1 hostname)", "work:main1:sub1"
+    report = json.loads(program(USER, "terminal_client", token, address(GATEWAY), path, line, expected))
+    assert expected in report["screen"], report
+
+
+def test_access_is_back_after_a_reboot_of_the_gateway(train: Training, token: str) -> None:
+    before = curl(USER, f"{link(train)}hostname", *bearer(token))
+    is_back = reboot(GATEWAY)
+    wait_until(is_back)
+    wait_until(lambda: curl(USER, f"{link(train)}hostname", *bearer(token)) == before == (200, "main1\n"), seconds=60)
+    login = f"ssh -F {KEYS}/config {STRICT} {train.name} hostname"
+    assert run_on(USER, login, check=False).strip() == "main1"
+    assert curl(USER, f"{link(train)}hostname")[0] == 403

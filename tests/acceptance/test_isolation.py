@@ -1,0 +1,165 @@
+"""What a container, a neighbour and an outsider reach: the shared session on all agents, another one on two of them.
+
+Each probe tries open and closed TCP ports, UDP, ICMP and an unused protocol; any answer counts as reached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.acceptance.conftest import Training
+from tests.acceptance.hosts import answers_ssh, containers, curl
+from tests.integration.containers import default_address
+from tests.integration.forgery import IN_CONTAINER, TUNNEL, collect_datagrams, listen_in, session_mac
+from tests.integration.frames import datagram, ethernet, vxlan
+from tests.integration.internals import session_link
+from tests.integration.laboratory import AGENTS, Kernel, address, in_parallel, run_in, run_on, run_on_all
+from tests.integration.neighbours import GENUINE, Neighbours
+from tests.integration.probes import (
+    Target,
+    all_targets,
+    list_addresses,
+    mac,
+    reachable_from_container,
+    reachable_from_host,
+    routes_through,
+    scan,
+    targets_with_ports,
+)
+from tests.integration.programs import run_line
+from tests.integration.session_requests import TWO
+from tests.integration.sessions import StartedSession, started_session
+
+METADATA = "169.254.169.254"
+OUTSIDE = "user1"
+#: Ports of services, of Docker, and those that agents publish and gateways listen on.
+PORTS = "22,80,111,443,2375-2377,4789,7946,8000,8080,30000-32000"
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """A session of somebody else, on two of the agents, of both engine versions."""
+    folder = tmp_path_factory.mktemp("other")
+    with started_session(folder, **TWO, designated_agents=["agent2", "agent3"]) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def metadata() -> Iterator[None]:
+    """Put a host at the address where clouds keep credentials."""
+    run_on_all(f"ip route add {METADATA} dev eth0")
+    run_on(OUTSIDE, f"ip address add {METADATA}/32 dev eth0")
+    yield
+    run_on_all(f"ip route del {METADATA}")
+    run_on(OUTSIDE, f"ip address del {METADATA}/32 dev eth0")
+
+
+def published(agent: str) -> dict[int, int]:
+    """Return the port on the agent of each port that its containers publish, from docker."""
+    listed = run_on(agent, "docker ps --format '{{.Ports}}' --filter name=^backendai-")
+    return {int(inner): int(outer) for outer, inner in re.findall(r":(\d+)->(\d+)/tcp", listed)}
+
+
+@pytest.mark.usefixtures("metadata")
+def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(train: Training, other: StartedSession) -> None:
+    main = train.session.kernels[0]
+    outer = [("tcp", address(main["agent"]), port) for port in published(main["agent"]).values()]
+    assert len(outer) >= 3
+
+    def closed_to(kernel: Kernel, strangers: list[Kernel]) -> list[Target]:
+        neighbours = [
+            default_address(kernel["agent"], stranger["container"])
+            for stranger in strangers
+            if stranger["agent"] == kernel["agent"]
+        ]
+        agents = [*list_addresses(kernel["agent"]), *map(address, AGENTS)]
+        return [*all_targets(*agents, *neighbours, *(each["address"] for each in strangers), METADATA), *outer]
+
+    mine, theirs = train.session.container_on("agent3"), other.kernels[0]
+    probes = [(mine, closed_to(mine, other.kernels)), (theirs, closed_to(theirs, train.session.kernels))]
+    world = targets_with_ports(address(OUTSIDE))
+    reached = in_parallel(*[partial(reachable_from_container, kernel, [*world, *closed]) for kernel, closed in probes])
+    assert reached == [{*world}] * 2
+
+
+def test_only_genuine_frames_leave_a_container(train: Training, other: StartedSession) -> None:
+    agent = other.kernels[0]["agent"]
+    pair = Neighbours(agent, train.session.container_on(agent), other.kernels[0])
+    assert pair.send() == {GENUINE}
+    assert pair.target_answers()
+
+
+def test_a_tunnel_takes_frames_of_peers_alone(other: StartedSession) -> None:
+    """Whoever sends, the inner frame is the same: from one container of the session to another."""
+    target, peer = other.container_on("agent2"), other.container_on("agent3")
+    (vni,) = run_on(
+        "agent2", f"ip -d link show {session_link(other.record['id'])} | grep -o 'vxlan id [0-9]*' | cut -c 10-"
+    ).split()
+
+    def sender(host: str, claims: str, name: str) -> tuple[str, str]:
+        inner = datagram(peer["address"], target["address"], IN_CONTAINER, name.encode())
+        payload = vxlan(int(vni), ethernet(session_mac(peer), session_mac(target), inner))
+        frame = ethernet(mac(host), mac("agent2"), datagram(address(claims), address("agent2"), TUNNEL, payload))
+        return host, run_line("send_frames", "eth0", frame.hex())
+
+    senders = [
+        sender("agent3", "agent3", "a peer"),
+        sender("agent1", "agent1", "an agent of another session"),
+        sender(OUTSIDE, OUTSIDE, "a stranger"),
+        sender(OUTSIDE, "agent3", "a stranger as a peer"),
+    ]
+    assert collect_datagrams({"agent2": [listen_in(target)]}, senders) == {"a peer"}
+
+
+def test_an_outsider_finds_no_port_but_those_of_the_gateway(train: Training) -> None:
+    gateway = address("gateway1")
+    ssh_port = int(train.access["ssh"]["port"])
+    found = scan([gateway, *map(address, AGENTS)], PORTS)
+    assert {(gateway, "443/open"), (gateway, f"{ssh_port}/open")} <= found
+    assert {host for host, _port in found} == {gateway}
+    assert {port for _host, port in found} - {"443/open"} <= {f"{port}/open" for port in range(31001, 32001)}
+
+
+def test_an_outsider_who_routes_through_an_agent_reaches_no_container(train: Training) -> None:
+    for agent in AGENTS:
+        kernel = train.session.container_on(agent)
+        inner = [kernel["address"], default_address(agent, kernel["container"])]
+        with routes_through(agent, inner):
+            assert scan(inner, "22,8000") == set()
+            assert reachable_from_host(OUTSIDE, all_targets(*inner)) == set()
+
+
+def test_published_ports_of_main1_answer_gateways_alone(train: Training) -> None:
+    engines = containers(train.name)
+    main, sub = engines["main1"], engines["sub1"]
+    (binding,) = main["NetworkSettings"]["Ports"]["8000/tcp"][:1]
+    assert not [ports for ports in (sub["NetworkSettings"]["Ports"] or {}).values() if ports]
+    url = f"http://{address(main['agent'])}:{binding['HostPort']}/hostname"
+    others = [agent for agent in AGENTS if agent != main["agent"]]
+    pages = in_parallel(*[partial(curl, host, url) for host in ("gateway1", OUTSIDE, "manager1", *others)])
+    assert pages == [(200, "main1\n"), *[(0, "")] * 4]
+    # Inside, every container reaches the app.
+    ask = "import urllib.request as u; print(u.urlopen('http://main1:8000/hostname', timeout=5).read())"
+    assert "main1" in run_in(train.session.kernels[2], "python3", "-c", ask)
+
+
+def test_ssh_of_an_agent_answers_control_nodes_and_managers_alone() -> None:
+    asked = in_parallel(
+        *[partial(answers_ssh, host, address("agent1")) for host in ("manager1", OUTSIDE, "gateway1", "agent2")]
+    )
+    assert asked == [True, False, False, False]
+
+
+def test_agents_run_no_service_of_this_collection() -> None:
+    """Beside sshd and the ports that docker publishes nothing listens, and no program of ours stays."""
+    listening = "ss --no-header --listening --tcp --udp --numeric --processes | grep -vE ' (127[.]|.::1.)'"
+    programs = f"{listening} | grep -o 'users:((\"[^\"]*' | cut -d '\"' -f 2 | sort --unique"
+    for agent, text in zip(AGENTS, run_on_all(programs), strict=True):
+        assert {*text.split()} == {"sshd", *(["docker-proxy"] if published(agent) else [])}, agent
+    # The timers' services end by themselves.
+    runs = "pgrep --full '^[^ ]*python3? .*backendai' > /dev/null"
+    run_on_all(f"for n in $(seq 300); do {runs} || exit 0; sleep 0.1; done; exit 1")

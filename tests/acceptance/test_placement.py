@@ -1,0 +1,82 @@
+"""Where sessions are placed, and what becomes of one that has no room."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.hosts import containers
+from tests.integration.laboratory import memory_share, run_in, run_on
+from tests.integration.sessions import Sessions, StartedSession, started_session
+
+FOLDER = "/srv/acceptance-agent2"
+DEVICES = {"/dev/fuse", "/dev/net/tun"}
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """A session that may be on several agents and fits on one; its folder is on agent2 alone, its devices on each."""
+    run_on("agent2", f"install -d -m 1777 {FOLDER}")
+    request = {
+        "cluster_mode": "multi-node",
+        "cluster_size": 2,
+        "resources": {"cpu": 1, "mem": "128m", "lab.device": 1},
+        "mounts": [{"source": FOLDER, "target": "/home/work/data"}],
+    }
+    with started_session(tmp_path_factory.mktemp("together"), **request) as session:
+        yield session
+    run_on("agent2", f"rm -r {FOLDER}")
+
+
+def test_a_session_that_fits_on_one_agent_is_on_one_that_has_its_folder(together: StartedSession) -> None:
+    found = containers(together.record["name"])
+    assert {name: container["agent"] for name, container in found.items()} == {"main1": "agent2", "sub1": "agent2"}
+    # A private bridge and the default network; no tunnel.
+    networks = {network for container in found.values() for network in container["NetworkSettings"]["Networks"]}
+    drivers = run_on("agent2", f"docker network inspect --format '{{{{.Driver}}}}' {' '.join(networks)}")
+    assert drivers.split() == ["bridge"] * 2
+    assert run_on("agent2", "ip -oneline link show type vxlan") == ""
+
+
+def test_containers_on_one_agent_see_the_same_data_at_once(together: StartedSession) -> None:
+    main, sub = together.kernels
+    run_in(main, "sh", "-c", "echo from main1 > ~/data/file")
+    assert run_in(sub, "cat", "/home/work/data/file") == "from main1\n"
+    assert run_on("agent2", f"stat -c '%u %s' {FOLDER}/file").split() == ["1000", "11"]
+
+
+def test_a_device_is_given_to_one_container_only(together: StartedSession) -> None:
+    found = containers(together.record["name"])
+    given = [{each["PathInContainer"] for each in found[name]["HostConfig"]["Devices"]} for name in ("main1", "sub1")]
+    assert sorted(map(len, given)) == [1, 1]
+    assert set.union(*given) == DEVICES
+    opened = "for device in /dev/fuse /dev/net/tun; do (: <> $device) 2> /dev/null && echo $device; done; true"
+    assert [{*run_in(kernel, "sh", "-c", opened).split()} for kernel in together.kernels] == given
+
+
+def test_what_has_no_room_waits_whole_and_starts_in_the_order_of_priority(sessions: Sessions, tmp_path: Path) -> None:
+    """On agent1 there is room for one of these at a time, and a session of two never has half of its containers."""
+    sessions.limit_to("agent1")
+    whole = {"resources": {"cpu": 1, "mem": memory_share(2)}, "cluster_size": 2, "designated_agents": ["agent1"]}
+    first, low, high = (f"{sessions.name}-{name}" for name in ("first", "low", "high"))
+    assert sessions.create(**whole, name=first).record["status"] == "RUNNING"
+    for name, priority in ((low, 5), (high, 50)):
+        waiting = sessions.create(**whole, name=name, priority=priority)
+        assert (waiting.code, waiting.record["status"]) == (0, "PENDING"), waiting.output
+        assert f"it fits when these end: {first}" in waiting.text
+    assert [len(containers(name)) for name in (first, low, high)] == [2, 0, 0]
+
+    ended = sessions.terminate(name=first)
+    assert f"Session {high} is RUNNING." in ended.text, ended.output
+    assert [len(containers(name)) for name in (first, low, high)] == [0, 0, 2]
+
+    cancelled = sessions.terminate(name=low)
+    assert cancelled.record["status"] == "CANCELLED"
+    report = tmp_path / "history.json"
+    listed = sessions.run("list_sessions", history=True, list_path=str(report))
+    states = {record["name"]: record["status"] for record in json.loads(report.read_text())}
+    assert [states[name] for name in (first, low, high)] == ["TERMINATED", "CANCELLED", "RUNNING"], listed.output
+    assert [len(containers(name)) for name in (low, high)] == [0, 2]

@@ -1,0 +1,125 @@
+"""What heals: a session of its own that is damaged, found, repaired and ended; agents that reboot, engines that die."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.acceptance.conftest import WEB, Training
+from tests.acceptance.hosts import containers, curl, network_state, runs
+from tests.integration.containers import all_can_log_in
+from tests.integration.gateway_client import GATEWAY, USER
+from tests.integration.laboratory import AGENTS, Kernel, address, agent_state, in_parallel, run_in, run_on, run_on_all
+from tests.integration.reboots import reboot, takes_sessions
+from tests.integration.reconciliation import reconcile_paused
+from tests.integration.session_requests import THREE
+from tests.integration.sessions import Sessions, StartedSession
+from tests.integration.waiting import wait_until
+
+INSIDE = """
+hostname; ip -4 -oneline address show dev cluster0 | awk '{print $4}'; cat /etc/hosts ~/.ssh/id_ed25519.pub
+ip route show default | cut -c-20
+"""
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """A session that the first tests of this file damage, repair and end, in this order."""
+    with Sessions(tmp_path_factory.mktemp("damaged")) as sessions:
+        yield sessions.start(**THREE, apps=[WEB])
+
+
+def inside(kernels: list[Kernel]) -> list[str]:
+    """Return names, addresses, keys and routes as containers see them."""
+    return in_parallel(*[partial(run_in, kernel, "sh", "-c", INSIDE) for kernel in kernels])
+
+
+def test_a_test_of_a_session_finds_what_is_broken(damaged: StartedSession) -> None:
+    verify = partial(damaged.sessions.run, "verify_session", name=damaged.record["name"])
+    healthy = verify()
+    assert healthy.code == 0, healthy.output
+    main, sub, last = damaged.kernels
+    with reconcile_paused(*AGENTS):
+        run_on(sub["agent"], f"docker rm --force {sub['container']}")
+        link = run_on(last["agent"], "ip -oneline link show type vxlan | grep -o 'bax-[^:@]*' | tail -1").strip()
+        for entry in run_on(last["agent"], f"bridge fdb show dev {link} | grep -w dst | cut -d ' ' -f 1").split():
+            run_on(last["agent"], f"bridge fdb del {entry} dev {link}")
+        assert "ended with 1" in run_in(last, "sh", "-c", f"ping -c 1 -W 2 {main['address']}; echo ended with $?")
+        broken = verify()
+        assert broken.code != 0
+        assert f"{sub['agent']}: container {sub['container']}: missing -> running" in broken.text
+        assert f"{last['agent']}: forwarding entry " in broken.text
+        assert "sub2 -> main1: tcp" in broken.text
+
+
+def test_a_repair_replaces_what_is_lost_and_touches_nothing_else(damaged: StartedSession) -> None:
+    name = damaged.record["name"]
+    before = {hostname: runs(container) for hostname, container in containers(name).items()}
+    repaired = damaged.sessions.run("repair_session", name=name)
+    assert repaired.code == 0, repaired.output
+    after = {hostname: runs(container) for hostname, container in containers(name).items()}
+    assert sorted(after) == ["main1", "sub1", "sub2"]
+    assert {hostname: after[hostname] for hostname in ("main1", "sub2")} == {
+        hostname: before[hostname] for hostname in ("main1", "sub2")
+    }
+    assert all_can_log_in(damaged.kernels)
+    again = damaged.sessions.run("repair_session", name=name)
+    assert (again.code, again.changed) == (0, 0), again.output
+
+
+def test_the_end_of_a_session_leaves_nothing_and_closes_its_access(damaged: StartedSession) -> None:
+    name, sessions = damaged.record["name"], damaged.sessions
+    url = f"https://{address(GATEWAY)}/s/{name}/web/"
+    assert curl(USER, url)[0] == 403
+    checked = sessions.terminate("--check", "--diff", name=name)
+    assert f"-container backendai-{name}-main1: running" in checked.text, checked.output
+    assert len(containers(name)) == 3
+    ended = sessions.terminate(name=name)
+    assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
+    assert containers(name) == {}
+    assert curl(USER, url)[0] == 404
+    subnet = damaged.record["network"]["subnet"].rpartition(".")[0]
+    look = f"(ip -4 address; ip -4 route; ip neigh; nft list ruleset 2> /dev/null) | grep -F '{subnet}.'"
+    assert run_on_all(look, check=False) == [""] * 3
+    assert run_on_all("ip -oneline link show type vxlan") == [""] * 3
+    assert agent_state() == sessions.initial_state
+    again = sessions.terminate(id=damaged.record["id"])
+    assert (again.code, again.changed) == (0, 0), again.output
+
+
+@pytest.mark.parametrize("agent", ["agent1", "agent3"])
+def test_an_agent_that_reboots_restores_its_sessions_and_is_closed_before_anything_listens(
+    train: Training, agent: str
+) -> None:
+    kernels = train.session.kernels
+    before, ids = inside(kernels), {name: container["Id"] for name, container in containers(train.name).items()}
+    is_back = reboot(agent)
+    wait_until(lambda: is_back() and takes_sessions(agent))
+    wait_until(lambda: all_can_log_in(kernels))
+    assert inside(kernels) == before
+    assert {name: container["Id"] for name, container in containers(train.name).items()} == ids
+    began = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
+    rules, *others = [int(run_on(agent, began + unit)) for unit in ("backendai-firewall", "ssh", "docker")]
+    assert 0 < rules < min(others)
+
+
+def test_agents_heal_lost_links_entries_and_rules_by_themselves(train: Training) -> None:
+    before = network_state()
+    link = run_on("agent1", "ip -oneline link show type vxlan | grep -o 'bax-[^:@]*'").split()[0]
+    run_on("agent1", f"ip link delete {link}")
+    mac = run_on("agent2", f"bridge fdb show dev {link} | grep -w dst | head -1 | cut -d ' ' -f 1").strip()
+    run_on("agent2", f"bridge fdb del {mac} dev {link}")
+    run_on("agent3", f"nft delete table inet backendai; nft delete table bridge backendai; ip link set {link} nomaster")
+    # Their timers look every 30 seconds.
+    wait_until(lambda: network_state() == before and all_can_log_in(train.session.kernels), seconds=120)
+
+
+def test_sessions_outlive_their_engines(train: Training) -> None:
+    before = inside(train.session.kernels)
+    restarts = {"agent1": "systemctl restart docker", "agent2": "kill -9 $(pidof dockerd)"}
+    in_parallel(*[partial(run_on, agent, line) for agent, line in restarts.items()])
+    wait_until(lambda: all(takes_sessions(agent) for agent in restarts))
+    wait_until(lambda: all_can_log_in(train.session.kernels))
+    assert inside(train.session.kernels) == before

@@ -1,0 +1,191 @@
+"""A session as its user meets it: containers, names, logins, environment, data; and what asking again does."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+from tests.acceptance.conftest import DATA, SECRET, Training
+from tests.acceptance.hosts import containers, network_state, runs
+from tests.integration.containers import LOGIN, parse_environment
+from tests.integration.laboratory import AGENTS, Kernel, address, in_parallel, run_in, run_on, run_on_all
+from tests.integration.session_requests import FOUR
+from tests.integration.sessions import Sessions
+
+HOSTNAMES = ["main1", "sub1", "sub2", "sub3"]
+#: Serves a page on an outside host until it was asked once, or for a minute.
+SERVE_ONCE = """timeout 60 python3 -c '
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+HTTPServer(("", 8077), SimpleHTTPRequestHandler).handle_request()'
+"""
+#: Takes more memory than the container has.
+GREEDY = "python3 -c 'bytearray(400 << 20)'; echo ended with $?"
+
+
+def in_all(kernels: list[Kernel], line: str) -> list[str]:
+    """Run a shell line in each container, at the same time, and return what each printed."""
+    return in_parallel(*[partial(run_in, kernel, "sh", "-c", line, check=False) for kernel in kernels])
+
+
+def test_each_container_runs_with_the_same_resources_and_together_they_are_on_all_agents(train: Training) -> None:
+    found = containers(train.name)
+    assert sorted(found) == HOSTNAMES
+    assert {container["agent"] for container in found.values()} == {*AGENTS}
+    assert {container["State"]["Status"] for container in found.values()} == {"running"}
+    assert len({container["Image"] for container in found.values()}) == 1
+    for container in found.values():
+        settings = container["HostConfig"]
+        assert (settings["Memory"], settings["MemorySwap"]) == (256 << 20, 256 << 20)
+        assert settings["CpusetCpus"].isdecimal()
+        assert not settings["Privileged"]
+
+
+def test_names_resolve_to_addresses_on_the_network_of_the_session(train: Training) -> None:
+    kernels = train.session.kernels
+    own = in_all(kernels, "ip -4 -oneline address show dev cluster0 | awk '{print $4}' | cut -d / -f 1")
+    look = "for name in main1 sub1 sub2 sub3; do getent ahostsv4 $name | awk 'NR == 1 {print $1}'; done"
+    assert in_all(kernels, look) == ["".join(own)] * 4
+    assert len({*own}) == 4
+
+
+def test_every_container_logs_in_to_every_other_without_a_prompt(train: Training) -> None:
+    line = "; ".join(f"{' '.join(LOGIN)} {name} 'hostname; id -un'" for name in HOSTNAMES)
+    expected = "".join(f"{name}\nwork\n" for name in HOSTNAMES)
+    assert in_all(train.session.kernels, line) == [expected] * 4
+
+
+def test_the_environment_is_there_in_exec_in_ssh_and_in_a_login_shell(train: Training) -> None:
+    workers = [f"{host}:{29500 + rank}" for rank, host in enumerate(HOSTNAMES)]
+    for rank, kernel in enumerate(train.session.kernels):
+        expected = {
+            "BACKENDAI_CLUSTER_SIZE": "4",
+            "BACKENDAI_CLUSTER_HOSTS": "main1,sub1,sub2,sub3",
+            "BACKENDAI_CLUSTER_REPLICAS": "main:1,sub:3",
+            "BACKENDAI_CLUSTER_HOST": HOSTNAMES[rank],
+            "BACKENDAI_CLUSTER_IDX": str(max(1, rank)),
+            "BACKENDAI_CLUSTER_ROLE": "sub" if rank else "main",
+            "BACKENDAI_CLUSTER_LOCAL_RANK": str(rank),
+            "BACKENDAI_CLUSTER_MODE": "multi-node",
+            "BACKENDAI_KERNEL_IMAGE": "lab/python:1",
+            "BACKENDAI_SESSION_NAME": train.name,
+            "MASTER_ADDR": "main1",
+            "MASTER_PORT": "29500",
+            "NCCL_SOCKET_IFNAME": "cluster0",
+            "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
+            "GREETING": "hello world",
+            "TOKEN": SECRET,
+        }
+        login = ("ssh", kernel["hostname"])
+        main = train.session.kernels[0]
+        for text in (run_in(kernel, "env"), run_in(main, *login, "env"), run_in(main, *login, "sh -lc env")):
+            environment = parse_environment(text)
+            assert {name: environment.get(name) for name in expected} == expected
+            assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & {*environment}
+
+
+def test_full_frames_pass_between_all_containers_and_larger_ones_do_not(train: Training) -> None:
+    # 1,450 bytes less the headers of IP and ICMP.
+    ping = "ping -c 1 -W 2 -M do -q -s {size} {name} > /dev/null 2>&1 && echo {name}"
+    full = "; ".join(ping.format(size=1422, name=name) for name in HOSTNAMES)
+    own_names = in_all(train.session.kernels, full)
+    assert [text.split() for text in own_names] == [HOSTNAMES] * 4
+    larger = ping.format(size=1423, name="sub1")
+    assert in_all(train.session.kernels[:1], larger) == [""]
+    (length,) = in_all(train.session.kernels[:1], "ssh sub1 'head -c 20000000 /dev/zero' | wc -c")
+    assert int(length) == 20_000_000
+
+
+def test_containers_see_the_folders_of_their_agent_and_write_where_they_may(train: Training) -> None:
+    kernels = train.session.kernels
+    texts = in_all(
+        kernels,
+        'cd; cat given/whose; touch given/mine 2>&1; echo "$(hostname)" >> data/present; stat -c %U data/present',
+    )
+    for kernel, text in zip(kernels, texts, strict=True):
+        whose, refused, owner = text.splitlines()
+        assert (whose, owner) == (kernel["agent"], "work")
+        assert "Read-only file system" in refused
+    present = [text.split() for text in run_on_all(f"cat {DATA}/present")]
+    assert sorted(name for names in present for name in names) == HOSTNAMES
+    for agent, names in zip(AGENTS, present, strict=True):
+        assert {*names} == {kernel["hostname"] for kernel in kernels if kernel["agent"] == agent}
+
+
+def test_a_container_reaches_the_world_over_eth0(train: Training) -> None:
+    main = train.session.kernels[0]
+    assert "dev eth0" in run_in(main, "ip", "route", "show", "default")
+    fetch = f"import urllib.request as u; print(u.urlopen('http://{address('user1')}:8077/', timeout=5).status)"
+    served, status = in_parallel(
+        lambda: run_on("user1", SERVE_ONCE, check=False),
+        lambda: run_in(
+            main, "sh", "-c", f'for n in $(seq 50); do python3 -c "{fetch}" 2> /dev/null && break; sleep 0.1; done'
+        ),
+    )
+    assert status.strip() == "200"
+    assert '"GET / HTTP' in served
+
+
+def test_a_process_that_takes_too_much_memory_ends_and_its_container_lives(train: Training) -> None:
+    sub = train.session.kernels[1]
+    before = containers(train.name)["sub1"]
+    assert "ended with 137" in run_in(sub, "sh", "-c", GREEDY)
+    assert runs(containers(train.name)["sub1"]) == runs(before)
+    assert 0 < before["HostConfig"]["PidsLimit"] < 10_000
+
+
+def test_the_user_inside_is_work_without_capabilities(train: Training) -> None:
+    shown = in_all(train.session.kernels, "id -un; id -u; grep CapEff /proc/self/status")
+    assert [text.split() for text in shown] == [["work", "1000", "CapEff:", "0" * 16]] * 4
+
+
+def test_the_same_command_again_changes_nothing(train: Training) -> None:
+    before = {name: runs(container) for name, container in containers(train.name).items()}
+    network = network_state()
+    again = train.session.create_again()
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert {name: runs(container) for name, container in containers(train.name).items()} == before
+    assert network_state() == network
+
+
+def test_check_mode_shows_the_plan_and_creates_nothing(train: Training, sessions: Sessions) -> None:
+    network = network_state()
+    checked = sessions.create("--check", "--diff", **FOUR)
+    assert checked.code == 0, checked.output
+    for hostname in HOSTNAMES:
+        assert (
+            f"+container backendai-{sessions.name}-{hostname}: running, image lab/python:1, address 10." in checked.text
+        )
+    assert containers(sessions.name) == {}
+    assert network_state() == network
+    assert len(containers(train.name)) == 4
+
+
+def test_another_request_under_a_taken_name_is_refused_and_says_what_differs(train: Training) -> None:
+    before = {name: runs(container) for name, container in containers(train.name).items()}
+    refused = train.session.create_again(cluster_size=2)
+    assert refused.code != 0
+    assert f"session_name: '{train.name}' is taken by a session (RUNNING)" in refused.text
+    assert "session_cluster_size (is 4, requested 2)" in refused.text
+    assert {name: runs(container) for name, container in containers(train.name).items()} == before
+
+
+def test_values_of_the_environment_are_in_no_output(train: Training) -> None:
+    assert "backendai-" in train.session.run.output
+    assert SECRET not in train.session.run.output
+    assert "hello world" not in train.session.run.output
+
+
+def test_the_list_says_what_runs_where_in_a_table_a_file_and_a_page(train: Training, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    listed = train.session.sessions.run("list_sessions", page_path=str(page))
+    assert listed.code == 0, listed.output
+    engines = containers(train.name)
+    (row,) = [line.split() for line in listed.output.splitlines() if line.startswith(f"{train.name} ")]
+    agents = dict.fromkeys(engines[name]["agent"] for name in HOSTNAMES)
+    assert row[1:7] == ["root", "Multi-node", "4", "4/0", "RUNNING", ",".join(agents)]
+    (record,) = [record for record in listed.record if record["name"] == train.name]
+    assert {kernel["hostname"]: kernel["agent"] for kernel in record["kernels"]} == {
+        name: container["agent"] for name, container in engines.items()
+    }
+    assert train.name in page.read_text()

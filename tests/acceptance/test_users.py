@@ -1,0 +1,116 @@
+"""People on a manager: alice and bob, who have the command ``backendai`` and nothing else, and carol, an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.acceptance.hosts import containers, runs
+from tests.integration.laboratory import run_on, run_on_all
+from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, run_as
+from tests.integration.user_command import SMALL, backendai, create, shell
+
+NAME = "of-alice"
+
+
+@pytest.fixture(scope="module")
+def hers() -> Iterator[dict[str, Any]]:
+    """A session of alice with two containers and her own folder; each user of the policy has one on each agent."""
+    homes = "for user in alice bob; do install -d -m 1777 /srv/home/$user; echo $user > /srv/home/$user/whose; done"
+    run_on_all(homes)
+    yield create("alice", NAME, "--size", "2", "--mount", "home")
+    ended = backendai("alice", "end", NAME)
+    run_on_all("rm -r /srv/home")
+    assert ended.code == 0, ended
+    assert containers(NAME) == {}
+
+
+def test_a_user_creates_lists_and_enters_a_session_by_one_command(hers: dict[str, Any]) -> None:
+    found = containers(NAME)
+    assert sorted(found) == ["main1", "sub1"]
+    assert {container["HostConfig"]["Memory"] for container in found.values()} == {128 << 20}
+    listed = backendai("alice", "list")
+    (row,) = [line.split() for line in listed.output.splitlines() if line.startswith(NAME)]
+    assert row[1:4] == ["RUNNING", "2", "2/0"]
+    hosts = [backendai("alice", "ssh", NAME, *host, "--", "hostname").output for host in ([], ["sub1"])]
+    assert hosts == ["main1", "sub1"]
+    assert hers["user"] in backendai("alice", "show", NAME).output
+
+
+def test_a_user_s_folder_is_the_user_s(hers: dict[str, Any]) -> None:
+    assert hers["status"] == "RUNNING"
+    assert backendai("alice", "ssh", NAME, "--", "cat home/whose").output == "alice"
+    (agent,) = {container["agent"] for container in containers(NAME).values()}
+    assert backendai("alice", "ssh", NAME, "sub1", "--", "echo mine > home/mine; hostname").output == "sub1"
+    assert run_on(agent, "cat /srv/home/alice/mine; ls /srv/home/bob").split() == ["mine", "whose"]
+
+
+def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
+    before = {name: runs(container) for name, container in containers(NAME).items()}
+    assert backendai("bob", "list", "--json").json == []
+    asked = [
+        ("show", NAME),
+        ("logs", NAME),
+        ("ssh", NAME),
+        ("repair", NAME),
+        ("end", "--force", NAME),
+        ("end", hers["id"]),
+    ]
+    for words in asked:
+        refused = backendai("bob", *words)
+        assert (refused.code, refused.output) == (2, ""), (words, refused)
+        assert f"there is no session {words[-1]} of yours" in refused.errors
+    taken = backendai("bob", "create", "--name", NAME, *SMALL)
+    assert taken.code == 2
+    assert "is taken by another user's session; choose another name." in taken.errors
+    assert {name: runs(container) for name, container in containers(NAME).items()} == before
+    assert NAME in {record["name"] for record in backendai("carol", "list", "--all", "--json").json}
+
+
+REFUSED = {
+    "image": (["--image", "elsewhere/python:1"], "elsewhere/python:1"),
+    "folder": (["--mount", "secrets"], "secrets"),
+    "group": (["--set", "resource_group=others"], "others"),
+    "priority": (["--set", "priority=90"], "priority"),
+    "driver": (["--set", "network_driver=host"], "network_driver"),
+    "user": (["--set", "user=bob"], "user"),
+}
+
+
+def test_the_policy_says_what_a_user_may_have() -> None:
+    for kind, (words, named) in REFUSED.items():
+        refused = backendai("alice", "create", "--name", f"no-{kind}", *SMALL, *words)
+        assert (refused.code, refused.output) == (2, ""), (kind, refused)
+        assert named in refused.errors, (kind, refused)
+        assert len(refused.errors.strip().splitlines()) <= 2, (kind, refused)
+        assert containers(f"no-{kind}") == {}
+
+
+def test_a_user_gets_no_further_than_the_command() -> None:
+    sudo = f"sudo -n -u {ACCOUNT}"
+    for line in (f"cat {KEY}", f"{sudo} cat {KEY}", f"{sudo} sh -c id", "sudo -n id", f"echo > {LIBRARY}/serve"):
+        answer = shell("alice", f"{line} < /dev/null")
+        assert answer.code != 0, (line, answer)
+        assert "PRIVATE KEY" not in answer.output
+        assert f"({ACCOUNT})" not in answer.output
+    logins = [
+        run_as("alice", f"ssh -o BatchMode=yes {host} true; echo ended with $?", check=False)
+        for host in ("agent1", "gateway1")
+    ]
+    assert ["ended with 255" in text for text in logins] == [True, True]
+    assert run_on(MANAGER, f"stat -c '%a %U' {KEY}").split() == ["600", ACCOUNT]
+
+
+def test_a_job_s_output_and_exit_code_are_there_after_its_end() -> None:
+    command = "for number in 1 2 3; do echo step $number; done; exit 4"
+    followed = backendai("alice", "create", "--name", "job", *SMALL, "--command", command, "--follow")
+    assert followed.code == 1, followed
+    assert "its command has ended with 4" in followed.errors
+    assert [line.rpartition("step ")[2] for line in followed.output.splitlines() if "step" in line] == ["1", "2", "3"]
+    backendai("alice", "end", "job")
+    assert containers("job") == {}
+    kept = backendai("alice", "logs", "job")
+    assert [line.rpartition("step ")[2] for line in kept.output.splitlines() if "step" in line] == ["1", "2", "3"]
+    assert backendai("bob", "logs", "job").code == 2
