@@ -21,7 +21,7 @@ SITE = Path(".cache/docs-site")
 SOURCES = Path("docs/site")
 TOPICS = (
     "sessions", "containers", "placement", "queue", "access", "networking", "inventory", "managers", "verification",
-    "troubleshooting", "upgrade", "coming-from", "performance", "security", "architecture",
+    "troubleshooting", "upgrade", "coming-from", "performance", "security", "architecture", "testing",
 )  # fmt: skip
 """The order of the pages in docs/; those that are not named here follow."""
 LINKS = {("a", "href"), ("link", "href"), ("script", "src"), ("img", "src")}
