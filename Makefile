@@ -78,6 +78,7 @@ docs: setup ## Every page of documentation with its examples, every reference, e
 	$(WITH_BIN) antsibull-docs --config-file tests/gates/antsibull.cfg \
 		lint-collection-docs --plugin-docs --validate-collection-refs=all .
 	$(WITH_BIN) python tests/gates/plugin_docs.py
+	$(WITH_BIN) python -m tests.gates.promises
 	$(WITH_BIN) python tests/gates/role_options.py
 	$(WITH_BIN) python -m tests.gates.pages
 
