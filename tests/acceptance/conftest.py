@@ -87,6 +87,7 @@ def train(user_key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
         with Sessions(folder) as sessions:
             session = sessions.start("-vvv", "--diff", **request)
             assert {kernel["agent"] for kernel in session.kernels} == {*AGENTS}
+            assert (folder / "access.json").stat().st_mode & 0o777 == 0o600
             (access,) = json.loads((folder / "access.json").read_text())
             yield Training(session, access)
     finally:

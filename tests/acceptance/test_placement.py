@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.hosts import containers
-from tests.integration.laboratory import memory_share, run_in, run_on
+from tests.integration.containers import LOGIN
+from tests.integration.internals import session_link
+from tests.integration.laboratory import BUSYBOX, run_in, run_on
 from tests.integration.sessions import Sessions, StartedSession, started_session
 
 FOLDER = "/srv/acceptance-agent2"
@@ -18,9 +20,13 @@ DEVICES = {"/dev/fuse", "/dev/net/tun"}
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """A session that may be on several agents and fits on one; its folder is on agent2 alone, its devices on each."""
+    """A session that may be on several agents and fits on one; its folder is on agent2 alone, its devices on each.
+
+    Its image has nothing but busybox.
+    """
     run_on("agent2", f"install -d -m 1777 {FOLDER}")
     request = {
+        "image": BUSYBOX,
         "cluster_mode": "multi-node",
         "cluster_size": 2,
         "resources": {"cpu": 1, "mem": "128m", "lab.device": 1},
@@ -38,7 +44,7 @@ def test_a_session_that_fits_on_one_agent_is_on_one_that_has_its_folder(together
     networks = {network for container in found.values() for network in container["NetworkSettings"]["Networks"]}
     drivers = run_on("agent2", f"docker network inspect --format '{{{{.Driver}}}}' {' '.join(networks)}")
     assert drivers.split() == ["bridge"] * 2
-    assert run_on("agent2", "ip -oneline link show type vxlan") == ""
+    assert run_on("agent2", f"ip -oneline link show | grep {session_link(together.record['id'])}", check=False) == ""
 
 
 def test_containers_on_one_agent_see_the_same_data_at_once(together: StartedSession) -> None:
@@ -46,6 +52,16 @@ def test_containers_on_one_agent_see_the_same_data_at_once(together: StartedSess
     run_in(main, "sh", "-c", "echo from main1 > ~/data/file")
     assert run_in(sub, "cat", "/home/work/data/file") == "from main1\n"
     assert run_on("agent2", f"stat -c '%u %s' {FOLDER}/file").split() == ["1000", "11"]
+
+
+def test_an_image_needs_no_sshd_no_python_and_no_bash(together: StartedSession) -> None:
+    main, sub = together.kernels
+    for program in ("sshd", "ssh", "python3", "bash"):
+        assert "absent" in run_in(
+            main, "/bin/sh", "-c", f"PATH=/usr/sbin:/usr/bin:/bin; which {program} || echo absent"
+        )
+    assert run_in(main, *LOGIN, "sub1", "hostname; id -un") == "sub1\nwork\n"
+    assert run_in(sub, *LOGIN, "main1", "echo $MASTER_ADDR") == "main1\n"
 
 
 def test_a_device_is_given_to_one_container_only(together: StartedSession) -> None:
@@ -58,9 +74,10 @@ def test_a_device_is_given_to_one_container_only(together: StartedSession) -> No
 
 
 def test_what_has_no_room_waits_whole_and_starts_in_the_order_of_priority(sessions: Sessions, tmp_path: Path) -> None:
-    """On agent1 there is room for one of these at a time, and a session of two never has half of its containers."""
+    """agent1 has two devices: room for one of these at a time, and none gets one device of its two."""
     sessions.limit_to("agent1")
-    whole = {"resources": {"cpu": 1, "mem": memory_share(2)}, "cluster_size": 2, "designated_agents": ["agent1"]}
+    resources = {"cpu": 1, "mem": "64m", "lab.device": 1}
+    whole = {"resources": resources, "cluster_size": 2, "designated_agents": ["agent1"]}
     first, low, high = (f"{sessions.name}-{name}" for name in ("first", "low", "high"))
     assert sessions.create(**whole, name=first).record["status"] == "RUNNING"
     for name, priority in ((low, 5), (high, 50)):

@@ -54,6 +54,7 @@ def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
         ("show", NAME),
         ("logs", NAME),
         ("ssh", NAME),
+        ("open", NAME),
         ("repair", NAME),
         ("end", "--force", NAME),
         ("end", hers["id"]),
