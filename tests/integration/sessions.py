@@ -32,7 +32,6 @@ class Sessions:
         self._limit: tuple[str, ...] = ()
         self.name = f"it-{uuid.uuid4().hex[:8]}"
         self.initial_state = agent_state()
-        self._known = set(queue_entries())
 
     def __enter__(self) -> Sessions:
         return self
@@ -82,11 +81,13 @@ class Sessions:
 
     def _remove_history(self) -> None:
         """Remove this test's sessions from the history."""
-        added = {
-            session_id: entry["state"] for session_id, entry in queue_entries().items() if session_id not in self._known
+        own = {
+            session_id: entry["state"]
+            for session_id, entry in queue_entries().items()
+            if entry["name"].startswith(self.name)
         }
-        assert set(added.values()) <= {"TERMINATED"}
-        for session_id in added:
+        assert set(own.values()) <= {"TERMINATED"}
+        for session_id in own:
             (QUEUE / f"{session_id}.json").unlink()
 
 
