@@ -239,11 +239,20 @@ async def answer_ssh(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     writer.close()
 
 
+_RESERVED: list[socket.socket] = []
+
+
 def unused_ports(count: int) -> list[int]:
-    """Return TCP ports that are not in use."""
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _port in range(count)]
-        return [int(server.getsockname()[1]) for server in servers]
+    """Return TCP ports that nothing else is given before this process ends: sockets that do not listen hold them.
+
+    A server can listen at them nevertheless, with SO_REUSEADDR, which all servers have.
+    """
+    reserved = [socket.socket() for _port in range(count)]
+    for one in reserved:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind((ADDRESS, 0))
+    _RESERVED.extend(reserved)
+    return [int(one.getsockname()[1]) for one in reserved]
 
 
 def _listens(port: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import streams
+from tests.unit.running_gateway import unused_ports
 
 STAT = "cpu  100 20 30 4000 500 6 7 80 9999 9999\ncpu0 1 2 3 4 5 6 7 8 0 0\n"
 INTERFACES = """\
@@ -79,8 +79,7 @@ def test_a_measurement_begins_although_the_machine_is_never_idle(
 @contextlib.contextmanager
 def serving() -> Iterator[str]:
     """Run a server on loopback and yield its port; it has to end after ``quit``."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = str(unused.getsockname()[1])
+    (port,) = map(str, unused_ports(1))
     with subprocess.Popen([sys.executable, streams.__file__, "serve", port, "60"]) as server:
         try:
             yield port

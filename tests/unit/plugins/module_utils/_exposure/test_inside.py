@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import inside
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.inside import probe_from_containers
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import InsideAnswer, InsideTarget
+from tests.unit.running_gateway import unused_ports
 
 ENDED = 2**22 + 1
 
@@ -71,8 +72,7 @@ def test_a_container_that_has_just_ended_is_replaced_by_the_next_one() -> None:
 
 
 def test_what_answers_and_what_refuses_a_container_is_returned(listener: InsideTarget) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (port,) = unused_ports(1)
     engine: Any = Engine(("train", "main1", "running", os.getpid()))
     (probe,) = probe_from_containers(engine, [listener, InsideTarget("agent1", "127.0.0.1", port)]).probes
     assert set(probe.answers) == {
