@@ -63,7 +63,9 @@ def test_other_errors_are_raised_with_the_command(monkeypatch: pytest.MonkeyPatc
         show("ip", "-j", "link")
 
 
-@pytest.mark.parametrize(("pid", "ended"), [(0, True), (os.getpid(), False), (None, False)])
+@pytest.mark.parametrize(
+    ("pid", "ended"), [(0, True), (os.getpid(), False), (None, False)], ids=["ended", "runs", "of the host"]
+)
 def test_ended_container_raises_its_own_error(monkeypatch: pytest.MonkeyPatch, pid: int | None, ended: bool) -> None:
     ran(monkeypatch, code=1, err="nsenter: cannot open\n")
     with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as raised:

@@ -90,7 +90,7 @@ def test_ended_container_is_reported_before_slow_ones(monkeypatch: pytest.Monkey
         wait(seconds=60)
 
 
-@pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9])
+@pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9], ids=["other", "empty", "zeros", "longer"])
 def test_marker_of_an_earlier_start_is_ignored(container: Path, mark: str) -> None:
     container.write_text(mark)
     with pytest.raises(
