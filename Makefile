@@ -72,7 +72,7 @@ types: setup ## Types: mypy
 	$(WITH_BIN) tests/gates/types
 
 unit: setup ## Unit tests
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest tests/unit --numprocesses auto --dist worksteal
 
 docs: setup ## Every page of documentation with its examples, every reference, every role option
 	$(WITH_BIN) antsibull-docs --config-file tests/gates/antsibull.cfg \
