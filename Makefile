@@ -5,6 +5,9 @@ ROUNDS ?= 100
 HOSTS ?= 200
 BIN := .venv/bin
 WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
+ON_ALL_CORES := --numprocesses auto --dist worksteal
+# Images of containers often say otherwise; then each worker, and each Python that tests start, compiles all that it imports.
+KEEP_COMPILED := PYTHONDONTWRITEBYTECODE=
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
 LARGE := $(BIN)/python -m tests.large
@@ -72,7 +75,7 @@ types: setup ## Types: mypy
 	$(WITH_BIN) tests/gates/types
 
 unit: setup ## Unit tests
-	$(BIN)/pytest tests/unit --numprocesses auto --dist worksteal
+	$(KEEP_COMPILED) $(BIN)/pytest tests/unit $(ON_ALL_CORES)
 
 docs: setup ## Every page of documentation with its examples, every reference, every role option
 	$(WITH_BIN) antsibull-docs --config-file tests/gates/antsibull.cfg \
@@ -107,8 +110,9 @@ integration: lab ## All other tests on the lab
 	$(BIN)/pytest tests/integration
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
-	$(BIN)/pytest tests/unit/test_gateway_limits.py --gateway-requests 10000
-	$(BIN)/pytest $(addprefix tests/unit/plugins/plugin_utils/_placement/,test_optimum.py test_topology.py) --decisions 500 --capture=no
+	$(BIN)/pytest tests/unit/test_gateway_limits.py --full
+	$(BIN)/pytest $(addprefix tests/unit/plugins/plugin_utils/_placement/,test_optimum.py test_topology.py) --full --capture=no
+	$(BIN)/pytest tests/unit -m hypothesis --full $(ON_ALL_CORES)
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no
 

@@ -6,24 +6,36 @@ import gc
 
 import pytest
 from ansible.module_utils.common import warnings
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# The same examples in every run, so that a gate fails only because of a change.
-settings.register_profile("gate", deadline=None, derandomize=True, max_examples=150)
-settings.load_profile("gate")
+# The speed of a busy machine says nothing about a strategy.
+for _name, _examples in (("gate", 50), ("full", 1500)):
+    settings.register_profile(
+        _name,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        # The same examples in every run, so that a gate fails only because of a change.
+        derandomize=_name == "gate",
+        max_examples=_examples,
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--gateway-requests", type=int, default=1000, metavar="N", help="number of requests in test_gateway_limits.py"
+        "--full",
+        action="store_true",
+        help="try as many examples, decisions and requests as `make soak`, and wait as long as the gateway does",
     )
-    parser.addoption(
-        "--decisions",
-        type=int,
-        default=20,
-        metavar="N",
-        help="decisions in _placement/test_optimum.py and test_topology.py",
-    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("full" if config.getoption("full") else "gate")
+
+
+@pytest.fixture(scope="session")
+def full(pytestconfig: pytest.Config) -> bool:
+    """Whether this is `make soak`."""
+    return bool(pytestconfig.getoption("full"))
 
 
 def pytest_sessionstart() -> None:

@@ -225,7 +225,7 @@ async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     """Answer one request, after as many seconds as its path says."""
     head = await reader.readuntil(b"\r\n\r\n")
     seconds = head.split(b" ")[1].removeprefix(b"/")
-    await asyncio.sleep(int(seconds or 0))
+    await asyncio.sleep(float(seconds or 0))
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     await writer.drain()
     writer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import struct
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ USERS, ATTACKER = "127.0.0.3", "127.0.0.2"
 HELD_OPEN = 200
 # The longest time of a connection that sends no request: of a TLS handshake, with HAProxy before 2.9.
 SILENT_SECONDS = 30
+SILENCE = re.compile(r"^( +timeout (?:client|client-hs|client-fin|http-request)) (\d+)s$", re.MULTILINE)
 # HTTP/2: the connection preface, with empty settings.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
 Result = TypeVar("Result")
@@ -27,11 +29,18 @@ Start = Callable[..., RunningGateway]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts a gateway with these options, without their prefix."""
+    """Return a function that starts a gateway with these options, without their prefix.
+
+    It loses patience with silent clients ``speed`` times sooner.
+    """
     with contextlib.ExitStack() as stack:
 
-        def start_gateway(**options: int) -> RunningGateway:
+        def start_gateway(speed: int = 1, **options: int) -> RunningGateway:
             gateway = RunningGateway(tmp_path, **options)
+            path = tmp_path / "haproxy.cfg"
+            text, times = SILENCE.subn(lambda found: f"{found[1]} {int(found[2]) * 1000 // speed}ms", path.read_text())
+            assert times == 4
+            path.write_text(text)
             stack.enter_context(gateway.running())
             return gateway
 
@@ -132,8 +141,8 @@ async def count_answers(gateway: RunningGateway, requests: int, at_once: int) ->
     return Counter(status for found in sent for status in found)
 
 
-def test_no_request_of_fifty_users_behind_one_address_is_lost(start: Start, pytestconfig: pytest.Config) -> None:
-    requests = int(pytestconfig.getoption("gateway_requests"))
+def test_no_request_of_fifty_users_behind_one_address_is_lost(start: Start, full: bool) -> None:
+    requests = 10_000 if full else 300
 
     async def ask(gateway: RunningGateway) -> Counter[int | str]:
         plain = (gateway.connect(ATTACKER, tls=False) for _connection in range(HELD_OPEN))
@@ -148,9 +157,11 @@ def test_no_request_of_fifty_users_behind_one_address_is_lost(start: Start, pyte
     assert run(start(), ask) == {200: requests}
 
 
-def test_silent_and_slow_connections_end_after_seconds_and_slow_apps_are_waited_for(start: Start) -> None:
+def test_silent_and_slow_connections_end_after_seconds_and_slow_apps_are_waited_for(start: Start, full: bool) -> None:
+    speed = 1 if full else 5
+
     async def ask(gateway: RunningGateway) -> tuple[list[float], int]:
-        answer = asyncio.create_task(gateway.request(USERS, str(SILENT_SECONDS + 2)))
+        answer = asyncio.create_task(gateway.request(USERS, str((SILENT_SECONDS + 2) / speed)))
         ways = [
             gateway.connect(ATTACKER, tls=False),
             gateway.connect(ATTACKER, tls=False),
@@ -166,10 +177,10 @@ def test_silent_and_slow_connections_end_after_seconds_and_slow_apps_are_waited_
             async with sending([half_hello], hello), sending([half_request], b"GET / HTTP/1.1\r\nX-Slow: "):
                 return await asyncio.gather(*map(until_closed, connections)), (await answer)[0]
 
-    seconds, status = run(start(), ask)
-    assert max(seconds) < SILENT_SECONDS + 20
+    seconds, status = run(start(speed), ask)
+    assert max(seconds) < (SILENT_SECONDS + 20) / speed
     # After the handshake.
-    assert max(seconds[2:]) < SILENT_SECONDS - 5
+    assert max(seconds[2:]) < (SILENT_SECONDS - 5) / speed
     # An app may take longer than that for its answer.
     assert status == 200
 
