@@ -61,7 +61,8 @@ def remove_what_is_gone(source: Path, installed: Path, *options: str) -> subproc
     path = installed.with_name("play.yml")
     path.write_text(yaml.safe_dump([play]))
     command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(path), *options]
-    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(installed.with_name("home"))}
+    home = str(installed.with_name("home"))
+    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": home, "ANSIBLE_PIPELINING": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 

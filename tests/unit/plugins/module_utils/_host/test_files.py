@@ -222,12 +222,12 @@ def _write_for_ever(path: Path, contents: list[str], in_place: bool) -> None:
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "replaced"])
-def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path: Path, in_place: bool) -> None:
+def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path: Path, in_place: bool, full: bool) -> None:
     path = tmp_path / "hosts"
     contents = ["192.0.2.1 main1\n" * 200, "192.0.2.2 main1 a-longer-name\n" * 120, "192.0.2.3 main1\n"]
     write_files([DesiredFile(path, contents[0])])
     chance = random.Random(1)
-    for _kill in range(40):
+    for _kill in range(200 if full else 20):
         arguments = (path, contents, in_place)
         writer = multiprocessing.get_context("fork").Process(target=_write_for_ever, args=arguments)
         writer.start()
