@@ -9,7 +9,7 @@ from ansible.module_utils.common import warnings
 from hypothesis import HealthCheck, settings
 
 # The speed of a busy machine says nothing about a strategy.
-for _name, _examples in (("gate", 50), ("full", 1500)):
+for _name, _examples in (("gate", 50), ("full", 500)):
     settings.register_profile(
         _name,
         deadline=None,
