@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import daemonize
+from tests.integration.waiting import wait_until
 
 
 def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
@@ -66,6 +67,7 @@ def test_caller_does_not_wait_for_the_daemon(tmp_path: Path) -> None:
     os.close(handle)
     assert not (tmp_path / "ended").exists()
     (tmp_path / "enough").touch()
+    wait_until((tmp_path / "ended").exists, 60, 0.01)
 
 
 def test_errors_end_the_daemon_and_not_the_caller(tmp_path: Path) -> None:
