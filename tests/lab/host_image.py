@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from tests.lab.command import LabError, in_parallel, output, step
 from tests.lab.debian import require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
+from tests.lab.image_cache import cached, remove_others, writing
 from tests.lab.leftovers import end_processes, remove_folder
-from tests.lab.session_images import make_session_images, session_images_made
+from tests.lab.session_images import link_session_images, make_session_images, session_images_file
 from tests.lab.trees import BUILDERS, Tree, split_suite
 
 HOST_FILES = Path(__file__).with_name("host_files")
@@ -72,32 +74,50 @@ MASKED = (
 
 def image_tag(lab: Lab, suite: str) -> str:
     """Return the image's name; its tag is a digest of the files that build it."""
+    return f"{lab.name}/{suite}:{_recipe()}"
+
+
+@functools.cache
+def _recipe() -> str:
+    """Return a digest of the files that build the hosts' images: the same for a whole run, also if one changes then."""
     digest = hashlib.sha256()
     recipe = [Path(__file__), Path(__file__).with_name("trees.py")]
     for path in [*recipe, *sorted(path for path in HOST_FILES.rglob("*") if path.is_file())]:
         digest.update(path.read_bytes())
-    return f"{lab.name}/{suite}:{digest.hexdigest()[:12]}"
+    return digest.hexdigest()[:12]
+
+
+def _file_name(suite: str) -> str:
+    """Return the name of a host image in the cache."""
+    return f"{suite}-{_recipe()}.tar"
 
 
 def ensure_images(engine: Engine, state: State) -> None:
-    """Build the images that are missing: those of the hosts in the engine, those of sessions in ``.lab/images``."""
+    """Provide the images that are missing, from the cache or by building them.
+
+    Those of the hosts are in the engine, those of sessions in ``.lab/images``.
+    """
     lab = engine.lab
     for suite in SUITES:
         if split_suite(suite)[0] not in ARCHIVE_PACKAGES_OF_SUITE:
             raise LabError(f"LAB_AGENT3_SUITE is {suite}: set it to bookworm, trixie or trixie-sid")
     end_processes(lab, BUILDERS)  # of a killed run
     remove_folder(lab.folder / "build")
-    hosts = {suite: not engine.has("image", image_tag(lab, suite)) for suite in SUITES}
-    sessions = {suite: suite == SUITES[0] and not session_images_made(lab) for suite in SUITES}
-    suites = [suite for suite in SUITES if hosts[suite] or sessions[suite]]
-    if not suites:
-        return
-    require("mmdebstrap")
-    pull = state.engine == "machine"
-    with step(f"images from Debian packages ({', '.join(suites)})"):
-        in_parallel(*(partial(_build, engine, suite, pull, hosts[suite], sessions[suite]) for suite in suites))
-    end_processes(lab, BUILDERS)
-    remove_folder(lab.folder / "build")
+    missing = [suite for suite in SUITES if not engine.has("image", image_tag(lab, suite))]
+    hosts = [suite for suite in missing if not cached(lab, _file_name(suite))]
+    sessions = [] if link_session_images(lab) else [SUITES[0]]
+    suites = [suite for suite in SUITES if suite in {*hosts, *sessions}]
+    if suites:
+        require("mmdebstrap")
+        pull = state.engine == "machine"
+        with step(f"images from Debian packages ({', '.join(suites)})"):
+            in_parallel(*(partial(_build, engine, suite, pull, suite in hosts, suite in sessions) for suite in suites))
+        end_processes(lab, BUILDERS)
+        remove_folder(lab.folder / "build")
+    if missing:
+        with step("images of the hosts in the engine"):
+            in_parallel(*(partial(_import, engine, suite) for suite in missing))
+    remove_others(lab, {*map(_file_name, (*SUITES, *ARCHIVE_PACKAGES_OF_SUITE)), session_images_file()})
 
 
 def remove_images(engine: Engine, keep: set[str] | None = None) -> None:
@@ -121,15 +141,23 @@ def _build(engine: Engine, suite: str, pull: bool, host: bool, sessions: bool) -
     if sessions:
         parts.append(step(f"  {suite}: session images")(partial(make_session_images, tree.copy("sessions"))))
     if host:
-        parts.append(step(f"  {suite}: host")(partial(_make_host_image, engine, tree)))
+        parts.append(step(f"  {suite}: host")(partial(_make_host_image, tree)))
     in_parallel(*parts)
 
 
-def _make_host_image(engine: Engine, tree: Tree) -> None:
-    """Install a host into a tree and import it into the engine."""
+def _make_host_image(tree: Tree) -> None:
+    """Install a host into a tree, and write it into the cache."""
     _install_host(tree)
-    tree.import_into(engine, image_tag(engine.lab, tree.suite), 'CMD ["/usr/local/sbin/lab-init"]')
+    with writing(tree.lab, _file_name(tree.suite)) as archive:
+        tree.pack(archive, lists=True)
     remove_folder(tree.root)
+
+
+def _import(engine: Engine, suite: str) -> None:
+    """Import the image of a suite's hosts from the cache into the engine."""
+    archive = engine.lab.cache / _file_name(suite)
+    start = 'CMD ["/usr/local/sbin/lab-init"]'
+    engine.docker("import", "--change", start, str(archive), image_tag(engine.lab, suite), timeout=300)
 
 
 def _install_host(tree: Tree) -> None:

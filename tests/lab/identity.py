@@ -74,6 +74,11 @@ class Lab:
         return self.folder / "images"
 
     @property
+    def cache(self) -> Path:
+        """The folder of built images, which outlives the lab."""
+        return self.checkout / ".cache" / "lab"
+
+    @property
     def wheels(self) -> Path:
         """The folder of Python packages for manager1, which has no way out."""
         return self.folder / "wheels"

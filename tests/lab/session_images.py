@@ -17,11 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.lab import image_archive
+from tests.lab import image_archive, trees
 from tests.lab.command import LabError, in_parallel, output, report, step
 from tests.lab.engine import Engine
 from tests.lab.identity import AGENTS, Host, Lab
 from tests.lab.image_archive import Image, add_file, image_ids, write_archive
+from tests.lab.image_cache import cached, writing
 from tests.lab.leftovers import remove_folder
 from tests.lab.trees import Tree
 
@@ -46,22 +47,26 @@ _OWN_START = {
 }
 
 
-def session_images_made(lab: Lab) -> bool:
-    """Tell whether the archive of the images exists and is current."""
-    return _archive(lab).exists() and _recipe_file(lab).exists() and _recipe_file(lab).read_text() == _recipe()
+def session_images_file() -> str:
+    """Return the archive's name in the cache, with a digest of the files that build the images."""
+    recipe = (Path(path).read_bytes() for path in (__file__, image_archive.__file__, trees.__file__))
+    return f"sessions-{hashlib.sha256(b''.join([*recipe, _ENTRY])).hexdigest()[:12]}.tar"
+
+
+def link_session_images(lab: Lab) -> bool:
+    """Make ``.lab/images/sessions.tar`` the archive of the cache; false if that has to be built."""
+    archive = cached(lab, session_images_file())
+    if archive:
+        link = _archive(lab).with_suffix(".new")
+        lab.images.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(archive)
+        link.replace(_archive(lab))
+    return archive is not None
 
 
 def _archive(lab: Lab) -> Path:
     return lab.images / "sessions.tar"
-
-
-def _recipe_file(lab: Lab) -> Path:
-    return lab.images / "recipe"
-
-
-def _recipe() -> str:
-    """Return a digest of the files that build the images."""
-    return hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes() + _ENTRY).hexdigest()
 
 
 def make_session_images(tree: Tree) -> None:
@@ -80,18 +85,15 @@ def make_session_images(tree: Tree) -> None:
         folder = tarfile.TarInfo("run/sshd")
         folder.type, folder.mode = tarfile.DIRTYPE, 0o777
         tar.addfile(folder)
-    remove_folder(tree.lab.images)
-    tree.lab.images.mkdir()
-    _recipe_file(tree.lab).write_text(_recipe())
-    write_archive(
-        _archive(tree.lab),
-        [
-            Image("lab/python:1", (python,), {"Cmd": ["bash"], "Env": [_PATH]}),
-            Image("lab/busybox:1", (busybox,), {"Cmd": ["sh"], "Env": [_PATH]}),
-            Image("lab/mpi:1", (python, mpi), {"Cmd": ["/usr/sbin/sshd", "-D"], "Env": [_PATH]}),
-            Image("lab/entrypoint:1", (python, entry), _OWN_START),
-        ],
-    )
+    images = [
+        Image("lab/python:1", (python,), {"Cmd": ["bash"], "Env": [_PATH]}),
+        Image("lab/busybox:1", (busybox,), {"Cmd": ["sh"], "Env": [_PATH]}),
+        Image("lab/mpi:1", (python, mpi), {"Cmd": ["/usr/sbin/sshd", "-D"], "Env": [_PATH]}),
+        Image("lab/entrypoint:1", (python, entry), _OWN_START),
+    ]
+    with writing(tree.lab, session_images_file()) as archive:
+        write_archive(archive, images)
+    link_session_images(tree.lab)
     remove_folder(layers)
     remove_folder(tree.root)
 
@@ -129,7 +131,7 @@ def _pack_busybox(tree: Tree, layer: Path) -> None:
 
 def load_session_images(engine: Engine, container_name: Callable[[Host], str]) -> None:
     """Load the images on each agent that lacks one or has a different one, in parallel."""
-    if not session_images_made(engine.lab):
+    if not _archive(engine.lab).exists():
         raise LabError("the lab is not up: run `python3 -m tests.lab up` first")
     with step("session images on all agents"):
         in_parallel(

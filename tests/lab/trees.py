@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +40,7 @@ force-unsafe-io
 """
 #: Excluded from images: what a container gets from its engine, and apt's caches.
 _EXCLUDED = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*")
+_LISTS = "./var/lib/apt/lists/*"
 
 
 def split_suite(suite: str) -> tuple[str, str]:
@@ -202,23 +202,12 @@ class Tree:
         enter = f'{join_cgroup_line(self.lab, BUILDERS)}; exec "$@"'
         run_logged(self.log, "sh", "-euc", enter, argv[0], *argv, env=env, timeout=timeout)
 
-    def pack(self, archive: Path, newer: Path | None = None) -> None:
-        """Write the tree into a tar file, without the package lists, which are larger than the rest.
+    def pack(self, archive: Path, newer: Path | None = None, lists: bool = False) -> None:
+        """Write the tree into a tar file; without ``lists`` not those of packages, which are larger than the rest.
 
         With ``newer``, only files changed since that file was written, and all folders; removed files are not recorded.
         """
+        excluded = [f"--exclude={pattern}" for pattern in (*_EXCLUDED, *([] if lists else [_LISTS]))]
+        options = ["-C", str(self.root), "--sort=name", "--numeric-owner", "--xattrs", *excluded]
         newer_option = [f"--newer={newer}"] if newer else []
-        lists_excluded = "--exclude=./var/lib/apt/lists/*"
-        output("tar", *self._tar_options(), lists_excluded, *newer_option, "-cf", str(archive), ".", timeout=300)
-
-    def import_into(self, engine: Engine, tag: str, *changes: str) -> None:
-        """Import the tree into the engine as an image, without a temporary file."""
-        with subprocess.Popen(["tar", *self._tar_options(), "-c", "."], stdout=subprocess.PIPE) as packing:
-            options = [word for change in changes for word in ("--change", change)]
-            engine.docker("import", *options, "-", tag, stdin=packing.stdout, timeout=300)
-        if packing.returncode:
-            raise LabError(f"tar could not read {self.root}")
-
-    def _tar_options(self) -> list[str]:
-        excluded = [f"--exclude={pattern}" for pattern in _EXCLUDED]
-        return ["-C", str(self.root), "--sort=name", "--numeric-owner", "--xattrs", *excluded]
+        output("tar", *options, *newer_option, "-cf", str(archive), ".", timeout=300)
