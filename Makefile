@@ -12,9 +12,6 @@ KEEP_COMPILED := PYTHONDONTWRITEBYTECODE=
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
 LARGE := $(BIN)/python -m tests.large
-HOST_PARTS := $(shell find plugins roles/accelerator roles/agent roles/firewall roles/gateway playbooks/provision_*s.yml -type f -not -name '*.pyc')
-# A manager has a copy of everything that runs.
-MANAGER_PARTS := $(shell find plugins roles playbooks tests/lab/policy.yml -type f -not -name '*.pyc')
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
@@ -30,20 +27,8 @@ setup: .venv/ready ## Make .venv with all tools, and link the checkout into it a
 	PYTHON=$(PYTHON) tests/gates/setup
 	@touch $@
 
-lab: setup ## Build the lab of agents, provision them, load the session images
-	$(LAB) up
-	@$(MAKE) --no-print-directory .lab/managed .lab/provisioned
-	$(LAB) images
-
-# `tests.lab up` removes both stamps when it creates a host. Managers first: their keys are accepted by the others.
-.lab/managed: $(MANAGER_PARTS)
-	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_managers
-	@touch $@
-
-.lab/provisioned: $(HOST_PARTS) | .lab/managed
-	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_agents
-	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_gateways
-	@touch $@
+lab: ## Set up the tools, build the lab of agents, provision them, load the session images
+	@$(LAB) all
 
 lab-down: ## Remove the lab and everything that it created
 	$(LAB) down

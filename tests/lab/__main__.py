@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
+import shutil
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -18,7 +15,8 @@ from tests.lab.command import LabError, report, step
 from tests.lab.debian import require
 from tests.lab.distributed_image import ensure_distributed_image
 from tests.lab.engine import Engine, clear_private_engine, docker_host, engine_kind, ensure_engine
-from tests.lab.host_image import ensure_images, remove_outdated_images
+from tests.lab.exclusive import exclusive
+from tests.lab.host_image import SPACE, ensure_images, remove_outdated_images
 from tests.lab.hosts import (
     await_hosts,
     container_name,
@@ -32,9 +30,13 @@ from tests.lab.identity import HOSTS, Lab, State, load_state, save_state
 from tests.lab.inventory import write_inventories
 from tests.lab.leftovers import remove_folder
 from tests.lab.network import choose_subnet, connect_control_node
+from tests.lab.provision import ensure_provisioned, remove_runs
 from tests.lab.session_images import load_session_images
+from tests.lab.tools import set_up_meanwhile
 from tests.lab.users import ensure_users
-from tests.lab.wheels import ensure_wheels
+
+#: A disk with fewer free MiB is full: what could not be written was larger.
+FULL = 64
 
 
 def up(lab: Lab) -> int:
@@ -50,13 +52,11 @@ def up(lab: Lab) -> int:
     with step("hosts"):
         new = ensure_hosts(engine, state)
         if new:  # a new host is not provisioned
-            for stamp in ("managed", "provisioned"):
-                (lab.folder / stamp).unlink(missing_ok=True)
+            lab.provisioned.unlink(missing_ok=True)
             remove_outdated_images(engine)
         await_hosts(engine, state, new)
     ensure_users(engine, state)
     write_inventories(lab, state)
-    ensure_wheels(lab)
     places = ", ".join(f"{host.name} {state.address(host)}" for host in HOSTS)
     report(f"up ({state.engine} engine, {state.docker_host}): {places}")
     return 0
@@ -69,6 +69,22 @@ def _create_state(lab: Lab) -> State:
     state = State(engine=kind, subnet=str(choose_subnet(lab)), docker_host=docker_host(lab, kind))
     save_state(lab, state)
     return state
+
+
+def all_of_it(lab: Lab) -> int:
+    """Set up the tools and start the hosts at the same time, then provision the hosts and load the session images."""
+    with step("the lab"):
+        with set_up_meanwhile(lab):
+            up(lab)
+        provision(lab)
+        return images(lab)
+
+
+def provision(lab: Lab) -> int:
+    """Provision the hosts that are not as the current collection makes them."""
+    _existing(lab)
+    ensure_provisioned(lab)
+    return 0
 
 
 def images(lab: Lab) -> int:
@@ -119,33 +135,29 @@ def _clear(lab: Lab) -> None:
     if machine.answers():
         remove_hosts(machine)
     clear_private_engine(lab)
+    remove_runs(lab)
     remove_blackholes(lab)
     remove_folder(lab.folder)
 
 
-@contextmanager
-def _exclusive(lab: Lab) -> Iterator[None]:
-    """Lock the checkout's folder, so that one command runs at a time without a lock file."""
-    folder = os.open(lab.checkout, os.O_RDONLY)
-    try:
-        for attempt in range(600):
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if attempt == 0:
-                    report("waiting for another command on this lab")
-                time.sleep(1)
-        else:
-            raise LabError("another command on this lab has not ended for 10 minutes")
-        yield
-    finally:
-        os.close(folder)
+def _explained(lab: Lab, error: LabError | OSError) -> str:
+    """Return the sentence for an error: whatever failed on a full disk says so in words of its own."""
+    if shutil.disk_usage(lab.checkout).free < FULL << 20:
+        return f"no space is left in {lab.checkout}: free {SPACE} GiB, then run the command again"
+    return str(error)
 
 
 def main() -> int:
     """Run one command; print errors as one sentence."""
-    commands = {"up": up, "images": images, "distributed": distributed, "status": status, "down": down}
+    commands = {
+        "all": all_of_it,
+        "up": up,
+        "provision": provision,
+        "images": images,
+        "distributed": distributed,
+        "status": status,
+        "down": down,
+    }
     parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in commands.items():
@@ -158,10 +170,10 @@ def main() -> int:
             raise LabError("this requires root, to create network namespaces and start a Docker engine")
         if command_name == "status":  # read-only, so allowed while another command runs
             return status(lab)
-        with _exclusive(lab):
+        with exclusive(lab):
             return commands[command_name](lab)
-    except LabError as error:
-        print(f"lab: {error}", file=sys.stderr)
+    except (LabError, OSError) as error:
+        print(f"lab: {_explained(lab, error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("lab: interrupted; run `up` again to continue, or `down`", file=sys.stderr)

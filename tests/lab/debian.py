@@ -8,6 +8,7 @@ import functools
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -34,6 +35,14 @@ DOCKER_COMMAND_PACKAGE = "docker-cli"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 POLICY = Path("/usr/sbin/policy-rc.d")
 
+#: Settings with which apt gives up a host that does not answer, within seconds.
+_IMPATIENT = ("-o", "Acquire::http::Timeout=10", "-o", "Acquire::https::Timeout=10", "-o", "Acquire::Retries=0")
+APT_HELPER = "/usr/lib/apt/apt-helper"
+#: What apt says of a host that it does not reach.
+_UNREACHABLE = re.compile(
+    r"(?:Could not resolve|Temporary failure resolving|Could not connect to|Unable to connect to"
+    r"|Cannot initiate the connection to|Connection timed out \[IP:) '?([^\s':]+)"
+)
 #: apt settings for access to packages, and for whether outdated mirrors are accepted.
 _FETCHING = re.compile(r'^Acquire::(https?::(?!.*Auto-Detect)|Check-|Retries|ForceIPv).* "[^"]+";$')
 
@@ -74,20 +83,55 @@ def _one_at_a_time() -> Iterator[None]:
 
 def _install(packages: list[str]) -> None:
     """Install packages without starting their daemons, now or at the next boot."""
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Wait for another running apt-get.
-    install = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-q", "--no-install-recommends", *packages)
+    install = ("-o", "DPkg::Lock::Timeout=300", "install", "-y", "-q", "--no-install-recommends", *packages)
     with _no_service_starts():
-        try:
-            output(*install, env=env, timeout=600)
-        except LabError:  # package lists missing or outdated
-            output("apt-get", "update", "-q", env=env, timeout=300)
-            output(*install, env=env, timeout=600)
+        with step("  downloads"):
+            _download(*install, "--download-only")
+        _apt(*install)
     if "haproxy" in packages:
         succeeds("systemctl", "disable", "haproxy.service")
     if "docker.io" in packages:
         # The lab's engine is private: the machine's own must not start at the next boot.
         succeeds("systemctl", "disable", "docker.service", "docker.socket", "containerd.service")
+
+
+def _download(*arguments: str) -> None:
+    """Download packages, with new package lists if those of the machine are missing or outdated."""
+    try:
+        _apt(*_IMPATIENT, *arguments)
+    except LabError as error:
+        _raise_if_unreachable(error)
+        try:
+            _apt(*_IMPATIENT, "update", "-q")
+            _apt(*_IMPATIENT, *arguments)
+        except LabError as second:
+            _raise_if_unreachable(second)
+            raise
+
+
+def _apt(*arguments: str) -> None:
+    output("apt-get", *arguments, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, timeout=600)
+
+
+def _raise_if_unreachable(error: LabError) -> None:
+    """Raise a LabError that names the host which apt does not reach, if that is the reason of an error."""
+    if match := _UNREACHABLE.search(str(error)):
+        raise LabError(f"packages cannot be downloaded from {match[1]}: this machine does not reach it") from None
+
+
+def check_mirror(suite: str) -> None:
+    """Raise LabError, after seconds, unless the machine's mirror offers a suite."""
+    url = f"{configured_mirror().rstrip('/')}/dists/{suite}/InRelease"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            output(APT_HELPER, *_IMPATIENT, "download-file", url, f"{folder}/InRelease", timeout=25)
+        except LabError as error:
+            match = re.search(r"Failed to fetch \S+\s+(.+)", str(error))
+            reason = match[1] if match else "no answer within 25 s" if "did not end" in str(error) else str(error)
+            raise LabError(
+                f"the Debian packages of the lab's images cannot be downloaded from {url}: {reason}"
+            ) from None
 
 
 @contextlib.contextmanager
@@ -121,6 +165,14 @@ def mirror() -> str | None:
         if suite in {release.get("VERSION_CODENAME"), "stable"} and component == "main":
             return url
     return None
+
+
+def configured_mirror() -> str:
+    """Return the URL of the machine's Debian mirror."""
+    url = mirror()
+    if not url:
+        raise LabError("no Debian mirror is configured on this machine: set LAB_DEBIAN_MIRROR")
+    return url
 
 
 def apt_fetch_settings() -> str:

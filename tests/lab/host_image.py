@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.lab.command import LabError, in_parallel, output, step
-from tests.lab.debian import require
+from tests.lab.debian import check_mirror, require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
 from tests.lab.image_cache import cached, remove_others, writing
@@ -61,6 +61,8 @@ ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli",)}
 #: cgroup v1. Its Python is, too, so it has no firewalld: that needs python3-nftables of the same version as nftables.
 NEWER_HOST_PACKAGES = ("nftables", "openssh-server")
 NEWER_ARCHIVE_PACKAGES = ("docker-cli", "docker.io", "iptables", "openssh-client")
+#: GiB of disk that the images take while they are built, and the hosts with their engines later.
+SPACE = 8
 #: Units without a purpose here: no consoles, no network for updates; the kernel is the machine's.
 MASKED = (
     "apt-daily-upgrade.timer",
@@ -108,8 +110,11 @@ def ensure_images(engine: Engine, state: State) -> None:
     sessions = [] if link_session_images(lab) else [SUITES[0]]
     suites = [suite for suite in SUITES if suite in {*hosts, *sessions}]
     if suites:
+        _check_space(lab)
         require("mmdebstrap")
         pull = state.engine == "machine"
+        if not pull:
+            in_parallel(*(partial(check_mirror, split_suite(suite)[0]) for suite in suites))
         with step(f"images from Debian packages ({', '.join(suites)})"):
             in_parallel(*(partial(_build, engine, suite, pull, suite in hosts, suite in sessions) for suite in suites))
         end_processes(lab, BUILDERS)
@@ -118,6 +123,12 @@ def ensure_images(engine: Engine, state: State) -> None:
         with step("images of the hosts in the engine"):
             in_parallel(*(partial(_import, engine, suite) for suite in missing))
     remove_others(lab, {*map(_file_name, (*SUITES, *ARCHIVE_PACKAGES_OF_SUITE)), session_images_file()})
+
+
+def _check_space(lab: Lab) -> None:
+    """Raise LabError, before anything is built, if the disk is too full for the images and the hosts."""
+    if shutil.disk_usage(lab.checkout).free < SPACE << 30:
+        raise LabError(f"{lab.checkout} has less than {SPACE} GiB of free space, which the lab needs")
 
 
 def remove_images(engine: Engine, keep: set[str] | None = None) -> None:

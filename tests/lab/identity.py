@@ -80,8 +80,13 @@ class Lab:
 
     @property
     def wheels(self) -> Path:
-        """The folder of Python packages for manager1, which has no way out."""
-        return self.folder / "wheels"
+        """The folder of Python packages for manager1, which has no way out; it outlives the lab, too."""
+        return self.checkout / ".cache" / "manager-wheels"
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory of all hosts."""
+        return self.folder / "inventory.yml"
 
     @property
     def manager_inventory(self) -> Path:
@@ -102,6 +107,16 @@ class Lab:
     def run_folder(self) -> Path:
         """The private engine's /run. Outside ``.lab``, because a socket's path is limited to 108 bytes."""
         return Path("/run") / self.name
+
+    @property
+    def connections(self) -> Path:
+        """The folder of the SSH connections of provisioning, whose path is as limited."""
+        return Path("/run") / f"{self.name}-ssh"
+
+    @property
+    def provisioned(self) -> Path:
+        """The note of what the hosts were provisioned with."""
+        return self.folder / "provisioned.json"
 
     @property
     def name(self) -> str:

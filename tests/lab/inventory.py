@@ -65,7 +65,7 @@ def write_inventories(lab: Lab, state: State) -> None:
     text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts, queue=queue)
     for group in dict.fromkeys(host.group for host in HOSTS):
         text += _group(group, state) + {"agents": agents, "managers": managers}.get(group, "")
-    (lab.folder / "inventory.yml").write_text(text)
+    lab.inventory.write_text(text)
     login = f"      vars:\n{_LOGIN_OF_MANAGER}"
     of_agents = f"{_group('agents', state)}{agents}{_LOGIN_OF_MANAGER}"
     lab.manager_inventory.write_text(f"{_HEAD_OF_MANAGER}{of_agents}{_group('gateways', state)}{login}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab.command import LabError, output, run_logged
-from tests.lab.debian import KEYRING, apt_fetch_settings, mirror
+from tests.lab.debian import KEYRING, apt_fetch_settings, configured_mirror
 from tests.lab.engine import Engine
 from tests.lab.identity import Lab
 from tests.lab.leftovers import join_cgroup_line, remove_folder
@@ -47,14 +47,6 @@ def split_suite(suite: str) -> tuple[str, str]:
     """Return the suite that a tree is based on, and the newer one of some packages: none, or ``sid`` of trixie-sid."""
     base, _hyphen, newer = suite.partition("-")
     return base, newer
-
-
-def _configured_mirror() -> str:
-    """Return the address of the machine's Debian mirror."""
-    url = mirror()
-    if not url:
-        raise LabError("no Debian mirror is configured on this machine: set LAB_DEBIAN_MIRROR")
-    return url
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,7 @@ class Tree:
 
     def _bootstrap(self) -> None:
         """Create the base with mmdebstrap: half the time and size of debootstrap, as it unpacks no documentation."""
-        url = _configured_mirror()
+        url = configured_mirror()
         base, _newer = split_suite(self.suite)
         settings = self.root.with_suffix(".bootstrap.conf")
         settings.write_text(_APT_OPTIONS + apt_fetch_settings())
@@ -180,7 +172,7 @@ class Tree:
     def add_suite(self, suite: str) -> None:
         """Let apt know the packages of another suite, which it installs only if that is its target release."""
         folder = self.root / "etc/apt"
-        url = _configured_mirror()
+        url = configured_mirror()
         (folder / f"sources.list.d/{suite}.list").write_text(f"deb [signed-by={KEYRING}] {url} {suite} main\n")
         preferences = folder / "preferences.d"
         preferences.mkdir(exist_ok=True)
