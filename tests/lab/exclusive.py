@@ -56,6 +56,6 @@ def _holder(folder: int) -> str:
 
 def _command(pid: str) -> str:
     try:
-        return Path("/proc", pid, "cmdline").read_text().replace("\0", " ").strip()
+        return " ".join(Path("/proc", pid, "cmdline").read_text().replace("\0", " ").split())
     except OSError:
         return "ended"
