@@ -45,11 +45,11 @@ def _locked(folder: int) -> bool:
 
 def _holder(folder: int) -> str:
     """Name the process that has locked a folder, as the kernel lists it."""
-    status = os.fstat(folder)
-    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    inode = os.fstat(folder).st_ino
     for line in LOCKS.read_text().splitlines():
         fields = line.split()
-        if fields[1] == "FLOCK" and fields[5] == file:
+        # Without the device, whose number is another one on file systems such as btrfs.
+        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
             return f"process {fields[4]} ({_command(fields[4])})"
     return "which has just ended"
 

@@ -115,10 +115,13 @@ def ensure_images(engine: Engine, state: State) -> None:
         pull = state.engine == "machine"
         if not pull:
             in_parallel(*(partial(check_mirror, split_suite(suite)[0]) for suite in suites))
-        with step(f"images from Debian packages ({', '.join(suites)})"):
-            in_parallel(*(partial(_build, engine, suite, pull, suite in hosts, suite in sessions) for suite in suites))
-        end_processes(lab, BUILDERS)
-        remove_folder(lab.folder / "build")
+        try:
+            with step(f"images from Debian packages ({', '.join(suites)})"):
+                builds = (partial(_build, engine, suite, pull, suite in hosts, suite in sessions) for suite in suites)
+                in_parallel(*builds)
+        finally:
+            end_processes(lab, BUILDERS)
+            remove_folder(lab.folder / "build")
     if missing:
         with step("images of the hosts in the engine"):
             in_parallel(*(partial(_import, engine, suite) for suite in missing))
