@@ -76,8 +76,8 @@ def all_of_it(lab: Lab) -> int:
     with step("the lab"):
         with set_up_meanwhile(lab):
             up(lab)
-        provision(lab)
-        return images(lab)
+        ensure_provisioned(lab, partial(images, lab))
+    return 0
 
 
 def provision(lab: Lab) -> int:

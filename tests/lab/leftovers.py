@@ -74,22 +74,28 @@ def end_processes(lab: Lab, part: str = "") -> None:
         time.sleep(0.1)
     else:
         raise LabError(f"these processes of the lab do not end: {sorted(lab_processes(lab, part))}")
-    for cgroup in lab_cgroups(lab, part):
-        _remove_cgroup(cgroup)
+    _remove_cgroups(lab_cgroups(lab, part))
 
 
-def _remove_cgroup(cgroup: Path) -> None:
-    """Remove an empty cgroup; retry, as it stays busy for a moment after its last process."""
-    for _attempt in range(50):
-        try:
-            cgroup.rmdir()
-        except FileNotFoundError:
+def _remove_cgroups(cgroups: list[Path]) -> None:
+    """Remove empty cgroups, children before parents; each stays busy for a moment after its last process."""
+    for _attempt in range(100):
+        cgroups = [cgroup for cgroup in cgroups if _is_busy(cgroup)]
+        if not cgroups:
             return
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise LabError(f"the kernel keeps {cgroup} busy although no process is in it")
+        time.sleep(0.1)
+    raise LabError(f"the kernel keeps {cgroups[0]} busy although no process is in it")
+
+
+def _is_busy(cgroup: Path) -> bool:
+    """Remove an empty cgroup, or tell that it cannot be removed yet."""
+    try:
+        cgroup.rmdir()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def remove_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -31,17 +31,20 @@ _FIRST = {"managers": (), "agents": ("--skip-tags", "access"), "gateways": ("--s
 SHOWN = 25
 
 
-def ensure_provisioned(lab: Lab) -> None:
+def ensure_provisioned(lab: Lab, load_images: Callable[[], object] | None = None) -> None:
     """Run the playbooks of the groups whose hosts are not as the current collection makes them.
 
-    Agents and gateways let managers in at the end, when the managers' playbook has made the keys that they accept.
+    Agents and gateways let managers in at the end, when the managers' playbook has made the keys that they accept. At
+    that time the agents' engines run, so images are loaded then.
     """
+    last = [load_images] if load_images else []
     if not lab.inventory.exists():
         raise LabError("the lab is not up: run `python3 -m tests.lab up` first")
     wanted = {group: _digest(lab, group) for group in PARTS}
     present = _read_note(lab)
     groups = [group for group in PARTS if present.get(group) != wanted[group]]
     if not groups:
+        in_parallel(*last)
         return
     ensure_wheels(lab)
     remove_runs(lab)  # of a killed run
@@ -49,7 +52,7 @@ def ensure_provisioned(lab: Lab) -> None:
         with step("hosts provisioned"):
             in_parallel(*(partial(_provision, lab, group, *_FIRST[group]) for group in groups))
             later = [group for group in groups if _FIRST[group]]
-            in_parallel(*(partial(_provision, lab, group, "--tags", "access") for group in later))
+            in_parallel(*last, *(partial(_provision, lab, group, "--tags", "access") for group in later))
     finally:
         remove_runs(lab)
     lab.provisioned.write_text(json.dumps(wanted, indent=2) + "\n")

@@ -102,7 +102,6 @@ def _pack_mpi(tree: Tree, layer: Path) -> None:
     """Install Open MPI, an SSH client and server, and write the added files into a layer."""
     stamp = layer.with_suffix(".stamp")
     stamp.touch()
-    tree.apt("update")
     tree.apt("install", *MPI_PACKAGES)
     tree.pack(layer, newer=stamp)
     with tarfile.open(layer, "a") as tar:

@@ -51,11 +51,18 @@ def test_hosts_let_managers_in_when_the_managers_have_keys(lab: Lab, runs: list[
     assert sorted(runs[3:]) == [("agents", *only), ("gateways", *only)]
 
 
-def test_hosts_are_not_provisioned_twice(lab: Lab, runs: list[tuple[str, ...]]) -> None:
+def test_images_are_loaded_when_the_agents_have_engines(lab: Lab, runs: list[tuple[str, ...]]) -> None:
+    runs_before_loading: list[int] = []
+    ensure_provisioned(lab, lambda: runs_before_loading.append(len(runs)))
+    assert runs_before_loading[0] >= 3
+
+
+def test_hosts_are_not_provisioned_twice_but_images_are_loaded(lab: Lab, runs: list[tuple[str, ...]]) -> None:
     ensure_provisioned(lab)
     runs.clear()
-    ensure_provisioned(lab)
-    assert runs == []
+    loaded: list[str] = []
+    ensure_provisioned(lab, lambda: loaded.append("images"))
+    assert (runs, loaded) == ([], ["images"])
 
 
 def test_a_changed_role_of_gateways_leaves_agents_alone(
