@@ -7,12 +7,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from tests.lab.command import LabError, output, report
+from tests.lab.command import LabError, output, step
 from tests.lab.identity import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +34,8 @@ def set_up_meanwhile(lab: Lab) -> Iterator[None]:
         )
         try:
             yield
-            waited_from = time.monotonic()
-            code = process.wait(PATIENCE)
-            report(f"waited for the tools: {time.monotonic() - waited_from:.1f} s")
+            with step("waited for the tools") if process.poll() is None else nullcontext():
+                code = process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             raise LabError(f"`make setup` did not end within {PATIENCE} s") from None
         finally:
