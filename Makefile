@@ -70,6 +70,7 @@ docs: setup ## Every page of documentation with its examples, every reference, e
 	$(WITH_BIN) python -m tests.gates.promises
 	$(WITH_BIN) python tests/gates/role_options.py
 	$(WITH_BIN) python -m tests.gates.pages
+	$(WITH_BIN) python -m tests.gates.forge
 
 docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
 	$(WITH_BIN) python -m tests.gates.docs_site
