@@ -25,7 +25,6 @@ setup: .venv/ready ## Make .venv with all tools, and link the checkout into it a
 
 .venv/ready: $(REQUIREMENTS) tests/gates/setup
 	PYTHON=$(PYTHON) tests/gates/setup
-	@touch $@
 
 lab: ## Set up the tools, build the lab of agents, provision them, load the session images
 	@$(LAB) all
@@ -51,10 +50,11 @@ test: ## What makes a change trustworthy (15 minutes): lint, types, unit tests, 
 test-all: ## Everything: `make test`, sanity, build, documentation site, all tests on the lab, molecule
 	$(PYTHON) -m tests.gates.run test-all
 
-lint: setup ## Style: ruff, shellcheck, ansible-lint with nothing skipped
+lint: setup ## Style: ruff, shellcheck, ansible-lint with nothing skipped; no tool refuses the version of another
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/shellcheck --severity=warning $(SHELL_SCRIPTS)
+	$(BIN)/pip check --quiet
 	$(WITH_BIN) ansible-lint --profile production --strict --offline
 
 types: setup ## Types: mypy
