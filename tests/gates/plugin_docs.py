@@ -9,8 +9,7 @@ from pathlib import Path
 
 COLLECTION = "backendai.cluster"
 FOLDERS = {"module": "plugins/modules", "inventory": "plugins/inventory", "connection": "plugins/connection"}
-"""Folders in which each file is a plugin that ansible-doc has to list."""
-KINDS = ("module", "inventory", "filter", "lookup", "test", "callback", "connection", "role")
+"""Folders in which each file is a plugin that ansible-doc has to know."""
 
 
 def ansible_doc(*arguments: str) -> str:
@@ -21,25 +20,28 @@ def ansible_doc(*arguments: str) -> str:
     return process.stdout
 
 
-def undocumented(kind: str, documented: set[str]) -> set[str]:
-    """Return the plugins or roles of the checkout that ansible-doc does not list."""
-    if kind in FOLDERS:
-        names = {path.stem for path in Path(FOLDERS[kind]).glob("*.py")}
-    elif kind == "role":
-        names = {path.name for path in Path("roles").iterdir() if path.is_dir()}
-    else:
-        return set()
-    return {f"{COLLECTION}.{name}" for name in names} - documented
+def documented() -> dict[str, set[str]]:
+    """Return the names of the plugins and roles with documentation, by kind."""
+    kinds = json.loads(ansible_doc("--metadata-dump", COLLECTION))["all"]
+    return {kind: {name for name in names if name.startswith(f"{COLLECTION}.")} for kind, names in kinds.items()}
+
+
+def expected() -> dict[str, set[str]]:
+    """Return the names of the plugins and roles of the checkout that need documentation, by kind."""
+    names = {kind: {path.stem for path in Path(folder).glob("*.py")} for kind, folder in FOLDERS.items()}
+    names["role"] = {path.name for path in Path("roles").iterdir() if path.is_dir()}
+    return {kind: {f"{COLLECTION}.{name}" for name in names} for kind, names in names.items()}
 
 
 def main() -> None:
-    for kind in KINDS:
-        names = set(json.loads(ansible_doc("--type", kind, "--list", "--json", COLLECTION)))
-        if missing := undocumented(kind, names):
+    found = documented()
+    for kind, names in expected().items():
+        if missing := names - found.get(kind, set()):
             sys.exit(f"without documentation: {kind} {', '.join(sorted(missing))}")
+    for kind, names in found.items():
         if names:
             ansible_doc("--type", kind, *sorted(names))
-        print(f"{kind}: {len(names)} documented")
+            print(f"{kind}: {len(names)} documented")
 
 
 if __name__ == "__main__":
