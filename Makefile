@@ -55,7 +55,7 @@ lint: setup ## Style: ruff, shellcheck, ansible-lint with nothing skipped; no to
 	$(BIN)/ruff format --check .
 	$(BIN)/shellcheck --severity=warning $(SHELL_SCRIPTS)
 	$(BIN)/pip check --quiet
-	$(WITH_BIN) ansible-lint --profile production --strict --offline
+	$(WITH_BIN) ansible-lint -c tests/gates/ansible-lint.yml --profile production --strict --offline
 
 types: setup ## Types: mypy
 	$(WITH_BIN) tests/gates/types
