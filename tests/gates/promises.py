@@ -158,7 +158,7 @@ def evidence_problems(row: Row, tests: Tests, checkout: Checkout, *, describes: 
     if describes and (words, codes) == (DESCRIBES, []):
         return
     if words.replace(",", "").strip() or not codes:
-        yield f"name tests in code{f', or say “{DESCRIBES}”' if describes else ''}: {row.text}"
+        yield f"name tests in code{f', or say {DESCRIBES}' if describes else ''}: {row.text}"
     for code in codes:
         kind, _space, name = code.partition(" ")
         file, _colons, function = code.partition("::")
@@ -201,12 +201,12 @@ def check(root: Path) -> list[Fault]:
             problems = [*evidence_problems(row, tests, checkout, describes=heading == README)]
             named = sum(row.names(promise) for promise in made)
             if named != 1:
-                problems.append(f"{named or 'none'} of “{heading}” begin{'' if named else 's'} with: {row.text}")
+                problems.append(f"{named or 'none'} of '{heading}' begin{'' if named else 's'} with: {row.text}")
             faults += [Fault(TESTING, row.line, problem) for problem in problems]
         for promise in made:
             rows = sum(row.names(promise) for row in listed[heading])
             if rows != 1:
-                problem = f"{TESTING} has {rows or 'no'} rows under “{heading}” for: {promise.text}"
+                problem = f"{TESTING} has {rows or 'no'} rows under '{heading}' for: {promise.text}"
                 faults.append(Fault(promise.page, promise.line, problem))
     return faults
 

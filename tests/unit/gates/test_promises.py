@@ -128,7 +128,7 @@ def test_sentences_are_those_outside_of_headings_code_and_tables_of_links(checko
     ]
 
 
-SAY = "name tests in code, or say “describes”"
+SAY = "name tests in code, or say describes"
 BETWEEN, OUTSIDE = "docs/security.md: Between", "docs/security.md: From outside"
 
 
@@ -136,13 +136,13 @@ BETWEEN, OUTSIDE = "docs/security.md: Between", "docs/security.md: From outside"
     ("page", "old", "new", "expected"),
     [
         (README, "The end", "A new one. The end", "README.md:19: docs/testing.md has no rows"),
-        (README, "The end:", "This end:", "docs/testing.md:18: none of “README.md” begins with: The end…"),
-        (README, "The end:", "The end. The end:", "docs/testing.md:18: 2 of “README.md” begin with: The end…"),
-        (TESTING, "| One of them. | `make docs` |\n", "", "README.md:6: docs/testing.md has no rows under “README.md”"),
+        (README, "The end:", "This end:", "docs/testing.md:18: none of 'README.md' begins with: The end…"),
+        (README, "The end:", "The end. The end:", "docs/testing.md:18: 2 of 'README.md' begin with: The end…"),
+        (TESTING, "| One of them. | `make docs` |\n", "", "README.md:6: docs/testing.md has no rows under 'README.md'"),
         (TESTING, "| Another one? |", "| One… | |\n| Another one? |", "README.md:6: docs/testing.md has 2 rows"),
-        (SECURITY, "| an agent |", "| a gateway |", f"none of “{BETWEEN}” begins with: a container → an agent"),
-        (SECURITY, "| a container | 1", "| an agent | 2 | |\n| a container | 1", f"under “{OUTSIDE}” for: an ag"),
-        (SECURITY, "## From outside", "## From inside", f"none of “{OUTSIDE}” begins with: a container…"),
+        (SECURITY, "| an agent |", "| a gateway |", f"none of '{BETWEEN}' begins with: a container → an agent"),
+        (SECURITY, "| a container | 1", "| an agent | 2 | |\n| a container | 1", f"under '{OUTSIDE}' for: an ag"),
+        (SECURITY, "## From outside", "## From inside", f"none of '{OUTSIDE}' begins with: a container…"),
         (SECURITY, "`it_starts`, `…not[it]`", "`it_ends`", "docs/security.md:7: there is no test it_ends"),
         (SECURITY, "`test_lab.py`: `it", "`test_labs.py`: `it", "docs/security.md:18: there is no test test_labs.py"),
         (TESTING, "`create_session`", "`start_session`", "playbooks/create_session.yml:1: docs/testing.md has no rows"),
@@ -179,4 +179,4 @@ def test_a_test_that_is_gone_or_none_is_found(checkout: Path, gone: str) -> None
 def test_a_new_playbook_needs_a_row(checkout: Path) -> None:
     (checkout / "playbooks/end_session.yml").write_text("")
     (fault,) = check(checkout)
-    assert str(fault) == "playbooks/end_session.yml:1: docs/testing.md has no rows under “playbooks” for: end_session"
+    assert str(fault) == "playbooks/end_session.yml:1: docs/testing.md has no rows under 'playbooks' for: end_session"
