@@ -37,13 +37,16 @@ class Level(NamedTuple):
     on_lab: Sequence[str]
 
 
+#: `lab` sets up the tools as well: it builds the hosts meanwhile.
 LEVELS = {
-    "test": Level(("unit", "lint", "types", "docs", "changelog"), ("lab", "acceptance")),
+    "test": Level(("setup", "unit", "lint", "types", "docs", "changelog"), ("lab", "acceptance")),
     "test-all": Level(
-        ("unit", "lint", "types", "docs", "changelog", "docs-site", "build", "sanity"),
+        ("setup", "unit", "lint", "types", "docs", "changelog", "docs-site", "build", "sanity"),
         ("lab", "acceptance", "integration", "molecule"),
     ),
 }
+#: Without what these make, no later gate of their list is run.
+NEEDED = ("setup", "lab")
 
 
 class RefusedError(Exception):
@@ -79,15 +82,10 @@ def only_run(command: str, path: Path = LOGS / "running") -> Iterator[None]:
 
 def run_level(level: Level, targets: Targets) -> Iterator[Outcome]:
     """Run the gates of a level; a failed one stops only those that need what it makes."""
-    setup = targets.run("setup")
-    yield setup
-    if setup.verdict != "ok":
-        yield from (Outcome(target, "not run") for target in (*level.alone, *level.on_lab))
-        return
     with ThreadPoolExecutor(2) as pool:
         try:
-            alone = pool.submit(targets.lane, level.alone)
-            on_lab = pool.submit(targets.lane, level.on_lab, ("lab",), counts_others=True)
+            alone = pool.submit(targets.lane, level.alone, NEEDED)
+            on_lab = pool.submit(targets.lane, level.on_lab, NEEDED, counts_others=True)
             for lane in (alone, on_lab):
                 yield from lane.result()
         finally:
