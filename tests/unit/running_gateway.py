@@ -131,9 +131,9 @@ class RunningGateway:
             **{f"gateway_{name}": value for name, value in options.items()},
         }
         for form in ("html", "json"):
-            page = environment.from_string((ROLE / f"templates/page.{form}.j2").read_text())
-            for item in VARIABLES["__gateway_error_pages"]:
-                (self._folder / f"pages/{item['name']}.{form}").write_text(page.render(item=(item, form)))
+            template = environment.from_string((ROLE / f"templates/page.{form}.j2").read_text())
+            for page in VARIABLES["__gateway_error_pages"]:
+                (self._folder / f"pages/{page['name']}.{form}").write_text(template.render(page=page))
         return environment.from_string((ROLE / "templates/haproxy.cfg.j2").read_text()).render(variables)
 
     @contextlib.contextmanager
