@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -31,9 +32,11 @@ from tests.lab.inventory import write_inventories
 from tests.lab.leftovers import remove_folder
 from tests.lab.network import choose_subnet, connect_control_node
 from tests.lab.provision import ensure_provisioned, remove_runs
+from tests.lab.scenarios import create_scenario_hosts, parse_hosts, remove_scenario_hosts
 from tests.lab.session_images import load_session_images
 from tests.lab.tools import set_up_meanwhile
 from tests.lab.users import ensure_users
+from tests.lab.wheels import ensure_wheels
 
 #: A disk with fewer free MiB is full: what could not be written was larger.
 FULL = 64
@@ -41,13 +44,7 @@ FULL = 64
 
 def up(lab: Lab) -> int:
     """Build and start whatever is missing of the lab, and write the inventory."""
-    require("ip", "ssh-keygen")
-    state = load_state(lab) or _create_state(lab)
-    engine = ensure_engine(lab, state)
-    if state.engine == "private":
-        connect_control_node(lab, state)
-    ensure_blackholes(lab, IPv4Network(state.subnet))
-    ensure_login_key(lab)
+    engine, state = _ensure_underlay(lab)
     ensure_images(engine, state)
     with step("hosts"):
         new = ensure_hosts(engine, state)
@@ -60,6 +57,18 @@ def up(lab: Lab) -> int:
     places = ", ".join(f"{host.name} {state.address(host)}" for host in HOSTS)
     report(f"up ({state.engine} engine, {state.docker_host}): {places}")
     return 0
+
+
+def _ensure_underlay(lab: Lab) -> tuple[Engine, State]:
+    """Start whatever is missing of the engine, the network and the way into it."""
+    require("ip", "ssh-keygen")
+    state = load_state(lab) or _create_state(lab)
+    engine = ensure_engine(lab, state)
+    if state.engine == "private":
+        connect_control_node(lab, state)
+    ensure_blackholes(lab, IPv4Network(state.subnet))
+    ensure_login_key(lab)
+    return engine, state
 
 
 def _create_state(lab: Lab) -> State:
@@ -101,6 +110,29 @@ def distributed(lab: Lab) -> int:
     return 0
 
 
+def create(lab: Lab, scenario: str, inventory: Path, hosts: Sequence[str]) -> int:
+    """Make new hosts of a Molecule scenario, beside the lab's, and write their inventory."""
+    wanted = parse_hosts(scenario, hosts)
+    engine, state = _ensure_underlay(lab)
+    ensure_images(engine, state, sorted({suite for _name, suite in wanted}), with_sessions=False)
+    create_scenario_hosts(engine, state, scenario, wanted, inventory)
+    return 0
+
+
+def destroy(lab: Lab, scenario: str) -> int:
+    """Remove the hosts of a Molecule scenario."""
+    state = load_state(lab)
+    if state and (engine := Engine(lab, state.docker_host)).answers():
+        remove_scenario_hosts(engine, scenario)
+    return 0
+
+
+def wheels(lab: Lab) -> int:
+    """Download the Python packages that a host of the role manager installs."""
+    ensure_wheels(lab)
+    return 0
+
+
 def status(lab: Lab) -> int:
     """Print a line per host; the exit code is 1 unless all of them can be reached."""
     engine, state = _existing(lab)
@@ -133,6 +165,7 @@ def _clear(lab: Lab) -> None:
     """Remove everything with the lab's id, even without a saved state."""
     machine = Engine(lab, docker_host(lab, "machine"))
     if machine.answers():
+        remove_scenario_hosts(machine)
         remove_hosts(machine)
     clear_private_engine(lab)
     remove_runs(lab)
@@ -147,31 +180,35 @@ def _explained(lab: Lab, error: LabError | OSError) -> str:
     return str(error)
 
 
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, whose ``command`` is the function to call with the other arguments."""
+    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
+    subparsers = parser.add_subparsers(required=True)
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    named = {command.__name__: command for command in (up, provision, images, distributed, status, down)}
+    for name, command in {"all": all_of_it, **named, "create": create, "destroy": destroy, "wheels": wheels}.items():
+        parsers[name] = subparsers.add_parser(name, help=command.__doc__)
+        parsers[name].set_defaults(command=command)
+    for name in ("create", "destroy"):
+        parsers[name].add_argument("scenario", help="the name of the scenario")
+    parsers["create"].add_argument("inventory", type=Path, help="the file to write")
+    parsers["create"].add_argument("hosts", nargs="+", metavar="NAME:SUITE", help="agent1:bookworm, for example")
+    return parser
+
+
 def main() -> int:
     """Run one command; print errors as one sentence."""
-    commands = {
-        "all": all_of_it,
-        "up": up,
-        "provision": provision,
-        "images": images,
-        "distributed": distributed,
-        "status": status,
-        "down": down,
-    }
-    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
-    subparsers = parser.add_subparsers(dest="command", required=True)
-    for name, command in commands.items():
-        subparsers.add_parser(name, help=command.__doc__)
-    command_name = parser.parse_args().command
+    arguments = vars(_parser().parse_args())
+    command = arguments.pop("command")
     lab = Lab(Path(__file__).resolve().parents[2])
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # missing in the PATH of `su`
     try:
         if os.geteuid() != 0:
             raise LabError("this requires root, to create network namespaces and start a Docker engine")
-        if command_name == "status":  # read-only, so allowed while another command runs
+        if command is status:  # read-only, so allowed while another command runs
             return status(lab)
         with exclusive(lab):
-            return commands[command_name](lab)
+            return int(command(lab, **arguments))
     except (LabError, OSError) as error:
         print(f"lab: {_explained(lab, error)}", file=sys.stderr)
         return 1

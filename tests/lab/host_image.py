@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -94,20 +94,23 @@ def _file_name(suite: str) -> str:
     return f"{suite}-{_recipe()}.tar"
 
 
-def ensure_images(engine: Engine, state: State) -> None:
+def ensure_images(
+    engine: Engine, state: State, wanted: Sequence[str] | None = None, *, with_sessions: bool = True
+) -> None:
     """Provide the images that are missing, from the cache or by building them.
 
-    Those of the hosts are in the engine, those of sessions in ``.lab/images``.
+    Those of the hosts are in the engine, of the suites that are wanted or of all, those of sessions in ``.lab/images``.
     """
     lab = engine.lab
-    for suite in SUITES:
+    wanted = SUITES if wanted is None else wanted
+    for suite in wanted:
         if split_suite(suite)[0] not in ARCHIVE_PACKAGES_OF_SUITE:
             raise LabError(f"LAB_AGENT3_SUITE is {suite}: set it to bookworm, trixie or trixie-sid")
     end_processes(lab, BUILDERS)  # of a killed run
     remove_folder(lab.folder / "build")
-    missing = [suite for suite in SUITES if not engine.has("image", image_tag(lab, suite))]
+    missing = [suite for suite in wanted if not engine.has("image", image_tag(lab, suite))]
     hosts = [suite for suite in missing if not cached(lab, _file_name(suite))]
-    sessions = [] if link_session_images(lab) else [SUITES[0]]
+    sessions = [] if not with_sessions or link_session_images(lab) else [SUITES[0]]
     suites = [suite for suite in SUITES if suite in {*hosts, *sessions}]
     if suites:
         _check_space(lab)
@@ -143,7 +146,8 @@ def remove_images(engine: Engine, keep: set[str] | None = None) -> None:
 
 def remove_outdated_images(engine: Engine) -> None:
     """Remove the images of earlier builds, which no host uses any more."""
-    remove_images(engine, keep={image_tag(engine.lab, suite) for suite in SUITES})
+    used = engine.docker("ps", "--all", "--format", "{{.Image}}").split()  # by hosts of scenarios, perhaps
+    remove_images(engine, keep={image_tag(engine.lab, suite) for suite in SUITES} | set(used))
 
 
 def _build(engine: Engine, suite: str, pull: bool, host: bool, sessions: bool) -> None:

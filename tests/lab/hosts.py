@@ -7,6 +7,7 @@ import io
 import socket
 import tarfile
 import time
+from collections.abc import Iterable
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -51,9 +52,9 @@ def start_spare_host(engine: Engine, state: State, host: Host) -> str:
     """Create a host that is not one of the lab's, and return its line of known_hosts; the next ``up`` removes it."""
     name = container_name(state, engine.lab, host)
     _ensure_host(engine, state, host, _list_containers(engine))
-    _await_ssh(state.address(host), host.name)
+    await_ssh(state.address(host), host.name)
     engine.docker("exec", name, "sh", "-c", "systemctl is-system-running --wait || true")
-    return _known_host(engine, state, host)
+    return known_host(engine, name, state.address(host), host)
 
 
 def remove_spare_host(engine: Engine, state: State, host: Host) -> None:
@@ -77,7 +78,7 @@ def _list_containers(engine: Engine) -> dict[str, tuple[str, str]]:
 def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tuple[str, str]]) -> str | None:
     """Start one host; return its name if it had to be created."""
     name = container_name(state, engine.lab, host)
-    arguments = _arguments(engine.lab, state, host)
+    arguments = host_arguments(engine.lab, state, host, HOSTS, f"{LABEL}={engine.lab.id}")
     spec = hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:12]
     status, current_spec = present.get(name, ("missing", ""))
     if current_spec == spec and status in {"running", "restarting"}:
@@ -88,21 +89,21 @@ def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tu
     if status != "missing":
         engine.docker("rm", "--force", "--volumes", name)
     engine.docker("create", "--name", name, "--label", f"{SPEC_LABEL}={spec}", *arguments)
-    engine.docker("cp", "-", f"{name}:/", stdin=_authorized_keys_archive(engine.lab))
+    engine.docker("cp", "-", f"{name}:/", stdin=authorized_keys_archive(engine.lab))
     engine.docker("start", name)
     return host.name
 
 
-def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
-    """Return the arguments of `docker create` for a host."""
-    neighbours = [f"--add-host={other.name}:{state.address(other)}" for other in HOSTS if other != host]
+def host_arguments(lab: Lab, state: State, host: Host, others: Iterable[Host], label: str) -> list[str]:
+    """Return the arguments of `docker create` for a host that knows others by name."""
+    neighbours = [f"--add-host={other.name}:{state.address(other)}" for other in others if other != host]
     devices = [f"--device={path}" for path in devices_of_hosts()]
     modules = ["--volume=/lib/modules:/lib/modules:ro"] if Path("/lib/modules").is_dir() else []
     return [
         f"--hostname={host.name}",
         f"--network={lab.name}",
         f"--ip={state.address(host)}",
-        f"--label={LABEL}={lab.id}",
+        f"--label={label}",
         # A reboot from inside stops the container, and this restarts it; `docker stop` keeps it stopped.
         "--restart=unless-stopped",
         "--stop-signal=SIGRTMIN+3",  # makes systemd halt
@@ -122,7 +123,7 @@ def devices_of_hosts() -> list[str]:
     return [path for path in ("/dev/net/tun", "/dev/fuse") if Path(path).exists()]
 
 
-def _authorized_keys_archive(lab: Lab) -> bytes:
+def authorized_keys_archive(lab: Lab) -> bytes:
     """Return a tar archive with root's authorized_keys."""
     key = lab.key.with_suffix(".pub").read_bytes()
     folder, file = tarfile.TarInfo("root/.ssh"), tarfile.TarInfo("root/.ssh/authorized_keys")
@@ -146,8 +147,13 @@ def ensure_login_key(lab: Lab) -> None:
 
 def await_hosts(engine: Engine, state: State, new: list[str]) -> None:
     """Wait until sshd responds on each host, and write known_hosts with the keys read through the engine."""
-    in_parallel(*(partial(_await_ssh, state.address(host), host.name) for host in HOSTS))
-    lines = in_parallel(*(partial(_known_host, engine, state, host) for host in HOSTS))
+    in_parallel(*(partial(await_ssh, state.address(host), host.name) for host in HOSTS))
+    lines = in_parallel(
+        *(
+            partial(known_host, engine, container_name(state, engine.lab, host), state.address(host), host)
+            for host in HOSTS
+        )
+    )
     engine.lab.known_hosts.write_text("".join(lines))
     for host in (host for host in HOSTS if host.name in new):
         _report_failed_units(engine, container_name(state, engine.lab, host), host)
@@ -162,7 +168,8 @@ def ssh_answers(address: IPv4Address) -> bool:
         return False
 
 
-def _await_ssh(address: IPv4Address, name: str) -> None:
+def await_ssh(address: IPv4Address, name: str) -> None:
+    """Wait until an SSH server responds at a host's address."""
     for _attempt in range(240):
         if ssh_answers(address):
             return
@@ -170,11 +177,10 @@ def _await_ssh(address: IPv4Address, name: str) -> None:
     raise LabError(f"{name} was started, but no SSH server responds at {address}")
 
 
-def _known_host(engine: Engine, state: State, host: Host) -> str:
+def known_host(engine: Engine, container: str, address: IPv4Address, host: Host) -> str:
     """Return the host's line of known_hosts; its key is read through the engine, so there is no trust on first use."""
-    name = container_name(state, engine.lab, host)
-    kind, key = engine.docker("exec", name, "cat", "/etc/ssh/ssh_host_ed25519_key.pub").split()[:2]
-    return f"{state.address(host)},{host.name} {kind} {key}\n"
+    kind, key = engine.docker("exec", container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub").split()[:2]
+    return f"{address},{host.name} {kind} {key}\n"
 
 
 def _report_failed_units(engine: Engine, container: str, host: Host) -> None:
