@@ -3,6 +3,7 @@
 PYTHON ?= python3
 ROUNDS ?= 100
 HOSTS ?= 200
+SCENARIO ?=
 BIN := .venv/bin
 WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
 # Three workers on two cores: unit tests wait for a quarter of their time.
@@ -12,6 +13,9 @@ KEEP_COMPILED := PYTHONDONTWRITEBYTECODE=
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
 LARGE := $(BIN)/python -m tests.large
+SCENARIOS := $(patsubst extensions/molecule/%/molecule.yml,%,$(wildcard extensions/molecule/*/molecule.yml))
+# Otherwise checkouts whose folders have the same name share the state of a scenario.
+MOLECULE := $(WITH_BIN) MOLECULE_EPHEMERAL_DIRECTORY=$(CURDIR)/.cache/molecule
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
@@ -107,8 +111,16 @@ test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outsid
 	$(BIN)/python -m tests.lab distributed
 	$(BIN)/pytest tests/frameworks
 
-molecule: lab ## Molecule scenarios on the lab
-	$(WITH_BIN) molecule test --all
+molecule: setup ## Molecule: SCENARIO=agent, or all scenarios, and that each fails without its role
+ifneq ($(SCENARIO),)
+	$(MOLECULE)/$(SCENARIO) molecule test -s $(SCENARIO)
+else
+	@# Two at a time, because they often wait; the longest, session, first. The output of each follows its end.
+	@mkdir -p .cache/molecule
+	@printf '%s\n' $(SCENARIOS) | sort -r | xargs -P 2 -I {} sh -c \
+		'$(MAKE) --no-print-directory molecule SCENARIO={} > .cache/molecule/{}.log 2>&1; code=$$?; cat .cache/molecule/{}.log; exit $$code'
+	$(BIN)/pytest tests/molecule
+endif
 
 clean: lab-down lab-large-down ## Remove everything created by make
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output
