@@ -119,7 +119,7 @@ else
 	@mkdir -p .cache/molecule
 	@printf '%s\n' $(SCENARIOS) | sort -r | xargs -P 2 -I {} sh -c \
 		'$(MAKE) --no-print-directory molecule SCENARIO={} > .cache/molecule/{}.log 2>&1; code=$$?; cat .cache/molecule/{}.log; exit $$code'
-	$(BIN)/pytest tests/molecule
+	$(BIN)/pytest tests/molecule --numprocesses 2 -rP
 endif
 
 clean: lab-down lab-large-down ## Remove everything created by make
