@@ -56,7 +56,7 @@ TABLE = "inet backendai"
 CONNECTIONS_TABLE = "ip backendai_connections"
 GATEWAY_TABLE = "inet backendai_gateway"
 SESSION_CHAIN = "forward"
-CHAIN_DROP_INGRESS, CHAIN_DROP_FORGED = "drop_ingress", "drop_forged"
+CHAIN_DROP_FORGED = "drop_forged"
 SET_PEERS, SET_SSH_PORTS = "pinned4", "ssh_ports"
 
 # Networks and links.
