@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.internals import PROGRAMS, SESSIONS
+from tests.integration.internals import PROGRAMS, RECONCILE_AGENT, SESSIONS
 from tests.integration.laboratory import BUSYBOX
 from tests.integration.removals import LOST_ID, Hosts
 from tests.integration.session_requests import SMALL
@@ -41,9 +41,10 @@ def test_an_engine_has_read_its_mirrors_without_a_restart(agents: Hosts) -> None
 
 def test_an_agent_with_a_session_is_refused_and_nothing_changes(agents: Hosts) -> None:
     first = agents.hosts[0]
-    first.run(f"mkdir {LOST}")
+    # Its timer would remove a folder of no session.
+    first.run(f"systemctl stop {RECONCILE_AGENT}.timer {RECONCILE_AGENT}.service; mkdir {LOST}")
     refused = agents.play("remove_agents")
-    first.run(f"rmdir {LOST}")
+    first.run(f"rmdir {LOST}; systemctl start {RECONCILE_AGENT}.timer")
     assert refused.code != 0
     assert f"sessions are on this agent: {LOST_ID}; end them with" in refused.text
     assert refused.changed == 0
