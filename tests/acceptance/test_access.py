@@ -75,7 +75,8 @@ def test_the_terminal_in_the_browser_is_a_shell_in_main1(train: Training, token:
     path = f"/s/{train.name}/terminal/"
     wait_until(lambda: curl(USER, f"https://{address(GATEWAY)}{path}", *bearer(token))[0] == 200, seconds=60)
     # The screen repeats what is typed: only the shell's answer has the expected line.
-    line, expected = "echo $(id -un):$MASTER_ADDR:$(ssh sub1 hostname)", "work:main1:sub1"
+    line = "echo $(id -un):$(stty size):$LANG:$MASTER_ADDR:$(ssh sub1 hostname):$(printf '\\303\\274')"
+    expected = "work:41 133:C.UTF-8:main1:sub1:ü"
     report = json.loads(program(USER, "terminal_client", token, address(GATEWAY), path, line, expected))
     assert expected in report["screen"], report
 

@@ -52,13 +52,18 @@ def test_containers_are_hosts_of_the_inventory_plugin(train: Training, tmp_path:
     assert printed == {f"{hostname}.{train.name}": hostname for hostname in containers(train.name)}
 
 
-def test_a_command_in_every_container_ends_the_session_and_its_output_is_kept(sessions: Sessions) -> None:
+def test_a_command_in_every_container_ends_the_session_and_its_output_is_kept(
+    sessions: Sessions, tmp_path: Path
+) -> None:
     command = (
         "echo $BACKENDAI_CLUSTER_HOST of $BACKENDAI_CLUSTER_SIZE; [ $BACKENDAI_CLUSTER_LOCAL_RANK != 0 ] || sleep 2"
     )
     done = sessions.create(**TWO, command=command, command_scope="all", wait=True)
     assert done.code == 0, done.output
-    assert sessions.run("schedule_sessions").code == 0
+    page = tmp_path / "page.html"
+    assert sessions.run("schedule_sessions", page_path=str(page)).code == 0
+    assert "agent1" in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o644
     assert containers(sessions.name) == {}
     logs = sessions.run("session_logs", name=sessions.name)
     assert logs.code == 0, logs.output

@@ -16,23 +16,34 @@ from tests.integration.sessions import Sessions, StartedSession, started_session
 
 FOLDER = "/srv/acceptance-agent2"
 DEVICES = {"/dev/fuse", "/dev/net/tun"}
+HOSTS = """\
+127.0.0.1 localhost
+192.0.2.7 licence-server
+{% for kernel in plan.kernels %}
+{{ kernel.address }} {{ kernel.hostname }}
+{% endfor %}
+"""
 
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """A session that may be on several agents and fits on one; its folder is on agent2 alone, its devices on each.
 
-    Its image has nothing but busybox.
+    Its image has nothing but busybox, and its names come from a template of the operator.
     """
     run_on("agent2", f"install -d -m 1777 {FOLDER}")
+    folder = tmp_path_factory.mktemp("together")
+    hosts = folder / "my-hosts.j2"
+    hosts.write_text(HOSTS)
     request = {
         "image": BUSYBOX,
         "cluster_mode": "multi-node",
         "cluster_size": 2,
         "resources": {"cpu": 1, "mem": "128m", "lab.device": 1},
         "mounts": [{"source": FOLDER, "target": "/home/work/data"}],
+        "hosts_template": str(hosts),
     }
-    with started_session(tmp_path_factory.mktemp("together"), **request) as session:
+    with started_session(folder, **request) as session:
         yield session
     run_on("agent2", f"rm -r {FOLDER}")
 
@@ -62,6 +73,7 @@ def test_an_image_needs_no_sshd_no_python_and_no_bash(together: StartedSession) 
         )
     assert run_in(main, *LOGIN, "sub1", "hostname; id -un") == "sub1\nwork\n"
     assert run_in(sub, *LOGIN, "main1", "echo $MASTER_ADDR") == "main1\n"
+    assert "192.0.2.7 licence-server\n" in run_in(sub, "cat", "/etc/hosts")
 
 
 def test_a_device_is_given_to_one_container_only(together: StartedSession) -> None:

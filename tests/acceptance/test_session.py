@@ -10,6 +10,7 @@ from tests.acceptance.conftest import DATA, SECRET, Training
 from tests.acceptance.hosts import containers, network_state, runs
 from tests.integration.containers import LOGIN, parse_environment
 from tests.integration.laboratory import AGENTS, Kernel, address, in_parallel, run_in, run_on, run_on_all
+from tests.integration.probes import list_addresses
 from tests.integration.session_requests import FOUR
 from tests.integration.sessions import Sessions
 
@@ -47,6 +48,18 @@ def test_names_resolve_to_addresses_on_the_network_of_the_session(train: Trainin
     look = "for name in main1 sub1 sub2 sub3; do getent ahostsv4 $name | awk 'NR == 1 {print $1}'; done"
     assert in_all(kernels, look) == ["".join(own)] * 4
     assert len({*own}) == 4
+    # Who listens on IPv6 and IPv4 sees such an address, and looks it up; no name server would answer.
+    mapped = f"import socket; print(socket.getnameinfo(('::ffff:{own[2].strip()}', 1), socket.NI_NAMEREQD)[0])"
+    assert in_all(kernels, f'timeout 5 python3 -c "{mapped}"') == ["sub2.ipv4-mapped\n"] * 4
+    assert in_all(kernels, "ls /sys/class/net | sort") == ["cluster0\neth0\nlo\n"] * 4
+
+
+def test_an_agent_has_no_address_in_the_network_of_a_session(train: Training) -> None:
+    network = f"{train.session.record['network']['subnet'].rpartition('.')[0]}."
+    for agent in AGENTS:
+        addresses = list_addresses(agent)
+        assert address(agent) in addresses
+        assert [each for each in addresses if each.startswith(network)] == []
 
 
 def test_every_container_logs_in_to_every_other_without_a_prompt(train: Training) -> None:
@@ -67,11 +80,16 @@ def test_the_environment_is_there_in_exec_in_ssh_and_in_a_login_shell(train: Tra
             "BACKENDAI_CLUSTER_ROLE": "sub" if rank else "main",
             "BACKENDAI_CLUSTER_LOCAL_RANK": str(rank),
             "BACKENDAI_CLUSTER_MODE": "multi-node",
+            "BACKENDAI_CLUSTER_HOSTFILE": "/var/lib/backendai/hostfile",
+            "BACKENDAI_KERNEL_ID": kernel["id"],
+            "BACKENDAI_SESSION_ID": train.session.record["id"],
             "BACKENDAI_KERNEL_IMAGE": "lab/python:1",
             "BACKENDAI_SESSION_NAME": train.name,
             "MASTER_ADDR": "main1",
             "MASTER_PORT": "29500",
             "NCCL_SOCKET_IFNAME": "cluster0",
+            "GLOO_SOCKET_IFNAME": "cluster0",
+            "OMP_NUM_THREADS": "1",
             "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
             "GREETING": "hello world",
             "TOKEN": SECRET,
@@ -144,6 +162,8 @@ def test_the_same_command_again_changes_nothing(train: Training) -> None:
     network = network_state()
     again = train.session.create_again()
     assert (again.code, again.changed) == (0, 0), again.output
+    assert again.record == train.session.record
+    assert train.access["apps"][0]["url"] in again.output
     assert {name: runs(container) for name, container in containers(train.name).items()} == before
     assert network_state() == network
 
@@ -163,10 +183,12 @@ def test_check_mode_shows_the_plan_and_creates_nothing(train: Training, sessions
 
 def test_another_request_under_a_taken_name_is_refused_and_says_what_differs(train: Training) -> None:
     before = {name: runs(container) for name, container in containers(train.name).items()}
-    refused = train.session.create_again(cluster_size=2)
-    assert refused.code != 0
+    refused = train.session.create_again(cluster_size=2, env={"GREETING": "another secret"})
+    assert (refused.code != 0, refused.record["status"]) == (True, "ERROR")
     assert f"session_name: '{train.name}' is taken by a session (RUNNING)" in refused.text
     assert "session_cluster_size (is 4, requested 2)" in refused.text
+    assert "session_env (GREETING, TOKEN)" in refused.text
+    assert not [secret for secret in ("another secret", "hello world", SECRET) if secret in refused.output]
     assert {name: runs(container) for name, container in containers(train.name).items()} == before
 
 

@@ -52,7 +52,9 @@ def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
     assert backendai("bob", "list", "--json").json == []
     asked = [
         ("show", NAME),
+        ("why", NAME),
         ("logs", NAME),
+        ("logs", "-f", NAME),
         ("ssh", NAME),
         ("open", NAME),
         ("repair", NAME),
@@ -67,7 +69,11 @@ def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
     assert taken.code == 2
     assert "is taken by another user's session; choose another name." in taken.errors
     assert {name: runs(container) for name, container in containers(NAME).items()} == before
+    (seen,) = [each for each in backendai("bob", "list", "--all", "--json").json if each["name"] == NAME]
+    assert (seen["user"], seen["status"], seen["host_keys"], seen["network"]) == ("alice", "RUNNING", None, None)
+    # Operators see all of it.
     assert NAME in {record["name"] for record in backendai("carol", "list", "--all", "--json").json}
+    assert backendai("carol", "logs", NAME).code == 0
 
 
 REFUSED = {

@@ -1,6 +1,6 @@
 """Run the gates of `make test` or `make test-all`, and print the result, the seconds and the CPU seconds of each.
 
-Gates without a lab run beside those on the lab, which wait for hosts as often as they compute. The lab is removed at
+Other gates run beside those on the lab, which wait for hosts as often as they compute. The lab is removed at
 the end, unless the checkout had one before. After ``--minutes`` what still runs is stopped, and the run has failed.
 """
 
@@ -31,18 +31,18 @@ DISK = 12 << 30
 
 
 class Level(NamedTuple):
-    """The gates of a command: those without a lab, and those on the lab, each list in its order."""
+    """The gates of a command: those that leave the lab alone, and those on the lab, each list in its order."""
 
     alone: Sequence[str]
     on_lab: Sequence[str]
 
 
-#: `lab` sets up the tools as well: it builds the hosts meanwhile.
+#: `lab` sets up the tools as well: it builds the hosts meanwhile. Molecule has hosts of its own.
 LEVELS = {
     "test": Level(("setup", "unit", "lint", "types", "docs", "changelog"), ("lab", "acceptance")),
     "test-all": Level(
-        ("setup", "unit", "lint", "types", "docs", "changelog", "docs-site", "build", "sanity"),
-        ("lab", "acceptance", "integration", "molecule"),
+        ("setup", "unit", "lint", "types", "docs", "changelog", "docs-site", "build", "sanity", "molecule"),
+        ("lab", "acceptance", "integration"),
     ),
 }
 #: Without what these make, no later gate of their list is run.

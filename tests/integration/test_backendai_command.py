@@ -44,37 +44,6 @@ def result_of(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def test_a_session_is_its_owners_from_its_creation_to_its_end(sessions: Sessions) -> None:
-    record = create("alice", sessions.name, "--size", "2")
-    assert (record["user"], record["uid"], record["status"]) == ("alice", 2001, "RUNNING")
-    assert [backendai("alice", "ssh", sessions.name, *host, "--", "hostname").output for host in ([], ["sub1"])] == [
-        "main1",
-        "sub1",
-    ]
-    assert names("alice") == {sessions.name}
-    assert "It runs." in backendai("alice", "why", sessions.name).output
-
-    # Of somebody else's session there is one sentence, whatever one asks, by name or by id.
-    assert names("bob") == set()
-    by_name = (["show"], ["why"], ["logs"], ["logs", "-f"], ["ssh"], ["open"], ["end"], ["end", "--force"], ["repair"])
-    for word, verbs in ((sessions.name, by_name), (record["id"], (["show"], ["end"]))):
-        for verb in verbs:
-            refused = backendai("bob", verb[0], word, *verb[1:])
-            assert (refused.code, refused.output) == (2, ""), (verb, refused)
-            assert f"there is no session {word} of yours" in refused.errors
-    taken = backendai("bob", "create", "--name", sessions.name, *SMALL, "--size", "2")
-    assert taken.code == 2
-    assert f"name: {sessions.name!r} is taken by another user's session; choose another name." in taken.errors
-    (seen,) = [entry for entry in backendai("bob", "list", "--all", "--json").json if entry["name"] == sessions.name]
-    assert (seen["user"], seen["status"], seen["host_keys"], seen["network"]) == ("alice", "RUNNING", None, None)
-
-    # Operators see and end all of them.
-    assert sessions.name in names("carol", "--all")
-    assert backendai("carol", "logs", sessions.name).code == 0
-    assert backendai("alice", "end", sessions.name).code == 0
-    assert names("alice") == set()
-
-
 def test_what_a_user_gives_is_no_template_and_no_path(sessions: Sessions) -> None:
     proof = "/var/tmp/backendai-proof"
     lookup = "{{ lookup('pipe', 'touch " + proof + "') }}"
@@ -234,15 +203,6 @@ def test_an_account_that_may_not_be_used_is_refused(state: str) -> None:
     finally:
         run_on(MANAGER, f"usermod --expiredate '' --password '{before}' alice")
     assert backendai("alice", "list").code == 0
-
-
-def test_followed_logs_end_with_the_session_and_so_does_the_command(sessions: Sessions) -> None:
-    command = "for number in 1 2 3; do echo step $number; sleep 1; done; exit 4"
-    answer = backendai("alice", "create", "--name", sessions.name, *SMALL, "--command", command, "--follow")
-    assert answer.code == 1
-    assert [line.rpartition(" ")[2] for line in answer.output.splitlines() if "step" in line][-1] == "3"
-    assert "its command has ended with 4" in answer.errors
-    backendai("alice", "end", sessions.name)
 
 
 def test_followers_share_one_connection_to_each_agent_and_run_no_playbook(sessions: Sessions) -> None:

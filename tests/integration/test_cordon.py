@@ -32,20 +32,6 @@ def in_service(sessions: Sessions) -> Iterator[None]:
     run_on_all(f"rm -f {CORDON}", [*sessions.initial_state])
 
 
-def test_a_cordoned_agent_takes_no_new_session_until_it_is_resumed(agent1_sessions: Sessions) -> None:
-    sessions = agent1_sessions
-    cordoned = sessions.run("cordon_agents", *names("agent1", cordon_reason="disk"))
-    assert "agent1 takes no new sessions: cordoned by root (disk); no session is left on it." in cordoned.output
-    again = sessions.run("cordon_agents", *names("agent1", cordon_reason="disk"))
-    assert (cordoned.changed, again.changed) == (1, 0)
-    waiting = sessions.create(**ON_AGENT1, **SMALL)
-    assert waiting.record["status"] == "PENDING", waiting.output
-    assert waiting.record["pending"]["reason"].endswith("; agent1 is cordoned by root (disk)")
-    resumed = sessions.run("resume_agents", *names("agent1"))
-    assert resumed.code == 0, resumed.output
-    assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
-
-
 def test_facts_that_are_older_than_a_cordon_start_nothing(agent1_sessions: Sessions) -> None:
     sessions = agent1_sessions
     cached = {"facts_max_age": 600, **ON_AGENT1, **SMALL}
@@ -83,22 +69,6 @@ def test_agents_are_rebooted_one_after_the_other_and_their_sessions_come_back(se
     assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
     assert sessions.run("verify_session", name=sessions.name).code == 0
     assert run_on(agents[0], f"ls {CORDON} 2>&1 || true").endswith("No such file or directory\n")
-
-
-@pytest.mark.parametrize(
-    ("agents", "sentence"),
-    [
-        (["agnt1"], "agent_names: 'agnt1' is not an agent of the inventory; did you mean agent1?"),
-        (["agent1", "agent2", "agent3"], "set agent_all_confirmed=true to confirm"),
-        ([], "agent_names is required: one or more of agent1, agent2, agent3."),
-    ],
-)
-def test_agents_that_are_not_there_and_all_at_once_are_refused(
-    sessions: Sessions, agents: list[str], sentence: str
-) -> None:
-    refused = sessions.run("drain_agents", *names(*agents))
-    assert refused.code != 0
-    assert sentence in refused.text
 
 
 def test_the_list_of_agents_says_what_is_free_and_what_would_start(sessions: Sessions, tmp_path: Path) -> None:

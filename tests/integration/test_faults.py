@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.internals import SESSIONS, TASK_APPLY
-from tests.integration.interruptions import kill_at_task
+from tests.integration.internals import SESSIONS
 from tests.integration.inventories import UNREACHABLE
-from tests.integration.laboratory import PYTHON, agent_state, command, run_in, run_on, run_on_all, ssh, stored_sessions
+from tests.integration.laboratory import agent_state, run_in, run_on, run_on_all, ssh, stored_sessions
 from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import FOUR, SMALL, TWO
 from tests.integration.sessions import Sessions
@@ -39,34 +38,6 @@ def without_engine(agent: str) -> Iterator[None]:
     finally:
         run_on(agent, "systemctl start docker.service")
         wait_until(lambda: takes_sessions(agent))
-
-
-def test_next_run_finishes_a_killed_one(sessions: Sessions, tmp_path: Path) -> None:
-    request = {"name": sessions.name, "image": PYTHON, **FOUR}
-    kill_at_task(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": request[key] for key in request}))
-    assert stored_session_counts() == ["1", "1", "1"]
-    assert sessions.list_by_name()[sessions.name]["status"] == "CREATING"
-    checked = sessions.create("--check", "--diff", **FOUR)
-    assert checked.code == 0, checked.output
-    rerun = sessions.create(**FOUR)
-    assert rerun.code == 0, rerun.output
-    assert rerun.record["status"] == "RUNNING"
-
-
-def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
-    # Foreign containers on agent2 occupy all names that the session's containers could get there.
-    names = [f"backendai-{sessions.name}-{hostname}" for hostname in ("main1", "sub1", "sub2")]
-    run_on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
-    try:
-        before = agent_state()
-        run = sessions.create(**THREE)
-        assert run.code != 0
-        assert f"agent2: container backendai-{sessions.name}-" in run.text
-        assert "already exists on agent2 and does not belong to this session" in run.text
-        assert run.record["status"] == "ERROR"
-        assert agent_state() == before
-    finally:
-        run_on("agent2", f"docker rm {' '.join(names)}")
 
 
 @pytest.mark.parametrize("agent", ["agent1", "agent3"])

@@ -31,7 +31,6 @@ from tests.integration.laboratory import (
     AGENTS,
     address,
     in_parallel,
-    run_in,
     run_on,
     run_on_all,
     run_playbook,
@@ -47,7 +46,7 @@ from tests.integration.probes import (
     routes_through,
     scan,
 )
-from tests.integration.programs import run_line, source
+from tests.integration.programs import run_line
 from tests.integration.reboots import reboot, takes_sessions
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
@@ -69,8 +68,6 @@ for n in $(seq 600); do
     sleep 0.1
 done
 """
-#: Ports that listen on agents and in containers, and the range of published ports.
-PORTS = f"22,111,2375,2377,7946,8000,{PUBLISHED},30000-31000"
 
 
 @pytest.fixture(scope="module")
@@ -140,31 +137,12 @@ def ssh_port(access_path: Path) -> int:
     return int(access["ssh"]["port"])
 
 
-def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: StartedSession, access_path: Path) -> None:
-    assert_nothing_is_open(session, f"{PORTS},443,{ssh_port(access_path)}", ssh_port(access_path))
-
-
 def test_foreign_containers_do_not_reach_their_agent(session: StartedSession) -> None:
     agent = session.kernels[0]["agent"]
     exec_in_foreign = f"docker exec {FOREIGN}"
     url = f"http://{address(agent)}:{PUBLISHED}/"
     for line in (run_line("banner", address(agent), 22), run_line("fetch", url)):
         assert "timed out" in run_on(agent, f"{exec_in_foreign} {line}", check=False)
-
-
-def test_only_gateways_reach_published_ports_of_main1(session: StartedSession) -> None:
-    main, sub = session.kernels[:2]
-    outer = published(main["agent"])
-    assert set(outer) == {22, 8000}
-    others = [agent for agent in AGENTS if agent != main["agent"]]
-    assert [published(agent) for agent in others] == [{}, {}]
-    assert all(30000 <= port <= 31000 for port in outer.values())
-    url = f"http://{address(main['agent'])}:{outer[8000]}/hostname"
-    pages = in_parallel(*[partial(fetch, host, url) for host in ("gateway1", "user1", *others)])
-    assert pages == ["main1", "", "", ""]
-    fetch_in_sub = partial(run_in, sub, "python3", "-c", source("fetch"))
-    assert "timed out" in fetch_in_sub(url, check=False)
-    assert fetch_in_sub("http://main1:8000/hostname").strip() == "main1"
 
 
 def test_only_control_nodes_reach_sshd_and_gateways_no_other_port() -> None:

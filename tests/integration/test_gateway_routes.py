@@ -28,19 +28,15 @@ from tests.integration.gateway_client import (
     running_apps,
     send_request,
     signed_token,
-    start_apps,
 )
 from tests.integration.internals import GATEWAY_TABLE, RECONCILE_GATEWAY, UNIT_GATEWAY
 from tests.integration.laboratory import TIMEOUT, address, host_variables, launch, run_on, ssh, unwrapped
 from tests.integration.probes import read_banner
 from tests.integration.programs import source
-from tests.integration.reboots import reboot
 from tests.integration.reconciliation import reconcile_paused
-from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.gateway
 
-LIST_TABLE = f"nft --stateless list table {GATEWAY_TABLE}"
 DELETE_TABLE = f"nft delete table {GATEWAY_TABLE}"
 AT_ONCE, GROUPS = 500, 3
 OVER = f"{FOLDER}/over"
@@ -82,10 +78,6 @@ def unused_ssh_port(port: int) -> int:
 def banner_at(port: int) -> str:
     """Return the banner that user1 reads from a port of the gateway."""
     return read_banner(USER, address(GATEWAY), port)
-
-
-def haproxy_runs() -> bool:
-    return run_on(GATEWAY, f"systemctl is-active {UNIT_GATEWAY}", check=False).strip() == "active"
 
 
 def other_session_route(number: int) -> Route:
@@ -130,13 +122,6 @@ def test_next_change_restores_a_lost_nft_table(port: int) -> None:
         assert change_routes()["changed"] is False
 
 
-def test_flushed_table_is_restored(port: int) -> None:
-    before = run_on(GATEWAY, LIST_TABLE)
-    run_on(GATEWAY, DELETE_TABLE)
-    wait_until(lambda: run_on(GATEWAY, LIST_TABLE, check=False) == before)
-    assert banner_at(port).startswith("SSH-2.0-")
-
-
 @pytest.mark.usefixtures("changed_routes")
 def test_session_replaces_a_stale_one(token: str) -> None:
     fresh = str(uuid.uuid4())
@@ -158,24 +143,6 @@ def test_check_mode_reports_and_changes_nothing(changed_routes: list[Route], tok
     assert change_routes(routes=changed_routes[:1])["changed"] is False
     applied = change_routes("--diff", routes=[other_session_route(1)], ended=[SESSION])
     assert applied == checked
-
-
-def test_routes_survive_a_restart_and_a_reboot(port: int, token: str) -> None:
-    run_on(GATEWAY, f"systemctl restart {UNIT_GATEWAY}")
-    assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
-    is_back = reboot(GATEWAY)
-    wait_until(lambda: is_back() and haproxy_runs())
-    assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
-    assert banner_at(port).startswith("SSH-2.0-")
-    assert "timed out" in banner_at(unused_ssh_port(port))
-    assert change_routes(routes=example_routes()[:1])["changed"] is False
-    start_apps()
-
-
-def test_killed_haproxy_restarts_with_the_routes(token: str) -> None:
-    run_on(GATEWAY, f"systemctl kill --signal KILL {UNIT_GATEWAY}")
-    wait_until(haproxy_runs)
-    assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
 
 
 @pytest.mark.usefixtures("changed_routes")

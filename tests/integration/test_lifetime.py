@@ -23,10 +23,6 @@ def assert_ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
     assert queue_entries()[record["id"]]["record"] == record
 
 
-def test_session_wait_with_a_successful_command_leaves_nothing(agent1_sessions: Sessions) -> None:
-    assert_ended_by_command(agent1_sessions, agent1_sessions.create(command="true", wait=True, **SMALL), 0)
-
-
 def test_session_wait_reports_a_failed_command_and_leaves_nothing(sessions: Sessions) -> None:
     command = "ssh sub1 hostname | grep sub1 && exit 3"
     assert_ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)

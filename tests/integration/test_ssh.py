@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.containers import LOGIN, default_address, public_keys
+from tests.integration.containers import LOGIN, default_address
 from tests.integration.internals import SESSIONS
 from tests.integration.laboratory import AGENTS, BUSYBOX, Kernel, run_in, run_on, run_on_all, ssh
 from tests.integration.session_requests import TWO
@@ -74,11 +74,6 @@ def test_64_concurrent_logins_succeed(user_session: UserKeySession) -> None:
     assert run_in(user_session.main, "sh", "-c", burst).split() == ["sub1"] * 64
 
 
-def test_user_key_opens_main1(user_session: UserKeySession) -> None:
-    process = user_session.login(user_session.main, user_session.key)
-    assert (process.returncode, process.stdout.split()) == (0, ["main1", "work"]), process.stderr
-
-
 def test_user_key_opens_the_other_containers(user_session: UserKeySession) -> None:
     """Editors log in to a sub through main1 (``ProxyJump``), with the key of their user."""
     process = user_session.login(user_session.session.kernels[1], user_session.key)
@@ -101,12 +96,6 @@ def identity(kernel: Kernel) -> dict[str, str]:
         "user key": run_in(kernel, "cat", "/home/work/.ssh/id_ed25519.pub"),
         "peers": run_in(kernel, "cat", "/home/work/.ssh/known_hosts", "/home/work/.ssh/authorized_keys"),
     }
-
-
-def test_each_container_accepts_the_user_key(user_session: UserKeySession) -> None:
-    main, sub = (public_keys(kernel, user_session.session.record["id"]) for kernel in user_session.session.kernels)
-    assert user_session.key.with_suffix(".pub").read_text().split()[1] in main & sub
-    assert main == sub
 
 
 def private_material(kernel: Kernel, session: str) -> list[str]:

@@ -23,8 +23,8 @@ from tests.lab.leftovers import remove_folder
 #: The label of all these hosts, with the lab's id; and that of one, with the scenario's name.
 OWNER_LABEL = f"{LABEL}.scenarios"
 SCENARIO_LABEL = f"{LABEL}.scenario"
-#: Their addresses in the underlay; those of the lab and of its tests are lower.
-OFFSETS = range(200, 251)
+#: Their addresses in the underlay; those of the lab are lower, and 250 stays unused.
+OFFSETS = range(200, 250)
 #: How many hosts a scenario may have, so that two run at a time on a small machine.
 MOST_HOSTS = 2
 
