@@ -49,3 +49,12 @@ def session(examples: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     assert [mount["source"] for mount in request["mounts"]] == [examples]
     with started_session(tmp_path_factory.mktemp("examples"), **request) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def with_mlflow(examples: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """The session of the examples with the app mlflow in main1."""
+    request = {**request_of("session.yml"), "apps": ["mlflow"]}
+    assert examples
+    with started_session(tmp_path_factory.mktemp("mlflow"), **request) as started:
+        yield started

@@ -15,7 +15,8 @@ def install_packages(requirements: Path, folder: Path) -> None:
     """Install packages into a folder; their programs run with the Python of the image."""
     wheels = ("--python-version", PYTHON_OF_THE_IMAGE, "--implementation", "cp", "--only-binary", ":all:")
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--no-compile", "--requirement", requirements)
-    subprocess.run([*pip, "--target", folder, *wheels], check=True)
+    # Nothing in the folder is for the Python that runs pip.
+    subprocess.run([*pip, "--no-warn-conflicts", "--target", folder, *wheels], check=True)
     for program in (folder / "bin").iterdir():
         first, _newline, rest = program.read_bytes().partition(b"\n")
         if first.startswith(b"#!") and b"python" in first:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -52,6 +52,7 @@ ENVIRONMENT = {
     # Ray gives its dashboard a minute to start, and a busy machine takes longer.
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "600",
 }
+TOGETHER = [app for app in USES if app != "ray"]
 #: What these pages ask for in vain without a gateway, too: fonts at the root, a user, services that do not run.
 ABSENT = re.compile(r"/font-roboto/|/mlflow/users/current$|/api/(v0/platform_events|grafana_health|prometheus_health)$")
 
@@ -97,12 +98,10 @@ def domain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert rerun.code == 0, rerun.output
 
 
-@pytest.fixture(scope="module")
-def session(domain: str, packages: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Two containers with every app that has wheels, and what these show."""
-    assert domain == DOMAIN
-    request = {
-        "apps": [*USES],
+def request_with(packages: str, *apps: str) -> dict[str, Any]:
+    """Return the variables of a session of two containers with apps."""
+    return {
+        "apps": [*apps],
         "roles": {
             "main": {"resources": {"cpu": 2, "mem": "8g", "shmem": "1g"}},
             "sub": {"resources": {"cpu": 1, "mem": "128m"}},
@@ -111,6 +110,21 @@ def session(domain: str, packages: str, tmp_path_factory: pytest.TempPathFactory
         "mounts": [{"source": packages, "target": IN_CONTAINERS, "read_only": True}],
         "designated_agents": [AGENT],
     }
+
+
+@pytest.fixture
+def with_ray(domain: str, packages: str, tmp_path: Path) -> Iterator[StartedSession]:
+    """A session with Ray alone: it gives its first processes 15 seconds, too short beside others that start."""
+    assert domain == DOMAIN
+    with started_session(tmp_path, *WITH_DOMAIN, **request_with(packages, "ray")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def session(domain: str, packages: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """A session with every other app that has wheels, and what these show."""
+    assert domain == DOMAIN
+    request = request_with(packages, *TOGETHER)
     with started_session(tmp_path_factory.mktemp("session"), *WITH_DOMAIN, **request) as session:
         main = session.kernels[0]
         listens = "python3 -c 'import socket; socket.create_connection((\"main1\", 5000))' && echo listens"
@@ -125,7 +139,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium; names of apps lead to the gateway."""
     require(CHROMIUM)
     folder = tmp_path_factory.mktemp("playwright")
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--target", folder)
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--no-warn-conflicts", "--target", folder)
     subprocess.run([*pip, "--requirement", REQUIREMENTS.with_name("browser_requirements.txt")], check=True)
     sys.path.append(str(folder))
     sync_playwright = importlib.import_module("playwright.sync_api").sync_playwright
@@ -175,12 +189,8 @@ def by_path(link: str, session: str, app: str) -> str:
     return f"https://{address(GATEWAY)}{prefix}{page}"
 
 
-@pytest.mark.parametrize("kind", ["path", "host"])
-@pytest.mark.parametrize("app", USES)
-def test_app_is_used_without_a_password_or_an_error(
-    session: StartedSession, links: dict[str, str], browser: Browser, app: str, kind: str
-) -> None:
-    link = links[app] if kind == "host" else by_path(links[app], session.record["name"], app)
+def use(app: str, link: str, browser: Browser) -> None:
+    """Use an app in a browser, without a password or an error."""
     problems: list[str] = []
     with opened(browser, link) as page:
         # A request of the terminal that leaving its page cuts off is an error there.
@@ -193,6 +203,21 @@ def test_app_is_used_without_a_password_or_an_error(
         assert page.locator("input[type=password]").count() == 0
         assert "token=" not in page.url
     assert [problem for problem in problems if not ABSENT.search(problem)] == []
+
+
+# First, while no other app runs.
+def test_ray_is_used_without_a_password_or_an_error(with_ray: StartedSession, browser: Browser, tmp_path: Path) -> None:
+    link = printed_links(with_ray, tmp_path)["ray"]
+    for each in (link, by_path(link, with_ray.record["name"], "ray")):
+        use("ray", each, browser)
+
+
+@pytest.mark.parametrize("kind", ["path", "host"])
+@pytest.mark.parametrize("app", TOGETHER)
+def test_app_is_used_without_a_password_or_an_error(
+    session: StartedSession, links: dict[str, str], browser: Browser, app: str, kind: str
+) -> None:
+    use(app, links[app] if kind == "host" else by_path(links[app], session.record["name"], app), browser)
 
 
 def note_error(problems: list[str], message: ConsoleMessage) -> None:

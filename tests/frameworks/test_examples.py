@@ -16,6 +16,7 @@ from tests.integration.sessions import StartedSession
 PAGE = (ROOT / "docs" / "frameworks.md").read_text()
 ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<version>[^|]+) \| `(?P<command>[^`|]+)` \|", re.MULTILINE)
 COMMANDS = {row["name"]: row["command"] for row in ROW.finditer(PAGE)}
+APPS = dict(re.findall(r"^\| ([^|]+) \|.*`session_apps: \[(\w+)\]`", PAGE, re.MULTILINE))
 (TORCHRUN,) = re.findall(r"^torchrun .+$", PAGE, re.MULTILINE)
 HOSTS = ["main1", "sub1", "sub2"]
 
@@ -54,12 +55,22 @@ def run_command(session: StartedSession, name: str) -> list[dict[str, Any]]:
     return sorted(results, key=lambda result: str(result.get("host")))
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_framework_runs_over_three_agents_as_its_row_says(session: StartedSession, name: str) -> None:
-    results = run_command(session, name)
-    expected = EXPECTED[name]
+def check_row(session: StartedSession, name: str) -> None:
+    results, expected = run_command(session, name), EXPECTED[name]
     assert [{key: result[key] for key in wanted} for result, wanted in zip(results, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name not in APPS])
+def test_framework_runs_over_three_agents_as_its_row_says(session: StartedSession, name: str) -> None:
+    check_row(session, name)
+
+
+# Last, because an app takes time that Ray does not have.
+@pytest.mark.parametrize("name", APPS)
+def test_framework_with_an_app_runs_as_its_row_says(with_mlflow: StartedSession, name: str) -> None:
+    check_row(with_mlflow, name)
 
 
 def test_every_row_is_run() -> None:
     assert sorted(COMMANDS) == sorted(EXPECTED)
+    assert APPS == {"MLflow": "mlflow"}

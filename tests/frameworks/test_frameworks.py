@@ -73,10 +73,19 @@ def with_frameworks(folder: str) -> dict[str, Any]:
     }
 
 
+def objects_in(text: str) -> list[dict[str, Any]]:
+    """Return the JSON objects in an output; those that several containers print at once may be on one line."""
+    decoder, found, place = json.JSONDecoder(), [], text.find('{"')
+    while place >= 0:
+        found_here, end = decoder.raw_decode(text, place)
+        found.append(found_here)
+        place = text.find('{"', end)
+    return found
+
+
 def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
     """Run a shell script in a container and return the JSON objects in its output."""
-    lines = run_in(kernel, "sh", "-c", script).splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
+    return objects_in(run_in(kernel, "sh", "-c", script))
 
 
 def test_torchrun_reduces_over_all_containers(two: StartedSession) -> None:
@@ -102,8 +111,7 @@ def test_command_of_the_readme_runs_torchrun_in_every_container(frameworks: str,
         kernels = created.record["kernels"]
         assert [wait_for_exit(kernel) for kernel in kernels] == [0, 0]
         logs = [run_on(kernel["agent"], f"docker logs {kernel['container']}") for kernel in kernels]
-    results = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith("{")]
-    assert results == [
+    assert [result for log in logs for result in objects_in(log)] == [
         {"host": "main1", "rank": 0, "size": 2, "right": True},
         {"host": "sub1", "rank": 1, "size": 2, "right": True},
     ]
