@@ -14,9 +14,12 @@ from tests.integration.laboratory import AGENTS, agent_state, run_counts, run_on
 from tests.integration.managers import MANAGER
 from tests.integration.session_requests import FOUR
 from tests.integration.sessions import Sessions, StartedSession, end_all_sessions
+from tests.lab.identity import SHARED
 
 #: A folder that all agents have, and each with a file that says whose it is; one that can be written, one that cannot.
 DATA, GIVEN = "/srv/acceptance-data", "/srv/acceptance-given"
+#: A folder in the file system that agents share.
+SHARED_DATA = f"{SHARED}/acceptance"
 #: The folder of the user's key on user1.
 KEYS = "/tmp/acceptance"
 SECRET = "a-secret-of-mine"
@@ -70,13 +73,14 @@ def user_key() -> Iterator[str]:
 def train(user_key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     """Start the shared session, with -vvv and --diff: what a log would have."""
     folder = tmp_path_factory.mktemp("train")
-    run_on_all(f"install -d -m 1777 {DATA} {GIVEN}; hostname > {GIVEN}/whose")
+    run_on_all(f"install -d -m 1777 {DATA} {GIVEN} {SHARED_DATA}; hostname > {GIVEN}/whose")
     request = {
         **FOUR,
         "resources": {"cpu": 1, "mem": "256m"},
         "env": {"GREETING": "hello world", "TOKEN": SECRET},
         "mounts": [
             {"source": DATA, "target": "/home/work/data"},
+            {"source": SHARED_DATA, "target": "/home/work/shared"},
             {"source": GIVEN, "target": "/home/work/given", "read_only": True},
         ],
         "apps": [WEB, "terminal"],
@@ -91,7 +95,7 @@ def train(user_key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
             (access,) = json.loads((folder / "access.json").read_text())
             yield Training(session, access)
     finally:
-        run_on_all(f"rm -r {DATA} {GIVEN}")
+        run_on_all(f"rm -rf {DATA} {GIVEN} {SHARED_DATA}")
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,12 @@ def test_containers_see_the_folders_of_their_agent_and_write_where_they_may(trai
         assert {*names} == {kernel["hostname"] for kernel in kernels if kernel["agent"] == agent}
 
 
+def test_all_containers_see_the_same_data_where_agents_share_a_file_system(train: Training) -> None:
+    line = 'cd ~/shared; echo "$(hostname)" >> present; for n in $(seq 100); do [ $(wc -l < present) -lt 4 ] || break; '
+    texts = in_all(train.session.kernels, f"{line} sleep 0.1; done; sort present; stat -c %U present")
+    assert [text.split() for text in texts] == [[*HOSTNAMES, "work"]] * 4
+
+
 def test_a_container_reaches_the_world_over_eth0(train: Training) -> None:
     main = train.session.kernels[0]
     assert "dev eth0" in run_in(main, "ip", "route", "show", "default")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.lab.command import LabError, in_parallel, output, report
 from tests.lab.engine import Engine
 from tests.lab.host_image import image_tag, remove_images
-from tests.lab.identity import HOSTS, LABEL, Host, Lab, State
+from tests.lab.identity import HOSTS, LABEL, SHARED, Host, Lab, State
 
 SPEC_LABEL = f"{LABEL}.spec"
 #: The rights that a host needs, available on a machine without CAP_SYS_RESOURCE, unlike --privileged. The clock
@@ -40,6 +40,7 @@ def container_name(state: State, lab: Lab, host: Host) -> str:
 
 def ensure_hosts(engine: Engine, state: State) -> list[str]:
     """Create or recreate each host as specified, and start it. Return the names of new hosts."""
+    engine.lab.shared.mkdir(exist_ok=True)
     present = _list_containers(engine)
     expected = {container_name(state, engine.lab, host) for host in HOSTS}
     for unexpected in present.keys() - expected:
@@ -99,6 +100,7 @@ def host_arguments(lab: Lab, state: State, host: Host, others: Iterable[Host], l
     neighbours = [f"--add-host={other.name}:{state.address(other)}" for other in others if other != host]
     devices = [f"--device={path}" for path in devices_of_hosts()]
     modules = ["--volume=/lib/modules:/lib/modules:ro"] if Path("/lib/modules").is_dir() else []
+    shared = [f"--mount=type=bind,source={lab.shared},target={SHARED}"] if host.group == "agents" else []
     return [
         f"--hostname={host.name}",
         f"--network={lab.name}",
@@ -112,6 +114,7 @@ def host_arguments(lab: Lab, state: State, host: Host, others: Iterable[Host], l
         *neighbours,
         *devices,
         *modules,
+        *shared,
         *RIGHTS,
         *DISKS,
         image_tag(lab, host.suite),

@@ -33,6 +33,8 @@ class Host:
     offset: int
 
 
+#: Where agents have the folder that they share.
+SHARED = "/mnt/shared"
 #: With the suite ``trixie-sid`` the engine is unstable's, which changes every day, so it is no default.
 HOSTS = (
     Host("agent1", "agents", "bookworm", 11),
@@ -72,6 +74,11 @@ class Lab:
     def images(self) -> Path:
         """The folder of the session images' archive."""
         return self.folder / "images"
+
+    @property
+    def shared(self) -> Path:
+        """The folder that all agents have as :data:`SHARED`: one file system, as of a file server."""
+        return self.folder / "shared"
 
     @property
     def cache(self) -> Path:

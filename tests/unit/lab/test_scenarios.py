@@ -106,7 +106,7 @@ def test_after_the_last_address_comes_the_first(lab: Lab) -> None:
     engine = FakeEngine(lab)
     (lab.folder / "scenarios").mkdir()
     (lab.folder / "scenarios" / "next-offset").write_text(f"{scenarios.OFFSETS[-1]}\n")
-    assert create(engine, "agent", AGENT, USER) == {"agent1": "10.77.5.250", "user1": "10.77.5.200"}
+    assert create(engine, "agent", AGENT, USER) == {"agent1": "10.77.5.249", "user1": "10.77.5.200"}
 
 
 def test_a_lab_without_a_free_address_says_so(lab: Lab) -> None:
