@@ -153,7 +153,8 @@ def test_only_control_nodes_reach_sshd_and_gateways_no_other_port() -> None:
         in_parallel(*[partial(reachable_from_host, *pair) for pair in zip(sources, others, strict=True)]) == [set()] * 3
     )
     pings = [("icmp", address("agent1"), 0)]
-    assert reachable_from_host("gateway1", pings) == set(pings)
+    for host in ("gateway1", "manager1", "agent2"):
+        assert reachable_from_host(host, pings) == set(pings)
 
 
 @pytest.mark.usefixtures("session")

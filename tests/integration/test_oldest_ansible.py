@@ -1,8 +1,9 @@
-"""The oldest ansible-core that the collection supports: what a user gives is never a template, there as well."""
+"""The oldest ansible-core and cryptography that the collection supports: what a user gives is no template there."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,22 @@ from tests.lab.other_ansible import ensure_ansible, oldest_core
 
 pytestmark = [pytest.mark.managers, pytest.mark.requests]
 
+#: As README says.
+(CRYPTOGRAPHY,) = re.findall(r"`cryptography` ≥ (\d+)", (ROOT / "README.md").read_text())
 OWNER = {"session_user": "alice", "session_user_uid": 2001, "session_no_new_privileges": True}
 
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
     """The folder of programs of that ansible-core, with what the command of a manager and its tests need."""
-    packages = (f"ansible-core=={oldest_core()}.*", "ansible-runner", "cryptography", "rich", "pytest", "hypothesis")
+    packages = (
+        f"ansible-core=={oldest_core()}.*",
+        "ansible-runner",
+        f"cryptography=={CRYPTOGRAPHY}.*",
+        "rich",
+        "pytest",
+        "hypothesis",
+    )
     return ensure_ansible("oldest-ansible", packages, ["dev"])
 
 

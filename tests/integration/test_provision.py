@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.integration.laboratory import run_on_all
+from tests.integration.ansible_settings import ROOT
+from tests.integration.laboratory import AGENTS, run_on_all
+from tests.lab.identity import HOSTS
 
 pytestmark = pytest.mark.provisioning
 
+#: The engine of each release of Debian, as README says.
+TESTED = dict(re.findall(r"(Debian \d+) \(Docker (\d+\.\d+)\)", (ROOT / "README.md").read_text()))
+RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
+
 
 def test_the_lab_has_two_engines_and_two_pythons() -> None:
-    engines = [version.strip() for version in run_on_all("docker version --format '{{.Server.Version}}'")]
-    assert engines[0] == engines[1] != engines[2]
+    engines = dict(zip(AGENTS, run_on_all("docker version --format '{{.Server.Version}}'"), strict=True))
+    assert [*TESTED] == [*RELEASES.values()]
+    for host in HOSTS:
+        if host.name in AGENTS and host.suite in RELEASES:
+            assert engines[host.name].startswith(f"{TESTED[RELEASES[host.suite]]}.")
+    assert len({*engines.values()}) == 2
     assert len(set(run_on_all("python3 -c 'import sys; print(sys.version_info[:2])'"))) == 2
