@@ -68,7 +68,7 @@ def test_the_printed_ssh_configuration_logs_in_to_main1_and_on_to_the_others(tra
     assert run_on(USER, copied) == host_key
     stranger = f"ssh-keygen -q -t ed25519 -N '' -f {KEYS}/stranger <<< y > /dev/null; "
     refused = run_on(USER, stranger.replace("<<< y", "") + line.replace(f"{KEYS}/key", f"{KEYS}/stranger"), check=False)
-    assert "Permission denied" in refused
+    assert "Permission denied (publickey)." in refused
 
 
 def test_the_terminal_in_the_browser_is_a_shell_in_main1(train: Training, token: str) -> None:
