@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.hosts import containers, runs
-from tests.integration.laboratory import run_on, run_on_all
-from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, run_as
+from tests.integration.laboratory import address, run_on, run_on_all
+from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, log_in_with, run_as
 from tests.integration.user_command import SMALL, backendai, create, shell
 
 NAME = "of-alice"
@@ -78,6 +79,7 @@ def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
 
 REFUSED = {
     "image": (["--image", "elsewhere/python:1"], "elsewhere/python:1"),
+    "role": (["--set", 'roles={main: {}, sub: {image: "elsewhere/python:1"}}'], "elsewhere/python:1"),
     "folder": (["--mount", "secrets"], "secrets"),
     "group": (["--set", "resource_group=others"], "others"),
     "priority": (["--set", "priority=90"], "priority"),
@@ -108,6 +110,16 @@ def test_a_user_gets_no_further_than_the_command() -> None:
     ]
     assert ["ended with 255" in text for text in logins] == [True, True]
     assert run_on(MANAGER, f"stat -c '%a %U' {KEY}").split() == ["600", ACCOUNT]
+
+
+def test_the_key_of_a_manager_opens_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """The machine may connect to hosts, but it is not the manager."""
+    stolen = tmp_path / "key"
+    stolen.touch(mode=0o600)
+    stolen.write_text(run_on(MANAGER, f"cat {KEY}"))
+    assert "Permission denied (publickey" in log_in_with(stolen)
+    own = run_as(ACCOUNT, f"cd; ssh -o BatchMode=yes {address('agent1')} hostname", check=False)
+    assert own == "agent1\n"
 
 
 def test_a_job_s_output_and_exit_code_are_there_after_its_end() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.integration.laboratory import Run, run_on, run_playbook
+from tests.integration.laboratory import Run, run_on, run_playbook, ssh
 
 MANAGER = "manager1"
 ACCOUNT = "backendai"
@@ -37,6 +38,13 @@ def rotate(folder: Path, *options: str) -> Run:
 def run_as(user: str, line: str, *, check: bool = True) -> str:
     """Run a shell line on manager1 as one of its accounts and return its output."""
     return run_on(MANAGER, shlex.join(["runuser", "--user", user, "--", "sh", "-c", line]), check=check)
+
+
+def log_in_with(key: Path) -> str:
+    """Log in to agent1 as the account, from the machine, with a copy of its key; return what ssh complains of."""
+    words = [word.replace("root@", f"{ACCOUNT}@") for word in ssh("agent1", "true")]
+    words[words.index("-i") + 1] = str(key)
+    return subprocess.run(words, capture_output=True, text=True, check=False).stderr
 
 
 def play(playbook: str, **variables: object) -> tuple[str, Any]:
