@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from tests.integration.sessions import Sessions
 pytestmark = pytest.mark.isolation
 
 CONTAINER, UNIT, LISTENING = "report-foreign", "report-listener", 8077
-SECONDS = 30
+#: Exists while nobody asks for answers of the services.
+OVER = "/tmp/report-over"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,11 +41,32 @@ def other_work() -> Iterator[None]:
         run_on("agent1", stop, check=False)
 
 
-def ask(seconds: float) -> tuple[int, int]:
-    """Connect to both services of agent1 from outside again and again; return how often, and how many answered."""
+@contextmanager
+def asking() -> Iterator[Callable[[], tuple[int, int]]]:
+    """Connect to both services of agent1 from outside again and again meanwhile.
+
+    Yield a function that ends it, and returns how often that was, and how many answered.
+    """
     urls = [f"http://{address('agent1')}:{port}/" for port in (LISTENING, PUBLISHED)]
-    asked, answered = map(int, run_on("user1", run_line("ask_often", seconds, *urls)).split())
-    return asked, answered
+    run_on("user1", f"rm -f {OVER}")
+    with ThreadPoolExecutor(1) as pool:
+        printed = pool.submit(run_on, "user1", run_line("ask_often", OVER, *urls))
+
+        def end() -> tuple[int, int]:
+            run_on("user1", f"touch {OVER}")
+            asked, answered = map(int, printed.result().split())
+            return asked, answered
+
+        try:
+            yield end
+        finally:
+            run_on("user1", f"touch {OVER}")
+
+
+def ask() -> tuple[int, int]:
+    """Connect to both services twice; return how often that was, and how many answered."""
+    with asking() as end:
+        return end()
 
 
 def report(folder: Path) -> tuple[Run, dict[str, dict[str, Any]]]:
@@ -78,10 +101,9 @@ def joined() -> Iterator[Joined]:
     try:
         with reconcile_paused("agent1", unit=RECONCILE_AGENT):
             run_on("agent1", f"{forget}; nft delete table {TABLE}")
-            with ThreadPoolExecutor(1) as pool:
-                asking = pool.submit(ask, SECONDS)
+            with asking() as end:
                 joining = apply_firewall({"mode": ""}, "--limit", "agent1")
-                asked, answered = asking.result()
+                asked, answered = end()
         assert joining.returncode == 0, joining.stdout
         yield Joined(asked, answered, json.loads(run_on("agent1", f"cat {FIREWALL_STATE}"))["confirmed"]["mode"])
     finally:
@@ -114,11 +136,10 @@ def test_the_report_names_who_connects_to_what_and_the_lines_that_allow_it(joine
 @pytest.mark.usefixtures("joined")
 def test_sessions_come_and_go_without_a_dropped_connection_or_a_lost_count(tmp_path: Path) -> None:
     before = packets(report(tmp_path)[1]["agent1"])
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(ask, SECONDS)
+    with asking() as end:
         with Sessions(tmp_path) as sessions:
             sessions.start(**THREE)
-        asked, answered = asking.result()
+        asked, answered = end()
     after = packets(report(tmp_path)[1]["agent1"])
     assert answered == asked
     assert after["tcp", LISTENING][1] >= before["tcp", LISTENING][1] + asked / 2
@@ -142,7 +163,7 @@ def test_what_is_allowed_by_the_lines_is_reported_no_more_and_stays_open_when_en
     ]
     assert joined.mode == "report"
     with temporary_firewall(mode="enforce", allow=allow):
-        asked, answered = ask(2)
+        asked, answered = ask()
         assert answered == asked
         assert report(tmp_path)[1]["agent1"]["traffic"] == []
 
@@ -152,7 +173,7 @@ def test_an_enforced_host_drops_reports_nothing_and_keeps_its_mode(tmp_path: Pat
     for mode in ("enforce", ""):
         applied = apply_firewall({"mode": mode})
         assert applied.returncode == 0, applied.stdout
-        _asked, answered = ask(3)
+        _asked, answered = ask()
         run, hosts = report(tmp_path)
         assert (answered, hosts["agent1"]["mode"], hosts["agent1"]["traffic"]) == (0, "enforce", [])
         assert "agent1 is closed: firewall_mode is enforce" in run.text

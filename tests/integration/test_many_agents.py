@@ -19,7 +19,7 @@ from tests.large.hosts import remove_agents
 from tests.large.identity import CONTAINERS, LargeLab, SimulatedAgent
 from tests.large.lab import up
 
-pytestmark = pytest.mark.queue
+pytestmark = [pytest.mark.queue, pytest.mark.long]
 
 #: The sessions fill all agents but three, of which two are empty.
 AGENTS, SESSIONS = 12, 25

@@ -15,7 +15,7 @@ from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions, StartedSession
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.long]
 
 MANAGER, *WORKERS = AGENTS
 SWARM = {**THREE, "network_driver": "swarm"}
