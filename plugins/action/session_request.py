@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._model.mounts import Source
 from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._lifecycle.repair import find_repairable
 from ..plugin_utils._report.record import to_json, unplanned_record
@@ -69,7 +70,7 @@ class ActionModule(ControlAction):
         waiting = [entry for entry in entries if entry.waits_for_start]
         needing = entries if purpose == PRUNE else waiting
         images = {*(spec.images if spec else ()), *(image for entry in needing for image in entry.wanted_images)}
-        mounted = {mount.source for mount in spec.mounts} if spec else set()
+        mounted = {Source.of(mount).word for mount in spec.mounts} if spec else set()
         result |= {
             "changed": False,
             "agents": agents,

@@ -37,6 +37,7 @@ class FakeDocker:
         self.cdi_folders: list[str] = []
         self.cgroup_driver = "cgroupfs"
         self.log_driver = "json-file"
+        self.api_version = "1.41"
 
         self.nodes_there: list[dict[str, Any]] = []
 

@@ -1,4 +1,4 @@
-"""File systems that never answer, in a mount namespace of the test's own."""
+"""File systems in a mount namespace of the test's own, and one that never answers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.integration.programs import source
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 0x4000, 0x40000, 2
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -34,6 +35,21 @@ def own_mounts() -> Iterator[None]:
         _call("setns", before, CLONE_NEWNS)
         os.close(before)
         os.chdir(folder)
+
+
+def mount_memory(folder: Path, flags: int = 0) -> Path:
+    """Mount an empty file system at a folder, whose parents exist, and return the folder."""
+    folder.mkdir(exist_ok=True)
+    _call("mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, b"mode=0755")
+    return folder
+
+
+def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
+    """Mount a folder at another one with all that is mounted below it, as engines do: read-only at its top alone."""
+    target.mkdir(exist_ok=True)
+    _call("mount", os.fsencode(source), os.fsencode(target), None, MS_BIND | MS_REC, None)
+    if read_only:
+        _call("mount", None, os.fsencode(target), None, MS_REMOUNT | MS_BIND | MS_RDONLY, None)
 
 
 @contextlib.contextmanager

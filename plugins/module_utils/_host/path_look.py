@@ -20,6 +20,7 @@ import json
 import os
 import selectors
 import signal
+import stat
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,10 +41,15 @@ POLL_SECONDS = 0.02
 
 
 class Place(NamedTuple):
-    """A path, below the ``root`` of this host, or of another process, such as ``/proc/17/root``."""
+    """A path, below the ``root`` of this host, or of another process, such as ``/proc/17/root``.
+
+    With ``strict``, only root decides where it leads: no component may be a link, nor one before the last be writable
+    for others.
+    """
 
     path: str
     root: str = ""
+    strict: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +68,14 @@ class NoFolder(enum.Enum):
     SILENT = "silent"
 
 
-Answer = Union[Folder, NoFolder]
+class Unsafe(NamedTuple):
+    """The ``component`` of a strict place by which others than root decide where it leads, and its ``problem``."""
+
+    component: str
+    problem: str
+
+
+Answer = Union[Folder, NoFolder, Unsafe]
 
 
 def look(places: Iterable[Place]) -> dict[Place, Answer]:
@@ -132,7 +145,7 @@ class _Look:
         *lines, self._text = (self._text + text).split(b"\n")
         for line in lines:
             found = json.loads(line)
-            self.answers[self._places[len(self.answers)]] = Folder(*found) if found else NoFolder.MISSING
+            self.answers[self._places[len(self.answers)]] = _parse_answer(found)
         self._until = time.monotonic() + PATH_SECONDS if text else 0.0
 
     def end(self) -> None:
@@ -169,19 +182,29 @@ def _answer_and_exit(places: Sequence[Place], sender: int, keep: Collection[int]
         os._exit(0)
 
 
-def _find(place: Place, home: int) -> tuple[str, int, int] | None:
+def _parse_answer(found: list[str | int] | None) -> Answer:
+    """Return the answer of a line that :func:`_find` has written."""
+    if found is None:
+        return NoFolder.MISSING
+    path, device, *inode = found
+    return Folder(str(path), int(device), int(inode[0])) if inode else Unsafe(str(path), str(device))
+
+
+def _find(place: Place, home: int) -> tuple[str, int, int] | Unsafe | None:
     """Return the real path, device and inode of a folder, all of the same moment; ``home`` is this host's root."""
     try:
         if place.root:
             os.chroot(place.root)
             os.chdir("/")
-        folder = os.open(place.path, os.O_PATH | os.O_DIRECTORY)
+        folder = _open_strictly(place.path) if place.strict else os.open(place.path, os.O_PATH | os.O_DIRECTORY)
     except (OSError, ValueError):
         return None
     finally:
         if place.root:
             os.fchdir(home)
             os.chroot(".")
+    if isinstance(folder, Unsafe):
+        return folder
     try:
         found = os.fstat(folder)
         return os.readlink(f"/proc/self/fd/{folder}"), found.st_dev, found.st_ino
@@ -189,6 +212,48 @@ def _find(place: Place, home: int) -> tuple[str, int, int] | None:
         return None
     finally:
         os.close(folder)
+
+
+def _open_strictly(path: str) -> int | Unsafe:
+    """Open a folder component by component, each in the one before, which only root may be able to write.
+
+    ``openat2`` would follow no link either, but tells nobody whose the folders on the way are. Raises :class:`OSError`.
+    """
+    folder, here = os.open("/", os.O_PATH | os.O_DIRECTORY), "/"
+    try:
+        for name in filter(None, path.split("/")):
+            problem = _find_writers(os.fstat(folder))
+            if problem:
+                return Unsafe(here, problem)
+            here = os.path.join(here, name)
+            outer, folder = folder, _open_inner(name, folder)
+            os.close(outer)
+            if folder < 0:
+                return Unsafe(here, "is a symbolic link")
+        return os.dup(folder)
+    finally:
+        if folder >= 0:
+            os.close(folder)
+
+
+def _open_inner(name: str, folder: int) -> int:
+    """Open a folder in another one; -1 for a link. Raises :class:`OSError`."""
+    try:
+        # As a folder, so that an automatic mount takes place.
+        return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return -1
+        raise
+
+
+def _find_writers(status: os.stat_result) -> str:
+    """Return who else than root may write to a folder, as a phrase; empty if nobody may. ACLs show as the group's."""
+    if status.st_uid:
+        return f"belongs to user {status.st_uid}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"is writable for others than root (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
 
 
 def _read_answers(looks: Iterable[_Look]) -> dict[Place, Answer]:
@@ -209,7 +274,7 @@ def _read_answers(looks: Iterable[_Look]) -> dict[Place, Answer]:
 
 
 def _file_of(place: Place) -> Path:
-    text = "\0".join(place).encode(errors="surrogateescape")
+    text = "\0".join(map(str, place)).encode(errors="surrogateescape")
     return LOCKS / hashlib.sha256(text).hexdigest()[:32]
 
 

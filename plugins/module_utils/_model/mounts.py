@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from .session import Mount
 
@@ -76,6 +77,38 @@ def is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
+class Source(NamedTuple):
+    """The ``path`` of a folder as a session mounts it, with what decides whether an agent may.
+
+    Without ``strict`` it may lead through links, and the engine gets the real path. With it, it is opened component by
+    component without following links, only root may write to each folder before the last, and the engine gets it as it
+    is. All that is below a ``read_only`` one has to be read-only.
+    """
+
+    path: str
+    strict: bool = False
+    read_only: bool = False
+
+    @classmethod
+    def of(cls, mount: Mount) -> Source:
+        """Return the source of a mount."""
+        return cls(mount.source, mount.strict, mount.read_only)
+
+    @classmethod
+    def parse(cls, word: str) -> Source:
+        """Return the source that :attr:`word` named."""
+        if word.startswith("/"):
+            return cls(word)
+        flags, _colon, path = word.partition(":")
+        return cls(path, "strict" in flags, "read-only" in flags)
+
+    @property
+    def word(self) -> str:
+        """The source as one word: its path, after what differs from a plain one."""
+        flags = [name for name, is_set in (("strict", self.strict), ("read-only", self.read_only)) if is_set]
+        return f"{','.join(flags)}:{self.path}" if flags else self.path
+
+
 @dataclasses.dataclass(frozen=True)
 class Unusable:
     """Why an agent does not mount a path: the ``problem``, such as "is not a folder", and an ``explanation``."""
@@ -87,10 +120,31 @@ class Unusable:
 MISSING = Unusable("is not a folder", "the source must exist there")
 
 
-def describe_unusable(paths: Mapping[str, Unusable], agent: str) -> str:
-    """Return a phrase about the first of the paths that an agent does not mount, and those with the same problem."""
-    first = next(iter(paths.values()))
-    same = ", ".join(path for path, unusable in paths.items() if unusable == first)
+def unsafe(component: str, problem: str) -> Unusable:
+    """Return why a strict source is not mounted: somebody other than root decides where this component leads."""
+    return Unusable(
+        "may not be mounted",
+        f"{component} {problem}, so that others than root decide which folder that is: give {component} to root and let"
+        " nobody else write there, or name a folder in the policy whose path has no such component",
+    )
+
+
+def writable_below(path: str, mounts: Sequence[str]) -> Unusable:
+    """Return why a read-only source is not mounted by an engine that leaves the file systems in it writable."""
+    return Unusable(
+        "may not be mounted read-only",
+        f"the engine would leave {', '.join(mounts[:3])} below {path} writable: mount these by themselves, unmount"
+        " them, or upgrade the engine to 25 or later",
+    )
+
+
+def describe_unusable(sources: Mapping[str, Unusable], agent: str) -> str:
+    """Return a phrase about the first source that an agent does not mount, and those with the same problem.
+
+    ``sources`` are by their words.
+    """
+    first = next(iter(sources.values()))
+    same = ", ".join(Source.parse(word).path for word, unusable in sources.items() if unusable == first)
     explanation = f": {first.explanation}" if first.explanation else ""
     return f"session_mounts: {same} {first.problem} on {agent}{explanation}"
 

@@ -37,11 +37,15 @@ SSH_PORT = 22
 
 @dataclasses.dataclass(frozen=True)
 class Mount:
-    """A folder of the agent that is mounted in every container at ``target``."""
+    """A folder of the agent that is mounted in every container at ``target``, with all file systems in it.
+
+    With ``strict`` only root may decide where the path of ``source`` leads.
+    """
 
     source: str
     target: str
     read_only: bool = False
+    strict: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

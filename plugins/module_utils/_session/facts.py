@@ -33,6 +33,7 @@ from .._model.devices import Device
 from .._model.facts import AgentFacts
 from .._model.held_session import HeldSession
 from .._model.images import ImageDisk
+from .._model.mounts import Source, Unusable
 from .._model.quantity import parse_bytes, parse_slot
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
@@ -71,7 +72,7 @@ class AgentSettings(NamedTuple):
 
 
 class FactsQuery(NamedTuple):
-    """The images and folders that a session needs.
+    """The images and folders that a session needs; ``paths`` are words of :class:`Source`.
 
     ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
     expired claim, because the next claim removes them, unless ``counts_expired``.
@@ -170,10 +171,17 @@ def collect_facts(
         vnis=tuple(sorted({*network.vnis_in_use(links), *_claimed_vnis(active)})),
         images={name: image.identity if image else None for name, image in images.items()},
         image_disk=_image_disk(engine_folder(info), settings, images),
-        unusable_paths=find_sources(client, store, mounts, query.paths)[1],
+        unusable_paths=_unusable_paths(client, store, mounts, query.paths),
         sessions=tuple(_held_session(client, store, session, containers, gpus, state.draining) for session in sessions),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
+
+
+def _unusable_paths(
+    client: docker.APIClient, store: Store, settings: MountSettings, words: Iterable[str]
+) -> dict[str, Unusable]:
+    sources = list(map(Source.parse, words))
+    return {source.word: unusable for source, unusable in find_sources(client, store, settings, sources)[1].items()}
 
 
 REPORTING = (

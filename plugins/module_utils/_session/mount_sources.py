@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Judges the folders that sessions mount by their real paths, and compares them with what containers got.
+"""Judges the folders that sessions mount, and compares them with what containers got.
 
 The folders are the users': they may be on file systems that no longer answer, and may be replaced at any time. So they
-are only looked at with a time limit and without the agent's lock, the engine gets real paths, and what it has mounted
-is compared with what was judged before the container's entrypoint goes on.
+are only looked at with a time limit and without the agent's lock. Of a strict one nobody but root decides which folder
+it is, and the engine gets it as it is named; of another one it gets the real path. What it has mounted is compared with
+what was judged before the container's entrypoint goes on, and what is read-only has no file system that is not.
 """
 
 from __future__ import annotations
@@ -14,15 +15,27 @@ from __future__ import annotations
 import dataclasses
 import os
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
-from .._host.path_look import PATH_SECONDS, Folder, NoFolder, Place, look
+from .._host.mount_table import Mounted, mounts_below, read_mounts
+from .._host.path_look import PATH_SECONDS, Answer, Folder, NoFolder, Place, Unsafe, look
 from .._host.store import Store
 from .._model.errors import ClusterError
-from .._model.mounts import MISSING, MountRules, Unusable, describe_unusable, find_mount_problem
+from .._model.mounts import (
+    MISSING,
+    MountRules,
+    Source,
+    Unusable,
+    describe_unusable,
+    find_mount_problem,
+    is_within,
+    unsafe,
+    writable_below,
+)
 from .._model.session import Mount
 
 SILENT = Unusable(
@@ -51,30 +64,52 @@ class MountSettings:
 
 
 def find_sources(
-    client: docker.APIClient, store: Store, settings: MountSettings, sources: Collection[str]
-) -> tuple[dict[str, Folder], dict[str, Unusable]]:
+    client: docker.APIClient, store: Store, settings: MountSettings, sources: Collection[Source]
+) -> tuple[dict[Source, Folder], dict[Source, Unusable]]:
     """Return the folder of each source that sessions may mount here, and why they may not mount the others."""
     if not sources:
         return {}, {}
-    answers = look([Place(path) for path in (*sources, *settings.roots)])
+    places = {source: Place(source.path, strict=source.strict) for source in sources}
+    answers = look([*places.values(), *map(Place, settings.roots)])
     real_roots = [_real_path(root, answers[Place(root)]) for root in settings.roots]
     rules = MountRules(real_roots, _own_folders(client, store, settings.docker_host))
-    found: dict[str, Folder] = {}
-    unusable: dict[str, Unusable] = {}
-    for source in sources:
-        answer = answers[Place(source)]
-        if isinstance(answer, NoFolder):
-            unusable[source] = SILENT if answer is NoFolder.SILENT else MISSING
-            continue
-        refusal = rules.find_refusal(answer.path)
+    found: dict[Source, Folder] = {}
+    unusable: dict[Source, Unusable] = {}
+    for source, place in places.items():
+        answer = answers[place]
+        if isinstance(answer, Folder):
+            refusal = rules.find_refusal(answer.path) or _find_writable(client, source, answer.path)
+        else:
+            refusal = _describe_answer(answer)
         if refusal:
             unusable[source] = refusal
-        else:
+        elif isinstance(answer, Folder):
             found[source] = answer
     return found, unusable
 
 
-def _real_path(root: str, answer: Folder | NoFolder) -> str:
+def _describe_answer(answer: NoFolder | Unsafe) -> Unusable:
+    if isinstance(answer, Unsafe):
+        return unsafe(answer.component, answer.problem)
+    return SILENT if answer is NoFolder.SILENT else MISSING
+
+
+def _find_writable(client: docker.APIClient, source: Source, path: str) -> Unusable | None:
+    """Return why a source cannot be read-only as a whole: what is mounted below it, with an engine that leaves that."""
+    below = mounts_below(path, read_mounts()) if source.read_only else []
+    return writable_below(path, below) if below and not is_recursive(client) else None
+
+
+def is_recursive(client: docker.APIClient) -> bool:
+    """Return whether the engine makes file systems below a read-only mount read-only: from this version of its API on.
+
+    A client that speaks an older one gets what engines did before.
+    """
+    major, minor = str(client.api_version).split(".")[:2]
+    return (int(major), int(minor)) >= (1, 44)
+
+
+def _real_path(root: str, answer: Answer) -> str:
     # A root that does not answer has no folders that do.
     return answer.path if isinstance(answer, Folder) else posixpath.normpath(root)
 
@@ -93,10 +128,11 @@ def judge_mounts(
     problem = find_mount_problem(mounts)
     if problem:
         raise MountRefusedError(f"{problem}; {agent} refuses it")
-    found, unusable = find_sources(client, store, settings, [mount.source for mount in mounts])
+    found, unusable = find_sources(client, store, settings, list(dict.fromkeys(map(Source.of, mounts))))
     if unusable:
-        raise MountRefusedError(describe_unusable(unusable, agent))
-    return found
+        described = {source.word: refusal for source, refusal in unusable.items()}
+        raise MountRefusedError(describe_unusable(described, agent))
+    return {source.path: folder for source, folder in found.items()}
 
 
 def check_before_start(
@@ -125,7 +161,7 @@ def check_after_start(
     folders: Mapping[str, Folder],
     hostnames: Collection[str],
 ) -> None:
-    """Check that containers that were just started have these folders; others are killed.
+    """Check that containers that were just started have these folders, read-only as a whole; others are killed.
 
     A folder can be replaced by a link while the engine starts a container. Until its network is complete, the
     entrypoint runs nothing of the image or the user. Raises :class:`MountRefusedError`.
@@ -133,25 +169,48 @@ def check_after_start(
     if not folders:
         return
     started = {
-        container["Id"]: (container["Labels"][labels.HOSTNAME], f"/proc/{pid}/root")
+        container["Id"]: (container["Labels"][labels.HOSTNAME], pid)
         for container in containers.find_containers(client, session.plan.id)
         if container["Labels"].get(labels.HOSTNAME) in hostnames
         for pid in [containers.pid_of(client, container["Id"])]
         if pid
     }
     mounts = session.plan.mounts
-    answers = look([Place(mount.target, root) for _name, root in started.values() for mount in mounts])
-    replaced: list[str] = []
-    for container, (hostname, root) in started.items():
-        for mount in mounts:
-            answer = answers[Place(mount.target, root)]
-            if not _is_same(answer, folders[mount.source]) and containers.pid_of(client, container):
-                containers.kill(client, container)
-                replaced.append(f"{mount.source} was replaced on {session.agent} while {hostname} started")
-                break
-    if replaced:
-        raise MountRefusedError(f"session_mounts: {'; '.join(replaced)}, so the container was stopped")
+    roots = {container: f"/proc/{pid}/root" for container, (_name, pid) in started.items()}
+    answers = look([Place(mount.target, root) for root in roots.values() for mount in mounts])
+    problems: list[str] = []
+    for container, (hostname, pid) in started.items():
+        found = [
+            f"{mount.source} was replaced on {session.agent} while {hostname} started"
+            for mount in mounts
+            if not _is_same(answers[Place(mount.target, roots[container])], folders[mount.source])
+        ]
+        found += [
+            f"{hostname} on {session.agent} could write to {path}, although that folder is read-only"
+            for path in find_writable(mounts, read_mounts(Path(f"/proc/{pid}/mountinfo")))
+        ]
+        if found and containers.pid_of(client, container):
+            containers.kill(client, container)
+            problems.append(found[0])
+    if problems:
+        raise MountRefusedError(f"session_mounts: {'; '.join(problems)}, so the container was stopped")
 
 
-def _is_same(answer: Folder | NoFolder, folder: Folder) -> bool:
+def find_writable(mounts: Collection[Mount], table: Collection[Mounted]) -> list[str]:
+    """Return where a process with this table of mounts may be able to write at or below a target that is read-only.
+
+    A mount of the plan inside of another one is what it says itself. A target that the table lacks was mounted
+    elsewhere, through a link of the image.
+    """
+    read_only = {mount.target: mount.read_only for mount in mounts}
+    elsewhere = {target for target in read_only if read_only[target]} - {entry.path for entry in table}
+    writable = [entry.path for entry in table if "ro" not in entry.options and "ro" not in entry.fs_options]
+    return sorted(elsewhere | {path for path in writable if read_only.get(_innermost(path, read_only))})
+
+
+def _innermost(path: str, targets: Iterable[str]) -> str:
+    return max((target for target in targets if is_within(path, target)), key=len, default="")
+
+
+def _is_same(answer: Answer, folder: Folder) -> bool:
     return isinstance(answer, Folder) and (answer.device, answer.inode) == (folder.device, folder.inode)

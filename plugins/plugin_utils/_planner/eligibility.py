@@ -11,7 +11,7 @@ from typing import Any
 
 from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX
 from ...module_utils._model.facts import AgentFacts
-from ...module_utils._model.mounts import describe_unusable
+from ...module_utils._model.mounts import Source, describe_unusable
 from ...module_utils._model.network import SWARM
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.validation import ValidationError
@@ -243,7 +243,7 @@ def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence
 
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that have the folders of the session's mounts; raise an error if none has."""
-    sources = [mount.source for mount in spec.mounts]
+    sources = [Source.of(mount).word for mount in spec.mounts]
     if not sources:
         return list(agents)
     lacking = {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils._model.errors import ClusterError, as_phrase
 from ...module_utils._model.images import ImageIdentity
+from ...module_utils._model.mounts import Source
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.state_format import StateFormat
 from .._report.record import check_record
@@ -191,8 +192,8 @@ class QueueEntry:
 
     @functools.cached_property
     def wanted_paths(self) -> tuple[str, ...]:
-        """The folders of agents that the request mounts."""
-        return tuple(mount.source for mount in spec_from_dict(self.spec).mounts) if self.spec else ()
+        """The folders of agents that the request mounts, as words of :class:`Source`."""
+        return tuple(Source.of(mount).word for mount in spec_from_dict(self.spec).mounts) if self.spec else ()
 
     @property
     def unfinished(self) -> bool:

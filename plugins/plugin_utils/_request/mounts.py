@@ -23,7 +23,7 @@ def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]
         problem = find_target_problem(target)
         if problem:
             problems.add_invalid(f"{where}.target", target, problem)
-        mounts.append(Mount(source, target, entry["read_only"]))
+        mounts.append(Mount(source, target, entry["read_only"], entry["strict"]))
     targets = [mount.target for mount in mounts if mount.target]
     for target in sorted({target for target in targets if targets.count(target) > 1}):
         problems.add_invalid("session_mounts", target, "is the target of more than one mount")

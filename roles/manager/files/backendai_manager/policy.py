@@ -2,14 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What users may have: ``/etc/backendai/policy.yml``. ``python -m backendai_manager.policy FILE`` checks one."""
+"""What users may have: ``/etc/backendai/policy.yml``.
+
+``python -m backendai_manager.policy FILE`` checks one; with ``--folders`` it also prints its folders, as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import fnmatch
+import json
 import os
+import pwd
 import re
 import sys
 import tempfile
@@ -25,6 +30,7 @@ from .options import PREFIX, Options, load_options
 from .paths import Paths
 
 MAX_POLICY = 1 << 20
+FOLDERS = "--folders"
 OWN = "own"
 """The word for the user's own uid and gid."""
 
@@ -42,7 +48,10 @@ class PolicyError(CommandError):
 
 @dataclasses.dataclass(frozen=True)
 class NamedFolder:
-    """A folder of the agents that users mount by its name; their own name replaces ``{user}`` in ``source``."""
+    """A folder of the agents that users mount by its name; their own name replaces ``{user}`` in ``source``.
+
+    Only root may decide where it is: a user who writes to a folder above it would choose what the next session mounts.
+    """
 
     source: str
     target: str
@@ -50,22 +59,25 @@ class NamedFolder:
 
     def mount(self, user: str) -> dict[str, Any]:
         """Return the mount of a user, as in ``session_mounts``."""
-        return {"source": self.source.replace(USER, user), "target": self.target, "read_only": self.read_only}
+        source = self.source.replace(USER, user)
+        return {"source": source, "target": self.target, "read_only": self.read_only, "strict": True}
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
     """What every user may have. ``images`` are patterns; a ``uid`` or ``gid`` of ``None`` is the user's own.
 
-    ``max_lifetime`` is in seconds, 0 for no bound. ``options`` are the options of a run that a request may contain.
+    A fixed ``uid`` is that of no account: who runs a setuid program that a session has left in a shared folder would be
+    that account. ``max_lifetime`` is in seconds, 0 for no bound. ``options`` are the options of a run that a request
+    may contain.
     """
 
     images: tuple[str, ...]
     resource_groups: tuple[str, ...] = ("default",)
     drivers: tuple[str, ...] = ("vxlan",)
     mounts: Mapping[str, NamedFolder] = dataclasses.field(default_factory=dict)
-    uid: int | None = 1000
-    gid: int | None = 1000
+    uid: int | None = None
+    gid: int | None = None
     max_lifetime: int = 0
     max_priority: int = 10
     options: tuple[str, ...] = ()
@@ -185,6 +197,26 @@ def _id(value: Any) -> int | None:
         raise ValueError(f"{error}, or {OWN} for the user's own") from None
 
 
+def _uid(value: Any) -> int | None:
+    uid = _id(value)
+    name = "" if uid is None else account_name(uid)
+    if name:
+        raise ValueError(
+            f"must not be {uid}, the account {name!r} of this host: who starts a setuid program that a session has left"
+            f" in a shared folder would be {name}; leave it out for the user's own, or choose a number that no account"
+            " has"
+        )
+    return uid
+
+
+def account_name(uid: int) -> str:
+    """Return the name of the account of this host with a uid; empty if there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -196,7 +228,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "resource_groups": _words,
     "drivers": _drivers,
     "mounts": _folders,
-    "uid": _id,
+    "uid": _uid,
     "gid": _id,
     "max_lifetime": _number(60, MAX_LIFETIME, zero=True),
     "max_priority": _number(0, 100),
@@ -243,13 +275,14 @@ def _keep(path: Path, text: bytes) -> None:
 
 
 def main() -> int:
-    """Check the policy whose file is the only argument: 0 if it is valid, else 2."""
-    if len(sys.argv) != 2:
-        sys.stderr.write("usage: python -m backendai_manager.policy FILE\n")
+    """Check the policy whose file is the last argument: 0 if it is valid, else 2."""
+    *flags, file = sys.argv[1:] or [""]
+    if not file or flags not in ([], [FOLDERS]):
+        sys.stderr.write(f"usage: python -m backendai_manager.policy [{FOLDERS}] FILE\n")
         return 2
-    path = Path(sys.argv[1])
+    path = Path(file)
     try:
-        parse_policy(read_regular_file(path, MAX_POLICY), load_options(Paths().specification))
+        policy = parse_policy(read_regular_file(path, MAX_POLICY), load_options(Paths().specification))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         sys.stderr.write(f"{path}: {reason}.\n")
@@ -257,6 +290,9 @@ def main() -> int:
     except CommandError as error:
         sys.stderr.write("".join(f"{path}: {line}\n" for line in str(error).splitlines()))
         return 2
+    if flags:
+        folders = [{"source": folder.source, "read_only": folder.read_only} for folder in policy.mounts.values()]
+        sys.stdout.write(f"{json.dumps(folders)}\n")
     return 0
 
 

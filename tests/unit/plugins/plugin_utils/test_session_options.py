@@ -45,7 +45,11 @@ def test_what_is_left_out_is_not_checked() -> None:
         ("designated_agents", "agent1,agent2", ["agent1", "agent2"]),
         ("designated_agents", '["agent1"]', ["agent1"]),
         ("authorized_keys", "ssh-ed25519 A a, b\nssh-ed25519 B", ["ssh-ed25519 A a, b", "ssh-ed25519 B"]),
-        ("mounts", '[{"source": "/a", "target": "/b"}]', [{"source": "/a", "target": "/b", "read_only": False}]),
+        (
+            "mounts",
+            '[{"source": "/a", "target": "/b"}]',
+            [{"source": "/a", "target": "/b", "read_only": False, "strict": False}],
+        ),
         ("record_path", "~/$HOME", "~/$HOME"),
         ("architecture", None, ""),
     ],

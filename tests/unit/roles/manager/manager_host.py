@@ -26,6 +26,9 @@ from tests.unit.builders import REPOSITORY
 ALICE, BOB, CAROL, MALLORY = (
     Account(name, uid, 100) for name, uid in (("alice", 1001), ("bob", 1002), ("carol", 1003), ("mallory", 1004))
 )
+NOBODYS = 1999999999
+"""A uid and gid that no account of this machine has."""
+
 IDS = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(10)]
 OPTIONS: Options = load_options(REPOSITORY / "roles/session/meta/argument_specs.yml")
 
@@ -137,7 +140,7 @@ class ManagerHost:
         self.queue = self.paths.home / "queue"
         self.queue.mkdir()
         self.policy = self.paths.settings / "policy.yml"
-        self.policy.write_text("images: ['lab/*']\n")
+        self.policy.write_text(f"images: ['lab/*']\nuid: {NOBODYS}\ngid: {NOBODYS}\n")
         self.settings: dict[str, Any] = {
             "version": 1,
             "inventory": str(self.paths.settings / "inventory.yml"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -131,8 +133,8 @@ def test_a_copy_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
     assert load_policy(path, tmp_path / "absent" / "last-good.yml", OPTIONS)[1] == ""
 
 
-def check(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", ["policy", str(path)])
+def check(path: Path, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["policy", *flags, str(path)])
     specification = REPOSITORY / "roles/session/meta/argument_specs.yml"
     monkeypatch.setattr(module, "Paths", type("P", (), {"specification": specification}))
     return module.main()
@@ -152,9 +154,44 @@ def test_the_role_checks_a_policy_before_it_is_installed(
     assert all(line.startswith(str(tmp_path)) for line in errors)
 
 
+def test_the_folders_of_a_policy_are_printed_for_the_check_on_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "policy.yml"
+    path.write_bytes(EXAMPLE)
+    assert check(path, monkeypatch, "--folders") == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"source": "/mnt/data", "read_only": True},
+        {"source": "/srv/home/{user}", "read_only": False},
+    ]
+    assert check(path, monkeypatch, "--other") == 2
+
+
+def test_sessions_are_their_users_unless_the_policy_says_otherwise() -> None:
+    policy = parse_policy(b"images: []", OPTIONS)
+    assert (policy.uid, policy.gid) == (None, None)
+
+
+def test_a_fixed_uid_that_is_an_account_of_the_manager_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError) as refusal:
+        parse_policy(b"images: []\nuid: 1", OPTIONS)
+    name = pwd.getpwuid(1).pw_name
+    assert str(refusal.value).startswith(f"uid must not be 1, the account {name!r} of this host: who starts a setuid ")
+    assert parse_policy(b"images: []\nuid: 1999999999", OPTIONS).uid == 1999999999
+    # Nor does the copy of a policy count that was valid before somebody had got that account.
+    path, kept = tmp_path / "policy.yml", tmp_path / "last-good.yml"
+    for file in (path, kept):
+        file.write_text("images: []\nuid: 1\n")
+    with pytest.raises(PolicyError, match="Nothing can be started before an operator corrects it"):
+        load_policy(path, kept, OPTIONS)
+
+
 def test_the_check_is_a_program() -> None:
     command = [sys.executable, "-m", "backendai_manager.policy"]
     completed = subprocess.run(
         command, capture_output=True, text=True, cwd=REPOSITORY / "roles/manager/files", check=False
     )
-    assert (completed.returncode, completed.stderr) == (2, "usage: python -m backendai_manager.policy FILE\n")
+    assert (completed.returncode, completed.stderr) == (
+        2,
+        "usage: python -m backendai_manager.policy [--folders] FILE\n",
+    )

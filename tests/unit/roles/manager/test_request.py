@@ -41,8 +41,8 @@ def test_a_request_is_completed_by_the_policy() -> None:
         "session_resource_group": "default",
         "session_network_driver": "vxlan",
         "session_priority": 10,
-        "session_uid": 1000,
-        "session_gid": 1000,
+        "session_uid": 1001,
+        "session_gid": 100,
     }
 
 
@@ -55,8 +55,8 @@ def test_defaults_beyond_the_policy_are_replaced() -> None:
 
 def test_named_folders_become_mounts_of_the_user() -> None:
     assert build(mounts=["home", "data"])["session_mounts"] == [
-        {"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False},
-        {"source": "/mnt/data", "target": "/home/work/data", "read_only": True},
+        {"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False, "strict": True},
+        {"source": "/mnt/data", "target": "/home/work/data", "read_only": True, "strict": True},
     ]
 
 
@@ -136,11 +136,11 @@ def test_a_request_is_told_what_it_takes_and_that_it_keeps_nothing() -> None:
 SPEC = {
     "image": "lab/python:1",
     "roles": [],
-    "mounts": [{"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False}],
+    "mounts": [{"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False, "strict": True}],
     "resource_group": "default",
     "network_driver": "vxlan",
-    "uid": 1000,
-    "gid": 1000,
+    "uid": 1001,
+    "gid": 100,
     "max_lifetime": 60,
     "priority": 10,
 }
@@ -158,7 +158,18 @@ def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
     [
         ({"image": "evil/x"}, "image"),
         ({"roles": [{"image": "evil/x"}]}, "image"),
-        ({"mounts": [{"source": "/srv/home/bob", "target": "/home/work/home", "read_only": False}]}, "mounts"),
+        (
+            {"mounts": [{"source": "/srv/home/bob", "target": "/home/work/home", "read_only": False, "strict": True}]},
+            "mounts",
+        ),
+        (
+            {
+                "mounts": [
+                    {"source": "/srv/home/alice", "target": "/home/work/home", "read_only": False, "strict": False}
+                ]
+            },
+            "mounts",
+        ),
         ({"resource_group": "gpu"}, "resource_group"),
         ({"network_driver": "host"}, "network_driver"),
         ({"uid": 0}, "uid"),

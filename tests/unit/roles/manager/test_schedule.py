@@ -17,7 +17,16 @@ from backendai_manager.manager.queue_check import Disallowed, find_due, find_orp
 from backendai_manager.manager.runs import Outcome, Runs
 from backendai_manager.manager.settings import load_settings
 from backendai_manager.schedule import _run_playbook, schedule
-from tests.unit.roles.manager.manager_host import ALICE, BOB, IDS, MALLORY, KnownAccounts, ManagerHost, record
+from tests.unit.roles.manager.manager_host import (
+    ALICE,
+    BOB,
+    IDS,
+    MALLORY,
+    NOBODYS,
+    KnownAccounts,
+    ManagerHost,
+    record,
+)
 
 SPEC = {
     "image": "lab/python:1",
@@ -25,8 +34,8 @@ SPEC = {
     "mounts": [],
     "resource_group": "default",
     "network_driver": "vxlan",
-    "uid": 1000,
-    "gid": 1000,
+    "uid": NOBODYS,
+    "gid": NOBODYS,
     "max_lifetime": 0,
     "priority": 10,
     "no_new_privileges": True,

@@ -19,7 +19,7 @@ from backendai_manager.manager.slots import Slots
 from backendai_manager.manager.verbs import VERBS
 from backendai_manager.protocol import VERBS as SPOKEN
 from backendai_manager.protocol import Result
-from tests.unit.roles.manager.manager_host import ALICE, BOB, CAROL, IDS, MALLORY, ManagerHost, Run, record
+from tests.unit.roles.manager.manager_host import ALICE, BOB, CAROL, IDS, MALLORY, NOBODYS, ManagerHost, Run, record
 
 SPEC = {"name": "train", "image": "lab/python:1", "env": {"TOKEN": "hunter2"}}
 LINKS = {"ssh": {"host": "gateway1", "port": 31000}, "apps": [{"name": "jupyter", "url": "https://g/s/train/jupyter/"}]}
@@ -181,8 +181,8 @@ WAITING = {
     "mounts": [],
     "resource_group": "default",
     "network_driver": "vxlan",
-    "uid": 1000,
-    "gid": 1000,
+    "uid": NOBODYS,
+    "gid": NOBODYS,
     "priority": 10,
     "no_new_privileges": True,
 }

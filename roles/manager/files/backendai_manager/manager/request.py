@@ -143,7 +143,8 @@ def check_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> st
     """
     folders = [folder.mount(caller.name) for folder in policy.mounts.values()]
     mounts = [
-        {name: mount.get(name) for name in ("source", "target", "read_only")} for mount in spec.get("mounts") or ()
+        {name: mount.get(name) for name in ("source", "target", "read_only", "strict")}
+        for mount in spec.get("mounts") or ()
     ]
     images = [spec.get("image"), *(role.get("image") for role in spec.get("roles") or ())]
     by_path = [app.get("name") for app in spec.get("apps") or () if app.get("path") != BY_HOST_NAME]

@@ -16,8 +16,15 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
-from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder, NoFolder, Place, look
-from tests.unit.silent_mount import own_mounts, silent_mount
+from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import (
+    Answer,
+    Folder,
+    NoFolder,
+    Place,
+    Unsafe,
+    look,
+)
+from tests.unit.silent_mount import bind, mount_memory, own_mounts, silent_mount
 
 MISSING, SILENT = NoFolder.MISSING, NoFolder.SILENT
 
@@ -217,3 +224,67 @@ def test_answer_is_about_one_folder_while_that_is_replaced_by_a_link(tmp_path: P
     # Between two steps it may be elsewhere, under its other name.
     assert folders <= {*allowed, dataclasses.replace(folder_at(folder), path=str(aside))}
     assert len(folders) > 1
+
+
+@pytest.fixture
+def roots_own() -> Iterator[Path]:
+    """Return an empty folder that only root can write, as are all above it."""
+    with own_mounts():
+        yield mount_memory(Path("/mnt"))
+
+
+def strictly(path: Path | str) -> Answer:
+    place = Place(str(path), strict=True)
+    return look([place])[place]
+
+
+def test_strict_path_leads_through_folders_of_root_only(roots_own: Path) -> None:
+    home = roots_own / "home" / "alice"
+    (home / "scratch").mkdir(parents=True)
+    assert strictly(home) == folder_at(home)
+    # The last one is the user's, whatever else may write there.
+    os.chown(home, 2001, 2001)
+    home.chmod(0o1777)
+    assert strictly(home) == folder_at(home)
+    assert strictly(home / "scratch") == Unsafe(str(home), "belongs to user 2001")
+    os.chown(home, 0, 0)
+    assert strictly(home / "scratch") == Unsafe(str(home), "is writable for others than root (mode 1777)")
+    home.chmod(0o775)
+    assert strictly(home / "scratch") == Unsafe(str(home), "is writable for others than root (mode 0775)")
+    home.chmod(0o755)
+    assert strictly(home / "scratch") == folder_at(home / "scratch")
+    assert strictly(home / "absent") is MISSING
+    (home / "file").touch()
+    assert strictly(home / "file") is MISSING
+    assert strictly(f"{home}/../alice/scratch") == folder_at(home / "scratch")
+
+
+@pytest.mark.parametrize("link", ["last", "between"])
+def test_strict_path_follows_no_link(roots_own: Path, link: str) -> None:
+    (roots_own / "bob" / "scratch").mkdir(parents=True)
+    (roots_own / "home").mkdir()
+    (roots_own / "home" / "alice").symlink_to("../bob")
+    path = roots_own / "home" / "alice"
+    assert strictly(path if link == "last" else path / "scratch") == Unsafe(str(path), "is a symbolic link")
+
+
+def test_strict_path_may_cross_file_systems(roots_own: Path) -> None:
+    inner = mount_memory(roots_own / "share")
+    (inner / "team").mkdir()
+    bind(inner / "team", roots_own / "bound")
+    assert strictly(inner / "team") == folder_at(inner / "team")
+    bound = strictly(roots_own / "bound")
+    assert isinstance(bound, Folder)
+    assert (bound.path, bound.inode) == (f"{roots_own}/bound", (inner / "team").stat().st_ino)
+
+
+def test_strict_path_leaves_nothing_open(roots_own: Path) -> None:
+    (roots_own / "a" / "b").mkdir(parents=True)
+    (roots_own / "a" / "link").symlink_to("b")
+    before = len(os.listdir("/proc/self/fd"))
+    for name in ("b", "link", "absent"):
+        with contextlib.suppress(OSError):
+            opened = path_look._open_strictly(str(roots_own / "a" / name))
+            if isinstance(opened, int):
+                os.close(opened)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import requests
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
+from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Answer, Folder, NoFolder, Place
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import RESERVED
+from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import RESERVED, Source
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources
@@ -34,6 +36,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_s
     MountRefusedError,
     MountSettings,
     find_sources,
+    find_writable,
     judge_mounts,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
@@ -41,7 +44,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.reconci
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
-from tests.unit.silent_mount import own_mounts, silent_mount
+from tests.unit.silent_mount import bind, mount_memory, own_mounts, silent_mount
 
 MADE = plan({"agent1": 2}, mounts=[{"source": "/mnt/a", "target": "/a"}])
 OTHER = dataclasses.replace(plan({"agent1": 1}, name="other"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
@@ -91,11 +94,11 @@ def apply(engine: Any, store: Store) -> None:
     apply_claimed(engine, store, request, check_mode=False)
 
 
-def refusal(engine: Any, store: Store, source: Path | str, *roots: Path, target: str = "/a") -> str:
+def refusal(engine: Any, store: Store, source: Path | str, *roots: Path, target: str = "/a", **flags: bool) -> str:
     """Return why agent1 refuses a mount; empty if it does not."""
     settings = MountSettings([str(root) for root in roots] or ["/"], "unix:///srv/docker.sock")
     try:
-        judge_mounts(engine, store, settings, [Mount(str(source), target)], "agent1")
+        judge_mounts(engine, store, settings, [Mount(str(source), target, **flags)], "agent1")
     except MountRefusedError as error:
         return str(error)
     return ""
@@ -157,8 +160,102 @@ def test_only_folders_in_the_roots_are_mounted_by_their_real_path(engine: Any, s
         )
     assert "must be an absolute path without //, ., .. or :" in refusal(engine, store, shares / "data/colon", *roots)
     settings = MountSettings(())
-    _found, unusable = find_sources(engine, store, settings, [str(shares)])
-    assert unusable[str(shares)].explanation.endswith("; allowed are none, because agent_mount_roots is empty")
+    _found, unusable = find_sources(engine, store, settings, [Source(str(shares))])
+    assert unusable[Source(str(shares))].explanation.endswith("; allowed are none, because agent_mount_roots is empty")
+
+
+@pytest.fixture
+def roots_own() -> Iterator[Path]:
+    """Return an empty folder that only root can write, as are all above it."""
+    with own_mounts():
+        yield mount_memory(Path("/mnt"))
+
+
+@pytest.mark.usefixtures("real_look")
+def test_folder_of_the_policy_is_where_root_has_put_it(engine: Any, store: Store, roots_own: Path) -> None:
+    home, other = roots_own / "home" / "alice", roots_own / "home" / "bob"
+    for folder, uid in ((home, 2001), (other, 2002)):
+        folder.mkdir(parents=True)
+        os.chown(folder, uid, uid)
+    # What an operator mounts by a path of the user's is the operator's business.
+    (home / "scratch").symlink_to("../bob")
+    assert refusal(engine, store, home / "scratch") == ""
+    assert refusal(engine, store, home, strict=True) == ""
+    assert refusal(engine, store, home / "scratch", strict=True) == (
+        f"session_mounts: {home}/scratch may not be mounted on agent1: {home} belongs to user 2001, so that others than"
+        f" root decide which folder that is: give {home} to root and let nobody else write there, or name a folder in"
+        " the policy whose path has no such component"
+    )
+    home.rename(roots_own / "home" / "old")
+    home.symlink_to("bob")
+    assert refusal(engine, store, home, strict=True).startswith(
+        f"session_mounts: {home} may not be mounted on agent1: {home} is a symbolic link, so that others than root"
+    )
+
+
+@pytest.mark.usefixtures("real_look")
+def test_read_only_folder_with_file_systems_below_is_mounted_by_engines_that_make_all_of_it_read_only(
+    engine: FakeDocker, store: Store, roots_own: Path
+) -> None:
+    data = roots_own / "data"
+    data.mkdir()
+    assert refusal(engine, store, data, read_only=True) == ""
+    mount_memory(data / "inner")
+    assert refusal(engine, store, data) == ""
+    assert refusal(engine, store, data, read_only=True) == (
+        f"session_mounts: {data} may not be mounted read-only on agent1: the engine would leave {data}/inner below"
+        f" {data} writable: mount these by themselves, unmount them, or upgrade the engine to 25 or later"
+    )
+    (roots_own / "link").symlink_to("data")
+    assert "would leave /mnt/data/inner below /mnt/data writable" in refusal(
+        engine, store, roots_own / "link", read_only=True
+    )
+    engine.api_version = "1.44"
+    assert refusal(engine, store, data, read_only=True) == ""
+
+
+@pytest.mark.usefixtures("real_look", "kernel")
+def test_container_that_can_write_below_a_read_only_folder_is_killed(
+    engine: Any, store: Store, roots_own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The containers are this process, with mounts as engines make them."""
+    data, target = roots_own / "data", roots_own / "target"
+    data.mkdir()
+    made = dataclasses.replace(MADE, mounts=(Mount(str(data), str(target), read_only=True),))
+    store.save(held(made, expires_at=9e12))
+    monkeypatch.setattr(mount_sources.containers, "pid_of", lambda _client, _container: os.getpid())
+
+    def start() -> str:
+        request = ApplyRequest(made, "agent1", "nonce-1", CONTENTS, "backendai-default")
+        try:
+            apply_claimed(engine, store, request, check_mode=False)
+        except MountRefusedError as error:
+            return str(error)
+        return ""
+
+    bind(data, target, read_only=True)
+    assert start() == ""
+    engine.made.clear()
+    engine.api_version = "1.44"
+    mount_memory(data / "inner")
+    bind(data, target, read_only=True)
+    assert start() == (
+        f"session_mounts: main1 on agent1 could write to {target}/inner, although that folder is read-only;"
+        f" sub1 on agent1 could write to {target}/inner, although that folder is read-only,"
+        " so the container was stopped"
+    )
+    assert len([call for call in engine.calls if call.startswith("kill ")]) == 2
+
+
+def test_a_target_that_is_elsewhere_or_inside_of_another_counts_by_itself() -> None:
+    def entry(path: str, options: str) -> Mounted:
+        return Mounted(path, frozenset({options}), "ext4", "/dev/sda1", (options,))
+
+    mounts = [Mount("/srv/data", "/data", read_only=True), Mount("/srv/scratch", "/data/scratch")]
+    table = [entry("/", "rw"), entry("/data", "ro"), entry("/data/scratch", "rw"), entry("/database", "rw")]
+    assert find_writable(mounts, table) == []
+    assert find_writable(mounts, [*table, entry("/data/more", "rw")]) == ["/data/more"]
+    assert find_writable(mounts, [entry("/", "rw"), entry("/elsewhere", "ro")]) == ["/data"]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_a_mark_that_all_containers_see_shows_the_same_data() -> None:
     assert data == {
         **MOUNTS[0],
         "read_only": False,
+        "strict": False,
         "compared": "marker",
         "same": True,
         "differing": [],

@@ -126,7 +126,9 @@ def test_the_same_word_twice_is_refused() -> None:
 
 
 def test_a_word_elsewhere_is_no_mapping() -> None:
-    assert str(options(mounts=["data"])[0]) == "session_mounts[0] must be a mapping of source, target, read_only."
+    assert (
+        str(options(mounts=["data"])[0]) == "session_mounts[0] must be a mapping of source, target, read_only, strict."
+    )
 
 
 def test_documentation_lists_the_words() -> None:

@@ -41,8 +41,11 @@ def test_valid_mounts_are_parsed(value: Any, taken: tuple[Mount, ...]) -> None:
         (None, "session_mounts is required."),
         ("/mnt:/data", "session_mounts: '/mnt:/data' must be a list of mappings."),
         ({"source": "/mnt"}, "session_mounts: {'source': '/mnt'} must be a list of mappings."),
-        (["/mnt"], "session_mounts[0] must be a mapping of source, target, read_only."),
-        ([mount(readonly=True)], "session_mounts[0].readonly is not known; allowed are source, target, read_only."),
+        (["/mnt"], "session_mounts[0] must be a mapping of source, target, read_only, strict."),
+        (
+            [mount(readonly=True)],
+            "session_mounts[0].readonly is not known; allowed are source, target, read_only, strict.",
+        ),
         ([{"target": "/data"}], "session_mounts[0]: missing required arguments: source."),
         ([mount(), {"source": "/mnt"}], "session_mounts[1]: missing required arguments: target."),
         ([mount(source="data")], f"session_mounts[0].source: 'data' {PLAIN_PATH}."),

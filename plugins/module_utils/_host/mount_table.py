@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reads the table of mounts of a process: the kernel answers from memory, and waits for no lost file system."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from .._model.mounts import is_within
+
+OWN = Path("/proc/thread-self/mountinfo")
+
+
+class Mounted(NamedTuple):
+    """A mount: its ``path``, the ``options`` of this mount, and type, source and options of its file system."""
+
+    path: str
+    options: frozenset[str]
+    fs_type: str
+    fs_source: str
+    fs_options: tuple[str, ...]
+
+    def option(self, name: str) -> str:
+        """Return the value of an option of the file system; empty without one."""
+        return next((text.partition("=")[2] for text in self.fs_options if text.startswith(f"{name}=")), "")
+
+
+def read_mounts(path: Path = OWN) -> list[Mounted]:
+    """Return what ``/proc/PID/mountinfo`` lists, in that order; nothing of a process that has ended."""
+    try:
+        text = path.read_bytes().decode(errors="surrogateescape")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [_parse(line) for line in text.splitlines()]
+
+
+def _parse(line: str) -> Mounted:
+    """Return the mount of a line, as in proc(5): there is any number of optional fields before the ``-``."""
+    before, _separator, after = line.partition(" - ")
+    fields, rest = before.split(" "), after.split(" ")
+    return Mounted(
+        path=_unescape(fields[4]),
+        options=frozenset(fields[5].split(",")),
+        fs_type=rest[0],
+        fs_source=_unescape(rest[1]),
+        fs_options=tuple(rest[2].split(",")),
+    )
+
+
+def _unescape(text: str) -> str:
+    """Return a text without the kernel's escapes for space, tab, newline and backslash."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def mounts_below(path: str, mounts: Iterable[Mounted]) -> list[str]:
+    """Return where something is mounted inside of a folder."""
+    return sorted({mount.path for mount in mounts if mount.path != path and is_within(mount.path, path)})
+
+
+def mount_of(path: str, mounts: Iterable[Mounted]) -> Mounted | None:
+    """Return the mount that a path is on: of the longest ones the last, which hides the others."""
+    above = [mount for mount in mounts if is_within(path, mount.path)]
+    return max(reversed(above), key=lambda mount: len(mount.path), default=None)
