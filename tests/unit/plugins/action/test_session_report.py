@@ -281,7 +281,10 @@ def disagreeing() -> dict[str, Any]:
     return {"hostvars": {name: {"__session_agent": result(each)} for name, each in facts.items()}}
 
 
-DIFFERENCE = "its mounts[0] is missing on {} and {{'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False}} on agent2"
+DIFFERENCE = (
+    "its mounts[0] is missing on {} and {{'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False}}"
+    " on agent2"
+)
 
 
 @pytest.mark.usefixtures("printed")
