@@ -22,7 +22,9 @@ CHANGE = (
     "import json, sys; name, code = sys.argv[1:]; s = json.load(open(name)); exec(code); json.dump(s, open(name, 'w'))"
 )
 EXTENSIONS = {
-    "a mount": "s['plan']['mounts'].append({'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False})",
+    "a mount": (
+        "s['plan']['mounts'].append({'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False})"
+    ),
     "a kernel": (
         "s['plan']['kernels'].append({**s['plan']['kernels'][1], 'agent': 'agent3', 'hostname': 'sub9', 'index': 9,"
         " 'rank': 9, 'container': s['plan']['kernels'][1]['container'] + '9'});"

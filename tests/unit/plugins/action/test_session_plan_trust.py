@@ -112,8 +112,10 @@ def test_plan_of_a_repair_is_that_of_the_record(
     [
         (
             with_mount,
-            "its mounts[0] is {'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False} on agent1"
-            " and missing on ",
+            (
+                "its mounts[0] is {'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False} on agent1"
+                " and missing on "
+            ),
         ),
         (with_kernel, "its kernels[4] is {"),
         (with_image, "its kernels[0].image is 'evil/image:1' on agent1 and 'lab/python:1' on agent2"),

@@ -461,8 +461,10 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
             {},
             {"mounts": [mount()]},
             [
-                "session_mounts (is [], requested [{'source': '/mnt/data', 'target': '/data', 'read_only': False,"
-                " 'strict': False}])"
+                (
+                    "session_mounts (is [], requested [{'source': '/mnt/data', 'target': '/data', 'read_only': False,"
+                    " 'strict': False}])"
+                )
             ],
         ),
         (
