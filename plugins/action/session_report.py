@@ -23,7 +23,7 @@ from ..plugin_utils._queue.entry import CREATING, PENDING, RUNNING, TERMINATED, 
 from ..plugin_utils._queue.policy import DEFAULT_MAX_SKIPS
 from ..plugin_utils._queue.schedule import QueuePolicy, positions
 from ..plugin_utils._report import logs, verification_table
-from ..plugin_utils._report.agents import agents_report, render_agents
+from ..plugin_utils._report.agents import agents_report, closed_storage, render_agents
 from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import complete_record, session_record, to_json
 from ..plugin_utils._report.session_table import session_table
@@ -79,6 +79,7 @@ class ActionModule(ControlAction):
                 finished.get(session_id)
                 or {
                     **_record(parts, absences.explain(_absent(plan_of(parts), away)), now),
+                    "closed_storage": _closed_storage(plan_of(parts), cluster),
                     **requested.get(session_id, {}),
                 },
                 plan_of(parts).created_at,
@@ -197,6 +198,14 @@ def _absent(plan: SessionPlan, away: Collection[str]) -> list[str]:
 def _stage(entry: QueueEntry) -> dict[str, Any]:
     """Return the changes of the record of a session that a run starts now: why it has waited is over."""
     return {"status": CREATING, "pending": None} if entry.state == CREATING and entry.owner else {}
+
+
+def _closed_storage(plan: SessionPlan, cluster: ClusterState) -> list[dict[str, Any]]:
+    """Return the storage services that containers of a session do not reach, by the agents that have mounted them."""
+    if plan.shares_host_network:
+        return []
+    agents = [name for name in plan.agents if name in cluster.facts]
+    return [{"agent": name, **service} for name in agents for service in closed_storage(cluster.facts[name])]
 
 
 def _removed_agents(entries: Iterable[QueueEntry], inventory: Iterable[str]) -> set[str]:

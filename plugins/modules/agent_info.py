@@ -126,7 +126,9 @@ options:
     elements: str
     default: []
   paths:
-    description: The folders to look up on the agent, which takes ten seconds at most.
+    description:
+      - The folders to look up on the agent, which takes ten seconds at most. Before the path of one there may be
+        C(strict), C(read-only) or both, as in V(strict,read-only:/srv/data), as in C(session_mounts).
     type: list
     elements: str
     default: []
@@ -215,6 +217,11 @@ agent:
     obstacles: {type: list, elements: str, description: "What is wrong with it, so that it accepts no new sessions."}
     topology: {type: list, elements: str, description: "The domains that it is in, from the outside in."}
     topology_levels: {type: list, elements: str, description: The names of their levels.}
+    closed_storage:
+      description: The services of storage servers that containers do not reach, with the mount that each comes from.
+      type: list
+      elements: dict
+      sample: [{kind: NFS, address: 192.0.2.7, mount: /mnt/data, tcp: ["111", "2049"], udp: ["111", "2049"]}]
 error:
   description: The reason why the agent cannot run containers; V(null) if it can.
   returned: success

@@ -49,6 +49,11 @@ options:
     type: list
     elements: dict
     default: []
+  open_storage:
+    description: Addresses and networks of storage servers, as in C(agent_open_storage) of that role.
+    type: list
+    elements: str
+    default: []
   connection_limit:
     description: How many connections a container may have at a time; V(0) or V(-1) for no limit.
     type: int
@@ -80,8 +85,10 @@ from ..module_utils._firewall.connections import (
     save_connection_limit,
 )
 from ..module_utils._firewall.egress import parse_egress, plan_egress, save_egress
+from ..module_utils._firewall.storage import closed_storage, refresh_storage
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
+from ..module_utils._model.storage import OPENED_BY
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
 
@@ -95,6 +102,7 @@ def main() -> None:
             "closed_networks": {"type": "list", "elements": "str", "default": []},
             "closed_services": {"type": "list", "elements": "dict", "default": []},
             "allow": {"type": "list", "elements": "dict", "default": []},
+            "open_storage": {"type": "list", "elements": "str", "default": []},
             "connection_limit": {"type": "int", "default": 32768},
             "registry_mirrors": {"type": "list", "elements": "str", "default": []},
         },
@@ -115,11 +123,14 @@ def main() -> None:
             # Raises for an unreadable session: its rules would stay, and with them the old policy.
             store.sessions()
             save_egress(store, egress)
+        storage_changes = refresh_storage(store, forget=True, check_mode=module.check_mode)
+        for service in closed_storage(store):
+            module.warn(f"containers do not reach {service.description}: {OPENED_BY} opens it.")
         limit_changes = plan_connection_limit(store, limit)
         if limit_changes and not module.check_mode:
             save_connection_limit(store, limit)
         mirror_changes = set_mirrors(client, mirrors, check_mode=module.check_mode)
-        changes = [*changes, *egress_changes, *limit_changes, *mirror_changes]
+        changes = [*changes, *egress_changes, *storage_changes, *limit_changes, *mirror_changes]
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)

@@ -10,7 +10,8 @@ version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Shows the results of M(backendai.cluster.firewall_traffic) on all hosts as a table, and the entries of
-    C(firewall_allow) that would allow the connections to programs that listen. Changes nothing.
+    C(firewall_allow) that would allow the connections to programs that listen. Also shows what was dropped on the way
+    from containers to storage services that are closed to them. Changes nothing.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
 options:

@@ -32,5 +32,8 @@ mode: {type: str, returned: success,
 traffic: {type: list, elements: dict, returned: success,
   description: "The packets that would have been dropped, by C(source), C(protocol), C(port) and C(destination), with
     their number C(packets) and the C(program) that listens there."}
+storage: {type: list, elements: dict, returned: success,
+  description: "The packets that were dropped in any mode, from containers to storage services that are closed to them,
+    as in RV(traffic); C(program) is the kind of the service and its mount."}
 unlisted: {type: int, returned: success, description: How many other packets would have been dropped.}
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import storage, sync
 from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -40,6 +40,9 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     """Return the fake network of the agent, so that tests never change the network of this machine."""
     # No path of this machine is looked at; what is mounted is what was asked for.
     monkeypatch.setattr(mount_sources, "look", lambda places: {at: Folder(at.path, 1, 1) for at in places})
+    monkeypatch.setattr(mount_sources, "find_writable", lambda _mounts, _table: [])
+    # Nor is anything mounted from a storage server.
+    monkeypatch.setattr(storage, "read_mounts", list)
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")

@@ -121,6 +121,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         images={IMAGE: ImageIdentity(**image_data())},
         image_disk=None,
         unusable_paths={},
+        closed_storage=(),
         sessions=(),
         damaged_sessions=(),
         cordon=None,

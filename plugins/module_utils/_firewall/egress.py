@@ -19,6 +19,7 @@ from .._model.change import Change
 from .._model.files import write_atomically
 from .._model.plain_data import to_plain
 from .._model.state_format import StateFormat
+from .._model.storage import OPENED_BY
 from .._model.validation import ValidationErrors, choice, list_of_mappings
 from .policy import filter_family, parse_networks, parse_port_ranges
 
@@ -36,11 +37,15 @@ class Service:
 
 @dataclasses.dataclass(frozen=True)
 class EgressPolicy:
-    """Containers reach neither ``closed_networks`` nor ``closed_services``, except for ``allowed`` services there."""
+    """Containers reach neither ``closed_networks`` nor ``closed_services``, except for ``allowed`` services there.
+
+    Nor do they reach the storage services that the agent has mounted, except those in the networks ``open_storage``.
+    """
 
     closed_networks: tuple[str, ...] = ()
     closed_services: tuple[Service, ...] = ()
     allowed: tuple[Service, ...] = ()
+    open_storage: tuple[str, ...] = ()
 
 
 _FORMAT = StateFormat("the egress policy", EgressPolicy)
@@ -50,7 +55,7 @@ NOTHING_OPEN = EgressPolicy(closed_networks=("0.0.0.0/0",))
 
 
 def parse_egress(options: Mapping[str, Any]) -> EgressPolicy:
-    """Return the policy of ``closed_networks``, ``closed_services`` and ``allow``, with the addresses of IPv4.
+    """Return the policy of the options with the names of its fields and ``allow``, with the addresses of IPv4.
 
     Services are mappings of ``protocol``, ``ports`` and ``destinations``. Raises :class:`ValidationError` with a
     sentence for each problem.
@@ -60,6 +65,7 @@ def parse_egress(options: Mapping[str, Any]) -> EgressPolicy:
         closed_networks=_parse_networks(problems, CLOSED, options["closed_networks"]),
         closed_services=_parse_services(problems, "closed_services", options["closed_services"]),
         allowed=_parse_services(problems, ALLOWED, options["allow"]),
+        open_storage=_parse_networks(problems, OPENED_BY, options["open_storage"]),
     )
     problems.raise_if_any()
     return policy

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from .._model.addressing import collapse, is_ipv6
 from .._model.network import Underlay
 from .._model.plan import SessionPlan
+from .._model.storage import StorageService
 from .._network.pins import Pin
 from .egress import NOTHING_CLOSED, EgressPolicy
 from .policy import filter_family
@@ -25,8 +26,8 @@ class IsolationPolicy:
     ``bridges`` are those of the sessions here, ``ports`` the UDP ports of their tunnels. ``peers`` are the allowed
     senders by the set that matches them: ``pinned4``, for example, has (address, MAC, VNI). ``ssh_ports`` are those of
     containers in the agent's own network; ``ssh_pinned4`` has (address, MAC, port). ``pins`` are the pinned
-    ports of containers on the default network. ``egress`` is what these may not reach, ``name_servers`` what they may
-    always ask.
+    ports of containers on the default network. ``egress`` and ``storage`` are what these may not reach,
+    ``name_servers`` what they may always ask.
     """
 
     agents: tuple[str, ...]
@@ -40,6 +41,7 @@ class IsolationPolicy:
     pins: tuple[Pin, ...] = ()
     egress: EgressPolicy = NOTHING_CLOSED
     name_servers: tuple[str, ...] = ()
+    storage: tuple[StorageService, ...] = ()
 
 
 def build_isolation_policy(

@@ -13,13 +13,15 @@ from collections.abc import Collection, Iterable
 
 from .._model.addressing import collapse, is_ipv6
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX
+from .._model.storage import StorageService
 from .._network.pins import Pin
 from .._wireguard.mesh import DEVICE, NETWORK
-from .egress import EgressPolicy, Service
+from .egress import Service
 from .host_rules import FirewallRules, build_firewall_rules
 from .isolation_policy import IsolationPolicy
 from .policy import Firewall, filter_family
 from .table import LOG_RATE, TABLE
+from .would_drop import STORAGE_CHAIN, STORAGE_SET, STORAGE_TYPE, render_storage_chain
 
 # The network identifier of a VXLAN datagram: three bytes, four bytes after the UDP header (RFC 7348).
 _VNI = "@th,96,24"
@@ -96,10 +98,12 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
         **rules.elements,
     }
     dynamic_sets = {"external_ifaces": "type ifname"} if external or firewall else {}
+    dynamic_sets |= {STORAGE_SET: STORAGE_TYPE} if isolation.storage else {}
     types = {**_SETS, **dynamic_sets, **rules.sets}
     sets = "".join(_render_set(name, kind, elements.get(name, [])) for name, kind in types.items())
     drop_chains = "".join(_render_drop_chain(name, reason) for name, reason in _DROPS.items())
-    packets = f"{sets}{drop_chains}{_render_chains(rules, isolation.egress, external)}"
+    drop_chains += render_storage_chain() if isolation.storage else ""
+    packets = f"{sets}{drop_chains}{_render_chains(rules, isolation, external)}"
     return f"{_replace_table('inet', packets)}{_replace_table('bridge', _render_frames(isolation.pins))}"
 
 
@@ -171,8 +175,9 @@ def _render_frames(pins: Collection[Pin]) -> str:
 """
 
 
-def _render_chains(firewall: FirewallRules, egress: EgressPolicy, external: Collection[str]) -> str:
+def _render_chains(firewall: FirewallRules, isolation: IsolationPolicy, external: Collection[str]) -> str:
     """Return the chains of the table, with the rules of the host firewall."""
+    egress = isolation.egress
     return f"""
     # Tunnel datagrams are matched one by one, and each direction is a connection of its own: none of them is tracked.
     chain untracked_received {{
@@ -208,7 +213,8 @@ def _render_chains(firewall: FirewallRules, egress: EgressPolicy, external: Coll
         ip daddr @agents goto drop_agent
         ip daddr 169.254.0.0/16 goto drop_metadata
         ip daddr @name_servers meta l4proto {{ tcp, udp }} th dport 53 return
-{_service_rules(egress.allowed, "return")}{_service_rules(egress.closed_services, "goto drop_closed")}\
+{_service_rules(egress.allowed, "return")}{_storage_rules(isolation.storage)}\
+{_service_rules(egress.closed_services, "goto drop_closed")}\
         ip daddr @closed_networks goto drop_closed
     }}
     # Incoming traffic: every packet is checked, also of established connections.
@@ -281,6 +287,17 @@ def _service_rules(services: Iterable[Service], verdict: str) -> str:
         f" {{ {', '.join(service.ports)} }} {verdict}\n"
         for service in services
     )
+
+
+def _storage_rules(services: Iterable[StorageService]) -> str:
+    """Return the rules that close storage services, never a whole server: it may have other services."""
+    by_protocol = [
+        Service(protocol, ports, (service.address,))
+        for service in services
+        for protocol, ports in (("tcp", service.tcp), ("udp", service.udp))
+        if ports
+    ]
+    return _service_rules(by_protocol, f"goto {STORAGE_CHAIN}")
 
 
 def _anti_spoofing_rules(external: Collection[str]) -> str:

@@ -23,8 +23,9 @@ from .isolation_policy import build_isolation_policy, list_peers
 from .policy import REPORT, Firewall
 from .ruleset import PIN_SETS, has_pin_sets, render, render_pins
 from .state import FirewallState
+from .storage import closed_storage
 from .table import AGENTS_TABLE, FirewallError
-from .would_drop import read_would_drop, render_elements
+from .would_drop import STORAGE_SET, read_would_drop, render_elements
 
 
 def sync_ruleset(
@@ -72,7 +73,7 @@ def apply_ruleset(
         if has_pin_sets(keep):
             AGENTS_TABLE.apply(render_pins(read_pins(links)))
     elif (changes or ports) and not check_mode:
-        AGENTS_TABLE.apply(ruleset + _carried_over(state))
+        AGENTS_TABLE.apply(ruleset + _carried_over(state, ruleset))
     stale = plan_stale_neighbours(links)
     if not check_mode:
         apply_operations(stale)
@@ -99,13 +100,17 @@ def admit_ports(store: Store, ports: Collection[LinkOperation]) -> None:
         apply_operations(plan_stale_neighbours(links))
 
 
-def _carried_over(state: FirewallState) -> str:
-    """Return the ``nft`` input that keeps what report mode has counted, if the firewall is the same as before.
+def _carried_over(state: FirewallState, ruleset: str) -> str:
+    """Return the ``nft`` input that keeps what was counted: by report mode, if the firewall is the same as before.
 
     Another one, which begins as a trial, counts from 0: what it allows must not stay in the report.
     """
     reports = state.trial is None and state.mode == REPORT
-    return render_elements(read_would_drop().elements) if reports else ""
+    counts_storage = f"set {STORAGE_SET} {{" in ruleset
+    if not reports and not counts_storage:
+        return ""
+    found = read_would_drop()
+    return render_elements([*(found.elements if reports else ()), *(found.dropped if counts_storage else ())])
 
 
 def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", links: LinkState | None = None) -> str:
@@ -121,6 +126,7 @@ def render_ruleset(store: Store, firewall: Firewall | None, excluded: str = "", 
         build_isolation_policy(slices, routed, read_pins(links or LinkState())),
         egress=active_egress(store),
         name_servers=tuple(name_servers()),
+        storage=closed_storage(store),
     )
     # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.
     own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()

@@ -4,6 +4,8 @@
 
 """What a host firewall in report mode counts and logs instead of dropping it: by source, protocol and port.
 
+Beside that, what is dropped on the way from containers to storage services.
+
 The sets are limited; what does not fit is only counted. A table that is replaced keeps what they hold, unless the
 firewall is another one.
 """
@@ -43,26 +45,53 @@ SETS = {
 }
 """The types of the sets, by name."""
 
+STORAGE_SET, STORAGE_CHAIN = "dropped_storage4", "drop_storage"
+_STORAGE_KEY, _STORAGE_WHEN = _ROUTED_KEYS["reported_routed_ports4"]
+STORAGE_TYPE = f"typeof {_STORAGE_KEY}; size {MAX_ELEMENTS}; flags dynamic"
+
 
 class WouldDrop(NamedTuple):
     """The ``elements`` of all sets, as set name, key and counters; ``unlisted`` packets are in none of them:
     they did not fit, or are of other protocols than TCP and UDP and routed.
+
+    ``dropped`` are the elements of what is dropped in any mode, from containers to storage services.
     """
 
     elements: tuple[tuple[str, tuple[str, ...], int, int], ...] = ()
     unlisted: int = 0
+    dropped: tuple[tuple[str, tuple[str, ...], int, int], ...] = ()
 
     @property
     def traffic(self) -> list[ReportedTraffic]:
         """What would have been dropped, most packets first."""
-        listed = [_traffic(key, packets) for _name, key, packets, _bytes in self.elements]
-        return sorted(listed, key=lambda entry: (-entry.packets, entry.source, entry.protocol, entry.port or 0))
+        return _sorted(self.elements)
+
+    @property
+    def storage(self) -> list[ReportedTraffic]:
+        """What was dropped on the way from containers to storage services, most packets first."""
+        return _sorted(self.dropped)
+
+
+def _sorted(elements: Iterable[tuple[str, tuple[str, ...], int, int]]) -> list[ReportedTraffic]:
+    listed = [_traffic(key, packets) for _name, key, packets, _bytes in elements]
+    return sorted(listed, key=lambda entry: (-entry.packets, entry.source, entry.protocol, entry.port or 0))
 
 
 def render_chains() -> str:
     """Return the chains that count and log packets, and let them pass."""
     ingress, routed = _render_chain(INGRESS, _KEYS), _render_chain(ROUTED, _ROUTED_KEYS)
     return f"    # Report mode: what would be dropped is logged, counted, and passes.\n{ingress}{routed}"
+
+
+def render_storage_chain() -> str:
+    """Return the chain that counts, logs and drops packets of containers to storage services."""
+    log = f'limit rate {LOG_RATE} burst 5 packets log prefix "{TABLE} {STORAGE_CHAIN}: "'
+    # An entry that does not fit ends its rule; the next one drops the packet.
+    add = f"{_STORAGE_WHEN}add @{STORAGE_SET} {{ {_STORAGE_KEY} counter }}"
+    return (
+        "    # From a container to a storage service that this host has mounted.\n"
+        f"    chain {STORAGE_CHAIN} {{\n        {log}\n        {add}\n        counter drop\n    }}\n"
+    )
 
 
 def _render_chain(name: str, keys: Mapping[str, tuple[str, str]]) -> str:
@@ -92,11 +121,14 @@ def read_would_drop() -> WouldDrop:
 def parse_would_drop(listing: Mapping[str, Any]) -> WouldDrop:
     """Return what a listing of the table, as data of ``nft --json``, has reported."""
     parts = listing["nftables"]
-    sets = [part["set"] for part in parts if "set" in part and part["set"]["name"] in SETS]
+    named = [part["set"] for part in parts if "set" in part]
+    sets = [entries for entries in named if entries["name"] in SETS]
+    storage = [entries for entries in named if entries["name"] == STORAGE_SET]
     rules = [part["rule"] for part in parts if "rule" in part and part["rule"]["chain"] in (INGRESS, ROUTED)]
     return WouldDrop(
         tuple(element for entries in sets for element in _elements(entries)),
         sum(rule["expr"][0]["counter"]["packets"] for rule in rules if "counter" in rule["expr"][0]),
+        tuple(element for entries in storage for element in _elements(entries)),
     )
 
 

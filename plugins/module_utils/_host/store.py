@@ -145,6 +145,11 @@ class Store:
         return self._root / "egress.json"
 
     @property
+    def storage_file(self) -> Path:
+        """The file of the storage services that the agent has mounted; it exists only on agents."""
+        return self._root / "storage.json"
+
+    @property
     def cordon_file(self) -> Path:
         """The file of the agent's cordon; it exists only while there is one."""
         return self._root / "cordon.json"

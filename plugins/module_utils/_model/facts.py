@@ -22,6 +22,7 @@ from .network import Underlay
 from .plain_data import DataError, Repeated, from_plain, to_plain
 from .plan import SessionPlan
 from .session import is_session_id
+from .storage import StorageService
 
 # The default UDP port of a swarm's overlays.
 DEFAULT_DATA_PATH_PORT = 4789
@@ -107,7 +108,8 @@ class AgentFacts:
     holds and cannot read. ``cordon`` is an operator's decision that the agent takes no new sessions; it is not
     ``schedulable`` then. ``labels`` are words by which sessions choose agents, and ``obstacles``
     sentences about what is wrong with one that is not ``schedulable`` for that. ``topology`` are the domains that it is
-    in, from the outside in, and ``topology_levels`` the names of their levels, if they have any.
+    in, from the outside in, and ``topology_levels`` the names of their levels, if they have any. ``closed_storage`` are
+    the services of storage servers that its containers do not reach.
     """
 
     name: str
@@ -145,6 +147,7 @@ class AgentFacts:
     obstacles: tuple[str, ...]
     topology: tuple[Repeated, ...]
     topology_levels: tuple[Repeated, ...]
+    closed_storage: tuple[StorageService, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 

@@ -14,6 +14,7 @@ from typing import Any
 from .._docker.addresses import published_ports
 from .._docker.client import DockerUnavailableError, connect
 from .._firewall.state import FirewallState
+from .._firewall.storage import known_storage
 from .._firewall.would_drop import read_would_drop
 from .._host.store import Store
 from .._model.plain_data import to_plain
@@ -24,7 +25,8 @@ from .._network.listeners import listening_programs
 def firewall_traffic(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the ``mode`` of this host's firewall, and the ``traffic`` that report mode would have dropped.
 
-    ``unlisted`` is the number of packets beyond that. A host without an engine has no containers to name.
+    ``unlisted`` is the number of packets beyond that. A host without an engine has no containers to name. ``storage``
+    is what was dropped in any mode, on the way from containers to storage services that are closed to them.
     """
     found = read_would_drop()
     programs = listening_programs() if found.elements else {}
@@ -32,8 +34,17 @@ def firewall_traffic(options: Mapping[str, Any], _check_mode: bool) -> dict[str,
         with contextlib.suppress(DockerUnavailableError):
             programs.update(published_ports(connect(options["docker_host"])))
     traffic = [_with_program(entry, programs) for entry in found.traffic]
-    mode = FirewallState(Store(options["state_path"])).mode
-    return {"mode": mode, "traffic": to_plain(traffic), "unlisted": found.unlisted}
+    store = Store(options["state_path"])
+    closed = {
+        service.address: f"{service.kind}, mounted at {service.mount}" for service in known_storage(store).services
+    }
+    storage = [dataclasses.replace(entry, program=closed.get(entry.destination or "")) for entry in found.storage]
+    return {
+        "mode": FirewallState(store).mode,
+        "traffic": to_plain(traffic),
+        "unlisted": found.unlisted,
+        "storage": to_plain(storage),
+    }
 
 
 def _with_program(entry: ReportedTraffic, programs: Mapping[tuple[str, int], str]) -> ReportedTraffic:

@@ -22,6 +22,7 @@ from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
 from .._firewall.policy import REPORT
 from .._firewall.state import FirewallState
+from .._firewall.storage import closed_storage, storage_warnings
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes
 from .._host.container_use import working_gpus
@@ -127,6 +128,7 @@ def collect_facts(
         labels=_labels(settings),
         topology=_topology(settings),
         topology_levels=tuple(settings.topology_levels),
+        closed_storage=closed_storage(store),
         obstacles=state.obstacles,
         architecture=machine.architecture(),
         engine=client.version()["Version"],
@@ -147,6 +149,7 @@ def collect_facts(
             *foreign.warnings,
             *state.refused,
             *_firewall_warnings(FirewallState(store)),
+            *storage_warnings(store),
             *accelerators.warnings,
             *warnings,
         ),

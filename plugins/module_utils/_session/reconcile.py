@@ -18,6 +18,7 @@ from .._docker.sdk import docker
 from .._firewall.egress import read_egress
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.state import FirewallState
+from .._firewall.storage import refresh_storage
 from .._firewall.sync import sync_ruleset
 from .._host.local_session import LocalSession
 from .._host.store import CorruptStateError, Store
@@ -105,7 +106,9 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     state = iproute.LinkState()
     # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
     ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []
-    changes = sync_ruleset(store, check_mode=False, ports=ports)
+    # At a start the network may be away, and nothing is to wait for a server.
+    changes = [] if start else refresh_storage(store)
+    changes += sync_ruleset(store, check_mode=False, ports=ports)
     failures = [str(error) for error in damaged]
     failures += filter(None, [FirewallState(store).damage])
     try:

@@ -15,6 +15,7 @@ from ...module_utils._firewall.policy import ENFORCE, REPORT
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.port_ranges import format_ranges, ranges_of
 from ...module_utils._model.reported_traffic import ReportedTraffic
+from ...module_utils._model.storage import OPENED_BY
 from .._report.record import render_table
 
 _SHOWN_PORTS = 60
@@ -24,7 +25,8 @@ _SHOWN_PORTS = 60
 class HostTraffic:
     """What the firewall of a host would have dropped; ``unlisted`` packets are in none of the entries.
 
-    ``mode`` is what it does with such packets, ``error`` why nothing is known of the host.
+    ``mode`` is what it does with such packets, ``error`` why nothing is known of the host. ``storage`` is what it has
+    dropped in any mode, on the way from containers to storage services that are closed to them.
     """
 
     name: str
@@ -32,6 +34,7 @@ class HostTraffic:
     traffic: tuple[ReportedTraffic, ...] = ()
     unlisted: int = 0
     error: str | None = None
+    storage: tuple[ReportedTraffic, ...] = ()
 
 
 def build_traffic_report(hosts: Iterable[HostTraffic]) -> dict[str, Any]:
@@ -83,7 +86,16 @@ def render_traffic(report: Mapping[str, Any]) -> list[str]:
     """Return the report as lines: a table of what would be dropped, what would allow it, and the state of each host."""
     rows = [row for host in report["hosts"] for row in _rows(host)]
     table = render_table([("HOST", "SOURCE", "PORT", "PROTOCOL", "PROGRAM", "PACKETS"), *rows]) if rows else []
-    return [*table, *_inventory_lines(report["hosts"]), *(_state(host) for host in report["hosts"])]
+    closed = [_storage_line(host, entry) for host in report["hosts"] for entry in host["storage"]]
+    return [*table, *_inventory_lines(report["hosts"]), *closed, *(_state(host) for host in report["hosts"])]
+
+
+def _storage_line(host: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    service = f" ({entry['program']})" if entry["program"] else ""
+    return (
+        f"{host['name']}: {entry['packets']} packets of the container {entry['source']} to {entry['destination']},"
+        f" {entry['protocol']} {entry['port']}{service}, were dropped: {OPENED_BY} opens it."
+    )
 
 
 def _rows(host: Mapping[str, Any]) -> list[tuple[str, ...]]:

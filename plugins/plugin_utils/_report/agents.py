@@ -13,7 +13,9 @@ from typing import Any
 from ...module_utils._model.capacity import Bundle
 from ...module_utils._model.devices import HOST_SLOTS
 from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.quantity import format_slot, format_slots
+from ...module_utils._model.storage import OPENED_BY
 from .._request.containers import DEFAULT_RESOURCES
 from .._request.spec import MAX_CLUSTER_SIZE
 from .record import render_table
@@ -54,7 +56,13 @@ def _row(agent: AgentFacts) -> dict[str, Any]:
         "labels": sorted(agent.labels),
         "gpus": _gpus(agent),
         "topology": [*agent.topology],
+        "closed_storage": closed_storage(agent),
     }
+
+
+def closed_storage(agent: AgentFacts) -> list[dict[str, Any]]:
+    """Return the storage services that containers of an agent do not reach, with the mounts that they come from."""
+    return [{**to_plain(service), "description": service.description} for service in agent.closed_storage]
 
 
 def _gpus(agent: AgentFacts) -> list[dict[str, Any]]:
@@ -69,7 +77,16 @@ def _gpus(agent: AgentFacts) -> list[dict[str, Any]]:
 def _absent(name: str, reason: str, away: bool) -> dict[str, Any]:
     status = UNREACHABLE if away else UNUSABLE
     known = {"name": name, "resource_group": None, "status": status, "problem": reason}
-    return {**known, "total": {}, "free": {}, "containers": None, "labels": [], "gpus": [], "topology": []}
+    return {
+        **known,
+        "total": {},
+        "free": {},
+        "containers": None,
+        "labels": [],
+        "gpus": [],
+        "topology": [],
+        "closed_storage": [],
+    }
 
 
 def _service(agent: AgentFacts) -> tuple[str, str]:
@@ -126,7 +143,18 @@ def render_agents(report: Mapping[str, Any]) -> list[str]:
         name, group = agent["name"], agent["resource_group"] or "-"
         where = [place or "-"] if located else []
         rows.append((name, group, *where, agent["status"], containers, free or "-", agent["problem"]))
-    return [*render_table(rows), *(line for group in report["groups"] for line in _group_lines(group))]
+    return [
+        *render_table(rows),
+        *(line for group in report["groups"] for line in _group_lines(group)),
+        *(line for agent in report["agents"] for line in _storage_lines(agent)),
+    ]
+
+
+def _storage_lines(agent: Mapping[str, Any]) -> list[str]:
+    return [
+        f"Containers on {agent['name']} do not reach {service['description']}; {OPENED_BY} opens it."
+        for service in agent["closed_storage"]
+    ]
 
 
 def _models(gpus: Sequence[Mapping[str, Any]], slot: str) -> str:

@@ -15,6 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
@@ -78,6 +79,15 @@ def test_the_list_is_printed_as_a_wide_table_or_as_json(run: Run, lists: Lists, 
     del printed[:]
     result = lists(THERE, format="json")
     assert json.loads("\n".join(printed)) == result["sessions"]
+
+
+def test_a_session_names_the_storage_that_its_agents_close_to_it(lists: Lists) -> None:
+    closed = StorageService("NFS", "192.0.2.7", "/mnt/data", ("2049",))
+    agent = dataclasses.replace(holders(MADE)["agent1"], closed_storage=(closed,))
+    (listed,) = lists({"hostvars": {**THERE["hostvars"], "agent1": {"__session_agent": result(agent)}}})["sessions"]
+    assert [(service["agent"], service["description"]) for service in listed["closed_storage"]] == [
+        ("agent1", "NFS of 192.0.2.7 (tcp 2049), mounted at /mnt/data")
+    ]
 
 
 def test_pending_sessions_have_their_position_in_the_queue(lists: Lists, queue: QueueStore, printed: list[str]) -> None:

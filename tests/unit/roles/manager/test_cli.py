@@ -174,6 +174,10 @@ def test_forty_columns_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
 EXPLANATIONS = [
     ({"status": "PENDING", "pending": {"reason": "no room", "shortfall": {"cpu": 2}}, "queue_position": 3}, "no room"),
     ({"status": "RUNNING"}, "It runs."),
+    (
+        {"status": "RUNNING", "closed_storage": [{"agent": "agent1", "description": "NFS of 192.0.2.7"}]},
+        "Its containers on agent1 do not reach NFS of 192.0.2.7; operators open it with agent_open_storage.",
+    ),
     ({"status": "DEGRADED", "error": "agent1 does not answer"}, "agent1 does not answer"),
     ({"status": "CREATING"}, "It is being created"),
     ({"status": "TERMINATED", "reason": "its time was up", "exit_code": 137}, "its time was up"),

@@ -99,15 +99,27 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
         yield from _shortfall(pending.get("shortfall"))
     elif status == "RUNNING":
         yield "It runs."
+        yield from _storage(record.get("closed_storage"))
     elif status == "DEGRADED":
         yield f"A part of it does not work: {record.get('error') or 'a container has failed'}"
         yield f"backendai repair {name} repairs it."
+        yield from _storage(record.get("closed_storage"))
     elif status == "CREATING":
         yield "It is being created, or a run that did was interrupted; the timer's next run decides."
     else:
         yield f"It has ended: {record.get('reason') or record.get('error') or 'no reason is known'}"
         if record.get("exit_code") is not None:
             yield f"Its command ended with {record['exit_code']}; backendai logs {name} shows what it printed."
+
+
+def _storage(services: Any) -> Iterator[str]:
+    """Yield which storage services the containers of a session do not reach."""
+    for service in services if isinstance(services, list) else ():
+        if isinstance(service, Mapping):
+            yield (
+                f"Its containers on {service.get('agent')} do not reach {service.get('description')}; operators open it"
+                " with agent_open_storage."
+            )
 
 
 def _shortfall(shortfall: Any) -> Iterator[str]:

@@ -151,7 +151,7 @@ def why(invocation: Invocation) -> int:
     """Say why a session waits, is degraded, or has ended."""
     record = invocation.ask("show", session=invocation.options.session).data["record"]
     if invocation.options.json:
-        fields = ("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position")
+        fields = ("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position", "closed_storage")
         invocation.print_json({name: record.get(name) for name in fields})
     else:
         invocation.say(f"{record.get('name')} is {record.get('status')}.", *tables.explain(record))

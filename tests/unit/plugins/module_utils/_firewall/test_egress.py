@@ -34,7 +34,7 @@ STORAGE = EgressPolicy(
 
 
 def options(**changes: Any) -> dict[str, Any]:
-    return {"closed_networks": [], "closed_services": [], "allow": [], **changes}
+    return {"closed_networks": [], "closed_services": [], "allow": [], "open_storage": [], **changes}
 
 
 def test_networks_and_services_are_parsed_without_ipv6() -> None:
@@ -65,6 +65,10 @@ def test_networks_and_services_are_parsed_without_ipv6() -> None:
                 "agent_closed_networks: '192.0.2.1/24' is a network with host bits: it must be the network's own"
                 " address, such as 10.0.0.0/8."
             ),
+        ),
+        (
+            {"open_storage": [True]},
+            "agent_open_storage: 'True' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24.",
         ),
         (
             {"closed_networks": ["storage"]},

@@ -37,6 +37,7 @@ LISTING = {
         {"set": {"name": "reported_others4", "elem": [element(1, "192.0.2.9", "vrrp")]}},
         {"set": {"name": "reported_others6"}},
         {"set": {"name": "reported_routed_ports4", "elem": [element(2, "192.0.2.9", "tcp", 80, "10.1.0.2")]}},
+        {"set": {"name": "dropped_storage4", "elem": [element(8, "172.18.0.2", "tcp", 2049, "192.0.2.7")]}},
         {"rule": {"chain": "report_ingress", "expr": [{"limit": {}}, {"log": {}}]}},
         counting("report_ingress", 5),
         counting("report_routed", 2),
@@ -54,6 +55,7 @@ def test_entries_are_listed_by_their_packets_and_the_rest_is_counted() -> None:
         ReportedTraffic("192.0.2.9", "vrrp", None, None, 1),
     ]
     assert found.unlisted == 7
+    assert found.storage == [ReportedTraffic("172.18.0.2", "tcp", 2049, "192.0.2.7", 8)]
 
 
 def test_entries_are_written_back_with_their_counters() -> None:
@@ -67,6 +69,13 @@ def test_entries_are_written_back_with_their_counters() -> None:
             " { 192.0.2.9 . tcp . 80 . 10.1.0.2 counter packets 2 bytes 120 }"
         ),
     ]
+
+
+def test_what_was_dropped_before_storage_is_written_back_too() -> None:
+    assert render_elements(parse_would_drop(LISTING).dropped) == (
+        "add element inet backendai dropped_storage4"
+        " { 172.18.0.2 . tcp . 2049 . 192.0.2.7 counter packets 8 bytes 480 }\n"
+    )
 
 
 def test_rules_that_do_not_report_have_nothing() -> None:

@@ -11,8 +11,10 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.storage import KnownStorage
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.would_drop import WouldDrop
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
 from ansible_collections.backendai.cluster.plugins.module_utils._program import firewall
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
 from tests.unit.phases import NOWHERE, result_of
@@ -65,4 +67,22 @@ def test_without_anything_to_report_nothing_is_looked_up(tmp_path: Path, monkeyp
     monkeypatch.setattr(firewall, "read_would_drop", WouldDrop)
     monkeypatch.setattr(firewall, "listening_programs", None)
     monkeypatch.setattr(firewall, "connect", None)
-    assert report(tmp_path) == {"mode": "off", "traffic": [], "unlisted": 0}
+    assert report(tmp_path) == {"mode": "off", "traffic": [], "unlisted": 0, "storage": []}
+
+
+def test_what_containers_sent_to_closed_storage_is_named_by_its_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = (
+        ("dropped_storage4", ("172.18.0.2", "tcp", "2049", "192.0.2.7"), 4, 0),
+        ("dropped_storage4", ("172.18.0.2", "tcp", "6789", "192.0.2.8"), 1, 0),
+    )
+    monkeypatch.setattr(firewall, "read_would_drop", lambda: WouldDrop(dropped=dropped))
+    closed = KnownStorage((StorageService("NFS", "192.0.2.7", "/mnt/data", ("2049",)),))
+    monkeypatch.setattr(firewall, "known_storage", lambda _store: closed)
+    result = report(tmp_path)
+    assert [(entry["destination"], entry["packets"], entry["program"]) for entry in result["storage"]] == [
+        ("192.0.2.7", 4, "NFS, mounted at /mnt/data"),
+        ("192.0.2.8", 1, None),
+    ]
+    assert result["traffic"] == []

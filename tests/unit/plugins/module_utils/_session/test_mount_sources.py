@@ -57,6 +57,7 @@ SILENT = "did not answer within 3 seconds on agent1: repair or unmount its file 
 def real_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Look at real folders."""
     monkeypatch.setattr(mount_sources, "look", path_look.look)
+    monkeypatch.setattr(mount_sources, "find_writable", find_writable)
     monkeypatch.setattr(path_look, "LOCKS", tmp_path / "looks")
 
 

@@ -94,6 +94,17 @@ def test_the_state_of_each_host_is_said_plainly() -> None:
     ]
 
 
+def test_what_containers_sent_to_closed_storage_is_counted_in_any_mode() -> None:
+    sent = ReportedTraffic("172.18.0.2", "tcp", 2049, "192.0.2.7", 4, "NFS, mounted at /mnt/data")
+    line, state = lines(HostTraffic("agent1", "enforce", storage=(sent,)))
+    assert line == (
+        "agent1: 4 packets of the container 172.18.0.2 to 192.0.2.7, tcp 2049 (NFS, mounted at /mnt/data), were"
+        " dropped: agent_open_storage opens it."
+    )
+    assert state == "agent1 is closed: firewall_mode is enforce, and the kernel log has what is dropped."
+    assert lines(host(storage=(sent,)))[-1].startswith("agent1 is open: firewall_mode is report; 0 packets would")
+
+
 def test_without_traffic_there_is_no_table() -> None:
     assert lines(host()) == ["agent1 is open: firewall_mode is report; 0 packets would have been dropped."]
 
@@ -126,6 +137,7 @@ def test_the_report_is_plain_data() -> None:
                 ],
                 "unlisted": 0,
                 "error": None,
+                "storage": [],
                 "allow": [{"protocol": "tcp", "ports": ["22"], "sources": ["192.0.2.50"], "programs": ["sshd"]}],
                 "allow_all": [{"protocol": "icmp", "sources": ["192.0.2.60"]}],
             }

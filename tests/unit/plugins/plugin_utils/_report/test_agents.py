@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Group
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.agents import agents_report, render_agents
@@ -63,7 +64,28 @@ def test_amounts_are_those_of_the_facts() -> None:
         "labels": ["a100", "ssd"],
         "gpus": [],
         "topology": [],
+        "closed_storage": [],
     }
+
+
+def test_an_agent_names_the_storage_that_is_closed_to_containers_and_its_mount() -> None:
+    closed = StorageService("NFS", "192.0.2.7", "/mnt/data", ("111", "2049"), ("111",))
+    listed = report(agent_facts("agent1", closed_storage=(closed,)))
+    (row,) = listed["agents"]
+    assert row["closed_storage"] == [
+        {
+            "kind": "NFS",
+            "address": "192.0.2.7",
+            "mount": "/mnt/data",
+            "tcp": ["111", "2049"],
+            "udp": ["111"],
+            "description": "NFS of 192.0.2.7 (tcp 111, 2049; udp 111), mounted at /mnt/data",
+        }
+    ]
+    assert render_agents(listed)[-1] == (
+        "Containers on agent1 do not reach NFS of 192.0.2.7 (tcp 111, 2049; udp 111), mounted at /mnt/data;"
+        " agent_open_storage opens it."
+    )
 
 
 def test_the_table_shows_where_agents_are_if_that_is_known() -> None:
