@@ -18,8 +18,15 @@ from ..module_utils._model.addressing import is_address
 from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.plain_data import DataError, from_plain, to_plain
 from ..module_utils._model.port_ranges import parse_ranges
+from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationErrors
 from ..plugin_utils._exposure.inside import collect_inside_results, plan_inside_probes
+from ..plugin_utils._exposure.policy_folders import (
+    FolderResults,
+    collect_folder_results,
+    plan_folder_checks,
+    read_plan,
+)
 from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, split_into_batches, summarize_error
 from ..plugin_utils._exposure.table import render_report
 from ..plugin_utils._report.record import to_json
@@ -47,6 +54,13 @@ class ActionModule(ControlAction):
             return {**result, "changed": False, **_validate(args)}
         if args["state"] == "planned":
             return {**result, "changed": False, **_plan_batches(args, variables["hostvars"])}
+        if args["state"] == "folders_planned":
+            planned = plan_folder_checks(args["managers"], args["agents"], variables["hostvars"])
+            return {**result, "changed": False, **to_plain(planned)}
+        if args["state"] == "folders_reported":
+            found = _folders(args, variables["hostvars"])
+            warnings = [*found.problems, *found.unprotected, *found.unread]
+            return {**result, "changed": False, "warnings": [printable(f"{text}.") for text in warnings]}
         return {**result, "changed": False, **self._report(args, variables["hostvars"])}
 
     def _report(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -62,13 +76,17 @@ class ActionModule(ControlAction):
         probed = [probe for name in probe_hosts for probe in _probe_results(name, hostvars[name], batches)]
         targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
         inside = collect_inside_results(args["inside"], targets, hostvars)
-        report = build_exposure_report(targets, probe_hosts, probed, inside)
+        report = build_exposure_report(targets, probe_hosts, probed, inside, _folders(args, hostvars))
         self.write_report(str(args.get("path") or ""), to_json(report))
         self.show(render_report(report))
         error = summarize_error(report)
         if error:
             raise AnsibleActionFail(error)
         return {"report": report}
+
+
+def _folders(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> FolderResults:
+    return collect_folder_results(read_plan(args["folders"]), args["managers"], args["agents"], hostvars)
 
 
 def _validate(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,12 +18,14 @@ description:
     its containers answer, if unexpected ports of a gateway are open, if a container reaches the SSH port of a host, if
     the firewall of a host is in report mode, if a requirement of the checklist is not met, and if a probe could not be
     made. In check mode nothing is probed; the planned probes are shown.
+  - With O(state=folders_planned), returns the folders of the policies of all managers, and the users who have sessions.
+    With O(state=folders_reported), warns of what M(backendai.cluster.policy_folders) has found.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
 options:
   state:
     description: The step of the check.
-    choices: [validated, planned, reported]
+    choices: [validated, planned, reported, folders_planned, folders_reported]
     required: true
   agents:
     description:
@@ -65,6 +67,9 @@ options:
   inside:
     description: The probes from inside of containers, as O(state=planned) returned them. With O(state=reported), their
       results are read from the variable C(__isolation_inside) of each agent.
+    type: dict
+  folders:
+    description: The result of O(state=folders_planned). Required with O(state=reported) and O(state=folders_reported).
     type: dict
   path:
     description: The file for the report; empty for none. Its folder is checked with O(state=validated).

@@ -44,15 +44,15 @@ def _parse(line: str) -> Mounted:
     before, _separator, after = line.partition(" - ")
     fields, rest = before.split(" "), after.split(" ")
     return Mounted(
-        path=_unescape(fields[4]),
+        path=unescape(fields[4]),
         options=frozenset(fields[5].split(",")),
         fs_type=rest[0],
-        fs_source=_unescape(rest[1]),
+        fs_source=unescape(rest[1]),
         fs_options=tuple(rest[2].split(",")),
     )
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
     """Return a text without the kernel's escapes for space, tab, newline and backslash."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 

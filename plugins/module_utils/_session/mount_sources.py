@@ -64,26 +64,31 @@ class MountSettings:
 
 
 def find_sources(
-    client: docker.APIClient, store: Store, settings: MountSettings, sources: Collection[Source]
+    client: docker.APIClient | None, store: Store, settings: MountSettings, sources: Collection[Source]
 ) -> tuple[dict[Source, Folder], dict[Source, Unusable]]:
-    """Return the folder of each source that sessions may mount here, and why they may not mount the others."""
+    """Return the folder of each source that sessions may mount here, and why they may not mount the others.
+
+    Without a client, on a host that is not provisioned yet, there are no rules.
+    """
     if not sources:
         return {}, {}
     places = {source: Place(source.path, strict=source.strict) for source in sources}
     answers = look([*places.values(), *map(Place, settings.roots)])
     real_roots = [_real_path(root, answers[Place(root)]) for root in settings.roots]
-    rules = MountRules(real_roots, _own_folders(client, store, settings.docker_host))
+    rules = MountRules(real_roots, _own_folders(client, store, settings.docker_host)) if client else None
     found: dict[Source, Folder] = {}
     unusable: dict[Source, Unusable] = {}
     for source, place in places.items():
         answer = answers[place]
-        if isinstance(answer, Folder):
+        if not isinstance(answer, Folder):
+            unusable[source] = _describe_answer(answer)
+            continue
+        refusal = None
+        if client and rules:
             refusal = rules.find_refusal(answer.path) or _find_writable(client, source, answer.path)
-        else:
-            refusal = _describe_answer(answer)
         if refusal:
             unusable[source] = refusal
-        elif isinstance(answer, Folder):
+        else:
             found[source] = answer
     return found, unusable
 

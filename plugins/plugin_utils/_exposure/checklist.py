@@ -14,6 +14,7 @@ from ...module_utils._firewall.audit import audit_public_addresses
 from ...module_utils._firewall.policy import COMPUTE, ENFORCE, MANAGEMENT, REPORT
 from ...module_utils._model.reported_traffic import OFF
 from .inside import InsideResults
+from .policy_folders import FolderResults
 
 _SHOWN = 3
 
@@ -33,11 +34,17 @@ _NOT_PROBED = {
 
 
 def build_checklist(
-    targets: Sequence[ProbedHost], outside: Entries, within: Entries, inconclusive: Entries, inside: InsideResults
+    targets: Sequence[ProbedHost],
+    outside: Entries,
+    within: Entries,
+    inconclusive: Entries,
+    inside: InsideResults,
+    folders: FolderResults,
 ) -> list[dict[str, Any]]:
     """Return each requirement with its verdict, as plain data.
 
-    ``outside`` are the findings of probe hosts, ``within`` those of containers.
+    ``outside`` are the findings of probe hosts, ``within`` those of containers, ``folders`` those about folders of
+    policies.
     """
     agents = [target for target in targets if target.kind == AGENT]
     gateways = [target for target in targets if target.kind == GATEWAY]
@@ -57,6 +64,8 @@ def build_checklist(
         "management and compute are networks of their own": _judge_networks(agents),
         "SSH is closed on compute, tunnels are closed on management": _judge_rules(agents),
         "containers reach no management address": _judge_inside(within, inside),
+        "folders of the policy are where root has put them": _judge_folders(folders.problems, folders),
+        "shared folders of the policy are mounted nosuid,nodev": _judge_folders(folders.unprotected, folders),
         **{requirement: (None, reason) for requirement, reason in _NOT_PROBED.items()},
     }
     return [{"requirement": requirement, "ok": ok, "reason": reason} for requirement, (ok, reason) in verdicts.items()]
@@ -135,6 +144,13 @@ def _judge_inside(findings: Entries, inside: InsideResults) -> Verdict:
     if not any(reply.probes for reply in inside.replies.values()):
         return None, "no session runs"
     return _MET
+
+
+def _judge_folders(problems: Sequence[str], folders: FolderResults) -> Verdict:
+    if problems:
+        return False, _first(problems)
+    doubts = [*folders.unread, *([folders.nothing] if folders.nothing else [])]
+    return (None, _first(doubts)) if doubts else _MET
 
 
 def _first(phrases: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from ...module_utils._firewall.policy import REPORT
 from ...module_utils._model import port_ranges
 from .checklist import build_checklist
 from .inside import InsideResults
+from .policy_folders import FolderResults
 
 # UDP ports that are scanned on every host: tunnels, Docker Swarm and common services.
 DEFAULT_UDP_PORTS = (53, 111, 123, 161, 4789, 7946)
@@ -86,8 +87,9 @@ def build_exposure_report(
     probe_hosts: Sequence[str],
     probed: Sequence[ProbeResult],
     inside: InsideResults | None = None,
+    folders: FolderResults | None = None,
 ) -> dict[str, Any]:
-    """Return the report as plain data; ``inside`` are the probes from containers.
+    """Return the report as plain data; ``inside`` are the probes from containers, ``folders`` the checks of folders.
 
     ``ok``: the scan is complete, only expected ports are open, every firewall is enforced, and no requirement of the
     ``checklist`` is missed. ``not_enforced`` are the hosts in report mode: that nothing answered there is no proof.
@@ -101,7 +103,7 @@ def build_exposure_report(
     within = _build_inside_findings(inside)
     findings = [*outside, *within]
     inconclusive = _build_inconclusive(targets, probe_hosts, probed)
-    checklist = build_checklist(targets, outside, within, inconclusive, inside)
+    checklist = build_checklist(targets, outside, within, inconclusive, inside, folders or FolderResults())
     inconclusive += [
         _inconclusive_entry(by_name[agent], f"its containers could not be probed from: {reason}")
         for agent, reason in inside.failed.items()

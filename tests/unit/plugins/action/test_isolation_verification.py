@@ -147,6 +147,9 @@ def reported(
         "targets": [dataclasses.asdict(TARGET)],
         "batches": [dataclasses.asdict(BATCH)],
         "inside": {"targets": [{"host": "manager1", "address": "192.0.2.2", "port": 22}], "unprobed": []},
+        "agents": ["agent1"],
+        "managers": [],
+        "folders": {"folders": [], "users": [], "unread": [], "changed": False},
         "path": path,
     }
     variables = {"hostvars": {"user1": probed, "agent1": {"__isolation_inside": inside or NOTHING_INSIDE}}}
@@ -229,3 +232,23 @@ def test_a_container_that_reaches_a_manager_is_reported_and_fails(run: Run, prin
     assert f"✗ containers reach no management address: {reason}." in printed
     line = {"requirement": "containers reach no management address", "ok": False, "reason": reason}
     assert line in json.loads(path.read_text())["checklist"]
+
+
+def test_provisioning_warns_of_each_folder_that_users_could_not_mount(run: Run) -> None:
+    data = {"source": "/srv/data", "read_only": True}
+    hosts = {
+        "manager1": {
+            "__policy_folders_of": {"rc": 0, "stdout": json.dumps([data])},
+            "__policy_folders": {"problems": [], "unprotected": ["/srv is mounted without nosuid"]},
+        },
+        "agent1": {
+            "__policy_users": {"users": ["alice"]},
+            "__policy_folders": {"problems": ["/srv/data is\x1b a link"], "unprotected": []},
+        },
+    }
+    args = {"agents": ["agent1"], "managers": ["manager1"]}
+    plan = run(isolation_verification.ActionModule, {**args, "state": "folders_planned"}, {"hostvars": hosts})
+    assert (plan["folders"], plan["users"]) == ([data], ["alice"])
+    reported = {**args, "state": "folders_reported", "folders": plan}
+    result = run(isolation_verification.ActionModule, reported, {"hostvars": hosts})
+    assert result["warnings"] == ["agent1: /srv/data is\\x1b a link.", "manager1: /srv is mounted without nosuid."]

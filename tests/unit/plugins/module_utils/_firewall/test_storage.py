@@ -77,18 +77,18 @@ def test_the_services_of_mounted_servers_are_closed_and_others_stay_open(store: 
     assert store.storage_file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_timer_closes_what_is_mounted_new(host: Host, store: Store, kernel: FakeNetwork) -> None:
-    assert restore(store, lambda: None, start=False)[1] == []
+def test_the_timer_closes_what_is_mounted_new(host: Host, store: Store, engine: Any, kernel: FakeNetwork) -> None:
+    assert restore(store, lambda: engine, start=False)[1] == []
     assert "192.0.2.9" not in kernel.table
     host.mounts.append(Mounted("/mnt/ceph", frozenset(), "ceph", "192.0.2.9:6789:/", ("rw",)))
-    changes, failures = restore(store, lambda: None, start=False)
+    changes, failures = restore(store, lambda: engine, start=False)
     assert failures == []
     assert changes[0] == Change("storage closed to containers: Ceph of 192.0.2.9", None, CEPH.description)
     assert "ip daddr { 192.0.2.9 } tcp dport { 3300, 6789, 6800-7568 } goto drop_storage" in kernel.table
     # When the engine starts, the network may be away: what is stored counts.
     host.asked.clear()
     host.now += 10_000
-    restore(store, lambda: None, start=True)
+    restore(store, lambda: engine, start=True)
     assert host.asked == []
 
 

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model 
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.checklist import build_checklist
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.inside import InsideResults
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.policy_folders import FolderResults
 
 SEPARATE = Separation(declared=True, problems=(), enforced=True)
 AGENT = ProbedHost(
@@ -27,6 +28,8 @@ AGENT = ProbedHost(
 GATEWAY = ProbedHost("gateway1", "gateway", {"192.0.2.9": "gateway"}, firewall_mode="enforce")
 QUIET = InsideResults(replies={"agent1": InsideReply((InsideProbe("train", "main1", ()),), 0)})
 
+CHECKED = FolderResults(nothing="")
+
 NO_AGENT, NO_CONTAINER = "users reach no agent", "users reach no container"
 OFFERED = "users reach only the offered ports of gateways"
 FIREWALLS = "every firewall drops what is not allowed"
@@ -34,6 +37,10 @@ PRIVATE = "agents have no public address"
 NETWORKS = "management and compute are networks of their own"
 RULES = "SSH is closed on compute, tunnels are closed on management"
 INSIDE = "containers reach no management address"
+FOLDERS, PROTECTED = (
+    "folders of the policy are where root has put them",
+    "shared folders of the policy are mounted nosuid,nodev",
+)
 NOT_PROBED = ("users' connections are encrypted and limited in rate", "managers are reached from trusted networks only")
 
 
@@ -51,9 +58,10 @@ def judged(
     within: tuple[dict[str, Any], ...] = (),
     inconclusive: tuple[dict[str, Any], ...] = (),
     inside: InsideResults = QUIET,
+    folders: FolderResults = CHECKED,
 ) -> dict[str, tuple[bool | None, str | None]]:
     """Return the verdict of each requirement."""
-    lines = build_checklist(targets or (AGENT, GATEWAY), outside, within, inconclusive, inside)
+    lines = build_checklist(targets or (AGENT, GATEWAY), outside, within, inconclusive, inside, folders)
     assert all(line.keys() == {"requirement", "ok", "reason"} for line in lines)
     # Whatever is not met, or was not checked, has a reason.
     assert all((line["reason"] is None) == (line["ok"] is True) for line in lines)
@@ -66,7 +74,7 @@ def agent(name: str = "agent1", **changes: Any) -> ProbedHost:
 
 def test_a_cluster_as_the_guide_asks_meets_all_that_is_probed() -> None:
     verdicts = judged()
-    met = (NO_AGENT, NO_CONTAINER, OFFERED, FIREWALLS, PRIVATE, NETWORKS, RULES, INSIDE)
+    met = (NO_AGENT, NO_CONTAINER, OFFERED, FIREWALLS, PRIVATE, NETWORKS, RULES, INSIDE, FOLDERS, PROTECTED)
     assert [requirement for requirement, (ok, _reason) in verdicts.items() if ok] == list(met)
     assert [requirement for requirement, (ok, _reason) in verdicts.items() if ok is None] == list(NOT_PROBED)
 
@@ -169,3 +177,16 @@ def test_what_a_container_reaches_is_named() -> None:
 def test_what_could_not_be_probed_from_inside_is_said() -> None:
     partly = dataclasses.replace(QUIET, unprobed=("no address of manager1 is known",), failed={"agent2": "it is away"})
     assert judged(inside=partly)[INSIDE] == (None, "no address of manager1 is known; agent2: it is away")
+
+
+def test_what_is_wrong_with_a_folder_of_the_policy_is_named() -> None:
+    verdicts = judged(folders=FolderResults(("agent1: /a is a link",), ("manager1: /a is not nosuid",), nothing=""))
+    assert (verdicts[FOLDERS], verdicts[PROTECTED]) == (
+        (False, "agent1: /a is a link"),
+        (False, "manager1: /a is not nosuid"),
+    )
+
+
+def test_folders_that_were_not_checked_are_no_proof() -> None:
+    assert judged(folders=FolderResults())[FOLDERS] == (None, "there are no managers")
+    assert judged(folders=FolderResults(unread=("agent1 is away",), nothing=""))[PROTECTED] == (None, "agent1 is away")
