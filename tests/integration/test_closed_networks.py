@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -120,6 +123,49 @@ def test_managers_are_closed_and_of_gateways_the_sshd(kernels: list[Kernel], tmp
         run_in(kernel, "sh", "-c", f"{line} || true")
     assert all(dropped(agent) > count for agent, count in zip(BOTH, before, strict=True))
     assert reached(kernels, {("tcp", gateway, 443)}) == [{("tcp", gateway, 443)}] * 2
+
+
+@contextmanager
+def storage_mounted() -> Iterator[None]:
+    """Let both agents know a server of NFS: the storage host, as if something of it were mounted at /mnt/data."""
+    service = {"kind": "NFS", "address": address(STORAGE), "mount": "/mnt/data", "tcp": ["111", str(NFS)], "udp": []}
+    known = {"version": 1, "services": [service], "unknown": [], "mounted": [], "asked_at": time.time()}
+    text = shlex.quote(json.dumps(known))
+    run_on_all(f"echo {text} > {AGENT_STATE}/storage.json; systemctl start {RECONCILE_AGENT}.service", BOTH)
+    try:
+        yield
+    finally:
+        run_on_all(f"rm {AGENT_STATE}/storage.json; systemctl start {RECONCILE_AGENT}.service", BOTH)
+
+
+def test_storage_that_agents_have_mounted_is_closed_counted_and_named(kernels: list[Kernel], tmp_path: Path) -> None:
+    host, targets = address(STORAGE), storage_targets()
+    described = f"NFS of {host} (tcp 111, {NFS}), mounted at /mnt/data"
+    with storage_mounted():
+        # Other services of the server stay open.
+        wait_until(lambda: reached(kernels, targets) == [targets - {("tcp", host, NFS)}] * 2)
+        for agent in BOTH:
+            assert reachable_from_host(agent, sorted(targets)) == targets
+        report = run_playbook("firewall_report", tmp_path)
+        assert report.code == 0, report.output
+        for agent in BOTH:
+            assert re.search(
+                rf"{agent}: \d+ packets of the container \S+ to {host}, tcp {NFS} \(NFS, mounted", report.text
+            )
+        listed = run_playbook("list_agents", tmp_path)
+        assert all(f"Containers on {agent} do not reach {described}" in listed.text for agent in BOTH), listed.output
+        run_on_all(f"nft list table {TABLE} | grep -q dropped_storage4", BOTH)
+    wait_until(lambda: reached(kernels, targets) == [targets] * 2)
+
+
+@pytest.mark.usefixtures("provisioned_again")
+def test_operators_open_storage(kernels: list[Kernel], tmp_path: Path) -> None:
+    opened = provision(tmp_path, open_storage=[address(STORAGE)])
+    assert opened.code == 0, opened.output
+    with storage_mounted():
+        assert reached(kernels, storage_targets()) == [storage_targets()] * 2
+    refused = provision(tmp_path, open_storage=["storage"])
+    assert "agent_open_storage: 'storage' must be an address or a network" in refused.text
 
 
 def test_unreadable_session_is_named_and_keeps_the_policy(tmp_path: Path) -> None:

@@ -284,6 +284,17 @@ def test_a_damaged_file_is_not_installed(tmp_path: Path, option: str, text: str,
 
 
 @LONG
+def test_a_folder_that_users_could_not_mount_is_named_while_managers_are_provisioned(tmp_path: Path) -> None:
+    run_on("agent2", "mkdir -p /srv/home/alice && chown 2001 /srv/home")
+    try:
+        run = provision(tmp_path)
+    finally:
+        run_on("agent2", "rm -r /srv/home")
+    assert run.code == 0, run.output
+    assert "agent2: /srv/home/{user}: /srv/home belongs to user 2001, so that others than root decide" in run.text
+    assert "give /srv/home to root and let nobody else write there" in run.text
+
+
 def test_what_is_accepted_of_a_manager_that_does_not_answer_stays(tmp_path: Path) -> None:
     before = accepted_keys()
     options = inventory_options(tmp_path, manager1=UNREACHABLE)

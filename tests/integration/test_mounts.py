@@ -118,6 +118,54 @@ def test_folders_outside_of_the_roots_are_refused(sessions: Sessions, source: st
 
 
 @pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize(
+    ("source", "component"),
+    [
+        (f"{SHARED}/team-a", f"{SHARED}/team-a is a symbolic link"),
+        ("/srv/other/team", "/srv/other is a symbolic link"),
+        (f"{SHARED}/open/inner", f"{SHARED}/open is writable for others than root (mode 1777)"),
+        (f"{SHARED}/alice/inner", f"{SHARED}/alice belongs to user 2001"),
+    ],
+)
+def test_a_strict_folder_is_where_root_has_put_it(sessions: Sessions, source: str, component: str) -> None:
+    folders = f"mkdir -p {SHARED}/open/inner {SHARED}/alice/inner; chmod 1777 {SHARED}/open; chown 2001 {SHARED}/alice"
+    run_on_all(folders)
+    run = sessions.create(**request_of(source, mounts=[{"source": source, "target": "/data", "strict": True}]))
+    assert run.code != 0
+    assert f"session_mounts: {source} may not be mounted on {AGENT}: {component}, so that others than root" in run.text
+    assert agent_state() == sessions.initial_state
+
+
+@pytest.mark.usefixtures("shared")
+def test_engines_mount_strict_folders_by_the_path_that_is_given(sessions: Sessions) -> None:
+    mounts = [{"source": f"{SHARED}/team", "target": "/data", "strict": True}]
+    session = sessions.start(**request_of(f"{SHARED}/team", mounts=mounts))
+    assert run_in(session.kernels[0], "ls", "/data") == "file\n"
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("agent", [AGENTS[0], AGENTS[2]])
+def test_read_only_folder_is_so_with_all_file_systems_below_or_refused(sessions: Sessions, agent: str) -> None:
+    """Engine 20.10 leaves what is mounted below writable, 26.1 does not."""
+    inner = f"{SHARED}/team/inner"
+    run_on(agent, f"mkdir {inner} && mount -t tmpfs none {inner}")
+    try:
+        mounts = [{"source": f"{SHARED}/team", "target": "/data", "read_only": True}]
+        run = sessions.create(**{**SMALL, "designated_agents": [agent], "mounts": mounts})
+        if run.code == 0:
+            kernel = run.record["kernels"][0]
+            touched = f"docker exec -u 0 {kernel['container']} sh -c 'touch /data/inner/x || echo refused'"
+            assert run_on(agent, touched).split()[-1] == "refused"
+        else:
+            assert f"the engine would leave {inner} below {SHARED}/team writable" in run.text
+        version = run_on(agent, "docker version --format '{{.Server.Version}}'")
+        assert (run.code == 0) == (int(version.split(".")[0]) >= 25), run.output
+        sessions.terminate()
+    finally:
+        run_on(agent, f"umount {inner}; rmdir {inner}")
+
+
+@pytest.mark.usefixtures("shared")
 def test_engines_mount_real_paths(sessions: Sessions) -> None:
     mounts = [{"source": f"{SHARED}/team-a", "target": "/data"}, {"source": "/srv/other/team", "target": "/other"}]
     session = sessions.start(

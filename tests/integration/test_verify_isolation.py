@@ -30,6 +30,8 @@ PORTS = "20-30,80,111,443,2375-2377,8070-8100,30000-32000"
 LISTENING = 8077
 FOREIGN = "verify-isolation-foreign"
 INSIDE = "containers reach no management address"
+FOLDERS = "folders of the policy are where root has put them"
+PROTECTED = "shared folders of the policy are mounted nosuid,nodev"
 COMPUTE = "198.18.77.1"
 LEFTOVERS = "ip route show proto 186; ip -6 route show proto 186"
 
@@ -168,9 +170,19 @@ def test_ssh_answers_on_management_alone_tunnels_on_compute_alone_and_the_checkl
         run = verify(tmp_path, "-e", variables, "-e", "agent_group=agent1", ports="22,7946")
     assert run.code == 0, run.output
     met = [entry["requirement"] for entry in run.record["checklist"] if entry["ok"]]
-    assert len(met) == 8
-    assert INSIDE in met
+    assert len(met) == 10
+    assert {INSIDE, FOLDERS, PROTECTED} <= {*met}
     assert "✓ SSH is closed on compute, tunnels are closed on management" in run.output
+
+
+def test_a_folder_of_the_policy_that_is_not_roots_is_named_with_its_component(tmp_path: Path) -> None:
+    run_on("agent2", "install -d -m 1777 /srv/home")
+    try:
+        run = verify(tmp_path, ports="22")
+    finally:
+        run_on("agent2", "rmdir /srv/home")
+    assert (run.code, verdict_on(run, FOLDERS)) == (2, False), run.output
+    assert "agent2: /srv/home/{user}: /srv/home is writable for others than root (mode 1777)" in run.text
 
 
 def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def test_folder_of_users_is_checked_before_there_is_a_user(engine: Any, store: S
         assert problems(engine, store, HOME, users=users) == [
             (
                 "/mnt/home/{user}: /mnt/home is writable for others than root (mode 1777), so that others than root"
-                " decide which folder that is: give /mnt/home to root and let nobody else write there, or name a folder in"
-                " the policy whose path has no such component"
+                " decide which folder that is: give /mnt/home to root and let nobody else write there, or name a folder"
+                " in the policy whose path has no such component"
             )
         ]
 
