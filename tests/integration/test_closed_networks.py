@@ -146,14 +146,14 @@ def test_storage_that_agents_have_mounted_is_closed_counted_and_named(kernels: l
         wait_until(lambda: reached(kernels, targets) == [targets - {("tcp", host, NFS)}] * 2)
         for agent in BOTH:
             assert reachable_from_host(agent, sorted(targets)) == targets
-        report = run_playbook("firewall_report", tmp_path)
+        report = run_playbook("firewall_report", tmp_path, {})
         assert report.code == 0, report.output
         for agent in BOTH:
             assert re.search(
                 rf"{agent}: \d+ packets of the container \S+ to {host}, tcp {NFS} \(NFS, mounted", report.text
             )
-        listed = run_playbook("list_agents", tmp_path)
-        assert all(f"Containers on {agent} do not reach {described}" in listed.text for agent in BOTH), listed.output
+        listed = run_playbook("list_agents", tmp_path, {})
+        assert f"Containers on {', '.join(BOTH)} do not reach {described}" in listed.text, listed.output
         run_on_all(f"nft list table {TABLE} | grep -q dropped_storage4", BOTH)
     wait_until(lambda: reached(kernels, targets) == [targets] * 2)
 

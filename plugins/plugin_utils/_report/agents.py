@@ -20,6 +20,9 @@ from .._request.containers import DEFAULT_RESOURCES
 from .._request.spec import MAX_CLUSTER_SIZE
 from .record import render_table
 
+_SHOWN = 3
+"""How many agents that have mounted the same are named."""
+
 READY, CORDONED, DRAINED, UNUSABLE, UNREACHABLE = "ready", "cordoned", "drained", "unusable", "unreachable"
 
 
@@ -146,15 +149,25 @@ def render_agents(report: Mapping[str, Any]) -> list[str]:
     return [
         *render_table(rows),
         *(line for group in report["groups"] for line in _group_lines(group)),
-        *(line for agent in report["agents"] for line in _storage_lines(agent)),
+        *_storage_lines(report["agents"]),
     ]
 
 
-def _storage_lines(agent: Mapping[str, Any]) -> list[str]:
+def _storage_lines(agents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each storage service that is closed to containers, with the agents that have mounted it."""
+    names: dict[str, list[str]] = {}
+    for agent in agents:
+        for service in agent["closed_storage"]:
+            names.setdefault(service["description"], []).append(agent["name"])
     return [
-        f"Containers on {agent['name']} do not reach {service['description']}; {OPENED_BY} opens it."
-        for service in agent["closed_storage"]
+        f"Containers on {_first_names(listed)} do not reach {description}; {OPENED_BY} opens it."
+        for description, listed in names.items()
     ]
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _models(gpus: Sequence[Mapping[str, Any]], slot: str) -> str:

@@ -107,13 +107,15 @@ def test_any_other_file_of_an_agent_is_used_or_reported(store: Store, monkeypatc
     FirewallState(store).save(confirmed, Trial(None, "n", 1.0, "boot", "a 1 b 22"))
     save_egress(store, EgressPolicy(("10.0.0.0/8",), (Service("tcp", ("22",), ("10.0.0.0/8",)),)))
     save_connection_limit(store, ConnectionLimit(100))
-    paths = [store.firewall_file, store.firewall_copy, store.egress_file, store.limits_file]
+    services = '[{"kind": "NFS", "address": "192.0.2.7", "mount": "/mnt/a", "tcp": ["111", "635-640"], "udp": []}]'
+    store.storage_file.write_text(f'{{"version": 1, "services": {services}, "unknown": [], "asked_at": 5.0}}')
+    paths = [store.firewall_file, store.firewall_copy, store.egress_file, store.limits_file, store.storage_file]
     contents = [path.read_text() for path in paths]
 
     @files
     @given(*(damaged_text(json.loads(content)) for content in contents))
-    def try_all(firewall: bytes, copy: bytes, egress: bytes, limits: bytes) -> None:
-        for path, content in zip(paths, (firewall, copy, egress, limits), strict=True):
+    def try_all(firewall: bytes, copy: bytes, egress: bytes, limits: bytes, storage: bytes) -> None:
+        for path, content in zip(paths, (firewall, copy, egress, limits, storage), strict=True):
             path.write_bytes(content)
         state = FirewallState(store)
         # A copy without a firewall says that there was none.

@@ -175,7 +175,8 @@ def _folder(name: Any, entry: Any) -> NamedFolder:
         raise ValueError(f"has {name!r} with a placeholder that is not {USER} in its source")
     if not isinstance(read_only, bool):
         raise ValueError(f"has {name!r} with read_only, which must be true or false")
-    return NamedFolder(source, target, read_only)
+    # As sessions have them, so that what waits is compared with the same text.
+    return NamedFolder(source.rstrip("/") or "/", target.rstrip("/") or "/", read_only)
 
 
 def _number(least: int, most: int, zero: bool = False) -> Callable[[Any], int]:

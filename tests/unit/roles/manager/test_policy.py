@@ -167,6 +167,11 @@ def test_the_folders_of_a_policy_are_printed_for_the_check_on_agents(
     assert check(path, monkeypatch, "--other") == 2
 
 
+def test_slashes_at_the_end_of_a_folder_mean_nothing() -> None:
+    policy = parse_policy(b"images: []\nmounts: {x: {source: '/a/{user}/', target: /b/}}", OPTIONS)
+    assert policy.mounts["x"] == NamedFolder("/a/{user}", "/b")
+
+
 def test_sessions_are_their_users_unless_the_policy_says_otherwise() -> None:
     policy = parse_policy(b"images: []", OPTIONS)
     assert (policy.uid, policy.gid) == (None, None)

@@ -35,6 +35,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import (
     MountRefusedError,
     MountSettings,
+    check_before_start,
     find_sources,
     find_writable,
     judge_mounts,
@@ -192,6 +193,24 @@ def test_folder_of_the_policy_is_where_root_has_put_it(engine: Any, store: Store
     assert refusal(engine, store, home, strict=True).startswith(
         f"session_mounts: {home} may not be mounted on agent1: {home} is a symbolic link, so that others than root"
     )
+
+
+@pytest.mark.usefixtures("facts", "real_look")
+def test_folder_of_the_policy_keeps_its_path_and_is_judged_again_at_each_start(
+    engine: Any, store: Store, roots_own: Path
+) -> None:
+    home = roots_own / "home" / "alice"
+    home.mkdir(parents=True)
+    claimed(engine, store, dataclasses.replace(MADE, mounts=(Mount(str(home), "/a", strict=True),)))
+    assert store.mount_sources(SESSION_ID) == {str(home): str(home)}
+    session = store.session(SESSION_ID)
+    assert session is not None
+    assert check_before_start(engine, store, session)[str(home)].inode == home.stat().st_ino
+    os.chown(home.parent, 2001, 2001)
+    with pytest.raises(
+        MountRefusedError, match=f"{home} may not be mounted on agent1: {home.parent} belongs to user 2001"
+    ):
+        check_before_start(engine, store, session)
 
 
 @pytest.mark.usefixtures("real_look")

@@ -86,6 +86,9 @@ def test_an_agent_names_the_storage_that_is_closed_to_containers_and_its_mount()
         "Containers on agent1 do not reach NFS of 192.0.2.7 (tcp 111, 2049; udp 111), mounted at /mnt/data;"
         " agent_open_storage opens it."
     )
+    same = report(*(agent_facts(f"agent{number}", closed_storage=(closed,)) for number in range(1, 6)))
+    (line,) = [line for line in render_agents(same) if "NFS" in line]
+    assert line.startswith("Containers on agent1, agent2, agent3 and 2 more do not reach NFS of 192.0.2.7 ")
 
 
 def test_the_table_shows_where_agents_are_if_that_is_known() -> None:

@@ -1,0 +1,69 @@
+"""The module agent_network: what it stores of the egress policy and the mounted storage, and what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import storage
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.egress import read_egress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.modules import agent_network
+from tests.unit.agent import store
+from tests.unit.module_runs import result_of
+
+__all__ = ("store",)
+
+MOUNT = Mounted("/mnt/data", frozenset({"rw"}), "nfs4", "192.0.2.7:/data", ("rw", "addr=192.0.2.7"))
+SENTENCE = (
+    "containers do not reach NFS of 192.0.2.7 (tcp 111, 2049; udp 111, 2049), mounted at /mnt/data: agent_open_storage"
+    " opens it."
+)
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the warnings: beside the control node's own Ansible, they are not in the result."""
+    said: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: said.append(sentence))
+    return said
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this host have mounted something of a server of NFS, and an engine whose network is as it should be."""
+    monkeypatch.setattr(storage, "read_mounts", lambda: [MOUNT])
+    monkeypatch.setattr(storage, "registered_ports", lambda _address: set())
+    monkeypatch.setattr(agent_network, "connect", lambda _docker_host: None)
+    monkeypatch.setattr(agent_network, "apply_default_network", lambda *_arguments, **_options: [])
+    monkeypatch.setattr(agent_network, "set_mirrors", lambda *_arguments, **_options: [])
+
+
+def provision(store: Store, capsys: pytest.CaptureFixture[str], *, check_mode: bool = False, **options: Any) -> Any:
+    return result_of(
+        "agent_network", {"state_path": str(store.egress_file.parent), **options}, capsys, check_mode=check_mode
+    )
+
+
+def test_provisioning_names_the_storage_that_is_closed_and_the_mount(
+    store: Store, capsys: pytest.CaptureFixture[str], warned: list[str]
+) -> None:
+    provision(store, capsys)
+    assert warned == [SENTENCE]
+    assert provision(store, capsys)["changed"] is False
+    assert warned == [SENTENCE] * 2
+
+
+def test_storage_that_is_open_is_not_named(store: Store, capsys: pytest.CaptureFixture[str], warned: list[str]) -> None:
+    assert provision(store, capsys, open_storage=["192.0.2.0/24"])["changed"] is True
+    assert warned == []
+    assert read_egress(store).open_storage == ("192.0.2.0/24",)
+
+
+def test_check_mode_stores_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    provision(store, capsys, check_mode=True, open_storage=["192.0.2.0/24"])
+    assert not store.storage_file.exists()
+    assert not store.egress_file.exists()
