@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 PORT, SECONDS = 111, 2.0
 MAX_REPLY = 1 << 16
@@ -38,9 +38,8 @@ def registered_ports(address: str, port: int = PORT) -> set[tuple[str, int]] | N
         return None
 
 
-def _fragments(read: object) -> Iterator[bytes]:
-    """Yield the parts of a reply, of limited size. Raises :class:`ValueError`."""
-    assert callable(read)
+def _fragments(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Yield the parts of a reply, of limited size. Raises :class:`ValueError` and :class:`struct.error`."""
     total, last = 0, False
     while not last:
         (header,) = struct.unpack(">I", read(4))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .._host.mount_table import Mounted
@@ -20,9 +20,6 @@ CEPH_PORTS = ("3300", "6789", "6800-7568")
 """Of monitors, by both protocols, and of daemons, which share hosts with monitors in small clusters."""
 
 _KINDS = {"nfs": NFS, "nfs4": NFS, "ceph": CEPH, "fuse.ceph": CEPH, "fuse.ceph-fuse": CEPH, "lustre": LUSTRE}
-
-Resolve = Callable[[str], str]
-"""Returns the IPv4 address of a name; empty if it has none."""
 
 
 class StorageMount(NamedTuple):

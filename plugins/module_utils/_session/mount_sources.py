@@ -185,14 +185,17 @@ def check_after_start(
     answers = look([Place(mount.target, root) for root in roots.values() for mount in mounts])
     problems: list[str] = []
     for container, (hostname, pid) in started.items():
+        there = {mount: answers[Place(mount.target, roots[container])] for mount in mounts}
         found = [
             f"{mount.source} was replaced on {session.agent} while {hostname} started"
-            for mount in mounts
-            if not _is_same(answers[Place(mount.target, roots[container])], folders[mount.source])
+            for mount, answer in there.items()
+            if not _is_same(answer, folders[mount.source])
         ]
+        table = read_mounts(Path(f"/proc/{pid}/mountinfo"))
+        targets = {_real_target(mount.target, answer, table): mount.read_only for mount, answer in there.items()}
         found += [
             f"{hostname} on {session.agent} could write to {path}, although that folder is read-only"
-            for path in find_writable(mounts, read_mounts(Path(f"/proc/{pid}/mountinfo")))
+            for path in find_writable(targets, table)
         ]
         if found and containers.pid_of(client, container):
             containers.kill(client, container)
@@ -201,13 +204,18 @@ def check_after_start(
         raise MountRefusedError(f"session_mounts: {'; '.join(problems)}, so the container was stopped")
 
 
-def find_writable(mounts: Collection[Mount], table: Collection[Mounted]) -> list[str]:
+def _real_target(target: str, answer: Answer, table: Iterable[Mounted]) -> str:
+    """Return where a target is mounted: the image may have a link there, such as ``/var/run``."""
+    real = answer.path if isinstance(answer, Folder) else target
+    return real if any(entry.path == real for entry in table) else target
+
+
+def find_writable(read_only: Mapping[str, bool], table: Collection[Mounted]) -> list[str]:
     """Return where a process with this table of mounts may be able to write at or below a target that is read-only.
 
-    A mount of the plan inside of another one is what it says itself. A target that the table lacks was mounted
-    elsewhere, through a link of the image.
+    ``read_only`` says so of each target, by its real path. A mount of the plan inside of another one is what it says
+    itself; a target that the table lacks is none.
     """
-    read_only = {mount.target: mount.read_only for mount in mounts}
     elsewhere = {target for target in read_only if read_only[target]} - {entry.path for entry in table}
     writable = [entry.path for entry in table if "ro" not in entry.options and "ro" not in entry.fs_options]
     return sorted(elsewhere | {path for path in writable if read_only.get(_innermost(path, read_only))})

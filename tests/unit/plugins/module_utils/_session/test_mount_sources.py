@@ -271,7 +271,7 @@ def test_a_target_that_is_elsewhere_or_inside_of_another_counts_by_itself() -> N
     def entry(path: str, options: str) -> Mounted:
         return Mounted(path, frozenset({options}), "ext4", "/dev/sda1", (options,))
 
-    mounts = [Mount("/srv/data", "/data", read_only=True), Mount("/srv/scratch", "/data/scratch")]
+    mounts = {"/data": True, "/data/scratch": False}
     table = [entry("/", "rw"), entry("/data", "ro"), entry("/data/scratch", "rw"), entry("/database", "rw")]
     assert find_writable(mounts, table) == []
     assert find_writable(mounts, [*table, entry("/data/more", "rw")]) == ["/data/more"]
