@@ -67,8 +67,8 @@ def test_networks_and_services_are_parsed_without_ipv6() -> None:
             ),
         ),
         (
-            {"open_storage": [True]},
-            "agent_open_storage: 'True' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24.",
+            {"open_storage": ["storage"]},
+            "agent_open_storage: 'storage' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24.",
         ),
         (
             {"closed_networks": ["storage"]},
