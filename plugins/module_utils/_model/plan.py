@@ -18,7 +18,7 @@ from .devices import ANY_GPU, GpuRequest
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
 from .plain_data import DataError, Repeated, from_plain, to_plain
 from .quantity import format_slots
-from .session import ALL, MAIN, MAIN1, MAX_GRACE, SSH_PORT, STOP_GRACE, App, Mount, PublishedPort, is_session_id
+from .session import ALL, MAIN, MAIN1, MAX_APPS, MAX_GRACE, SSH_PORT, STOP_GRACE, App, Mount, PublishedPort, is_session_id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +211,8 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
         yield "it has no containers, or two of one hostname"
     if not all(map(_NAME.fullmatch, (plan.name, *hostnames))):
         yield "its name, or a hostname, has other characters than a-z, 0-9 and -"
+    if len(plan.apps) > MAX_APPS or len(plan.published) > MAX_APPS + 1:
+        yield f"it has more than {MAX_APPS} apps"
     connected = plan.shares_host_network or (network is not None and network.vni is not None)
     if (connected or plan.underlays) and not plan.underlays.keys() >= {kernel.agent for kernel in kernels}:
         yield "an agent has no underlay"

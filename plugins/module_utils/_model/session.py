@@ -28,6 +28,9 @@ MAX_LINES = 100_000
 # What gateways do with the prefix of a link by path: remove it, leave it, or refuse such links.
 STRIP, KEEP, NONE = PATHS = ("strip", "keep", "none")
 
+# How many apps a session may have: each takes a port of main1's agent, a process there, and a log.
+MAX_APPS = 32
+
 # The name of the published SSH port of main1, next to the names of its apps.
 SSH = "ssh"
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.session import SSH, SSH_PORT, App
+from ...module_utils._model.session import MAX_APPS, SSH, SSH_PORT, App
 from ...module_utils._model.validation import ValidationErrors, integer, parse_app_name, parse_start_page
 from .known_apps import KNOWN_APPS
 
@@ -22,6 +22,9 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]{0,255}")
 
 def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:
     """Return the apps of ``session_apps``; entries have options converted to their types, or ``None``."""
+    if len(entries) > MAX_APPS:
+        problems.add(f"session_apps: {len(entries)} apps are requested, a session has at most {MAX_APPS}")
+        return ()
     apps = []
     for index, entry in enumerate(entries):
         where = f"session_apps[{index}]"

@@ -38,6 +38,9 @@ USER = "{user}"
 """What stands for the user's name in the source of a named folder."""
 
 MAX_ID = (1 << 31) - 1
+MAX_APPS = 32
+"""How many apps a session may have, whatever a policy says."""
+
 MAX_LIFETIME = 1 << 31
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -68,8 +71,8 @@ class Policy:
     """What every user may have. ``images`` are patterns; a ``uid`` or ``gid`` of ``None`` is the user's own.
 
     A fixed ``uid`` is that of no account: who runs a setuid program that a session has left in a shared folder would be
-    that account. ``max_lifetime`` is in seconds, 0 for no bound. ``options`` are the options of a run that a request
-    may contain.
+    that account. ``max_lifetime`` is in seconds, 0 for no bound. ``max_apps`` are those of one session. ``options`` are
+    the options of a run that a request may contain.
     """
 
     images: tuple[str, ...]
@@ -82,6 +85,7 @@ class Policy:
     max_priority: int = 10
     options: tuple[str, ...] = ()
     links_by_path: bool = False
+    max_apps: int = MAX_APPS
 
     def allows_image(self, image: str) -> bool:
         """Return whether an image matches a pattern."""
@@ -235,6 +239,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "max_priority": _number(0, 100),
     "options": _words,
     "links_by_path": _flag,
+    "max_apps": _number(0, MAX_APPS),
 }
 
 

@@ -72,6 +72,7 @@ def test_only_images_have_to_be_named() -> None:
             "max_lifetime must be a whole number from 60 to 2147483648, or 0 for no bound.",
         ),
         ("images: []\nmax_priority: 101", "max_priority must be a whole number from 0 to 100."),
+        ("images: []\nmax_apps: 33", "max_apps must be a whole number from 0 to 32."),
         ("images: []\noptions: [user]", "options: 'user' cannot be a user's; allowed are id, kernel"),
         ("images: []\nlinks_by_path: 1", "links_by_path must be true or false."),
         ("images: []\nmounts: [data]", "mounts must be a mapping"),

@@ -118,6 +118,14 @@ def test_apps_have_no_links_by_path_unless_the_policy_allows_them() -> None:
     assert build(Policy(("lab/*",), links_by_path=True), apps=apps)["session_apps"] == apps
 
 
+def test_a_session_has_as_many_apps_as_the_policy_allows() -> None:
+    apps = ["jupyter", "terminal"]
+    assert len(build(dataclasses.replace(POLICY, max_apps=2), apps=apps)["session_apps"]) == 2
+    sentence = "apps: 2 are not allowed by the policy; a session may have 1."
+    assert refusal(dataclasses.replace(POLICY, max_apps=1), apps=apps) == sentence
+    assert "apps: 33 are not allowed by the policy; a session may have 32." in refusal(apps=["jupyter"] * 33)
+
+
 def test_the_policy_may_let_users_give_options_of_a_run() -> None:
     assert build(Policy(("lab/*",), options=("wait",)), wait=True)["session_wait"] is True
 
@@ -178,6 +186,7 @@ def test_a_request_that_waits_may_start_while_the_policy_allows_it() -> None:
         ({"max_lifetime": 0}, "max_lifetime"),
         ({"priority": 50}, "priority"),
         ({"apps": [{"name": "a", "path": "none"}, {"name": "jupyter", "path": "strip"}]}, "apps"),
+        ({"apps": [{"name": "a", "path": "none"}] * 33}, "apps"),
     ],
 )
 def test_a_request_that_waits_is_judged_by_the_policy_of_now(changed: dict[str, Any], word: str) -> None:

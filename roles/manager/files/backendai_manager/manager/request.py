@@ -117,6 +117,11 @@ def _mount(problems: list[str], request: dict[str, Any], policy: Policy, caller:
         request["session_mounts"] = [folder.mount(caller.name) for folder in folders if folder]
 
 
+def _count_apps(problems: list[str], count: int, policy: Policy) -> None:
+    if count > policy.max_apps:
+        problems.append(f"apps: {count} are not allowed by the policy; a session may have {policy.max_apps}.")
+
+
 def _find_folder(problems: list[str], name: Any, policy: Policy) -> NamedFolder | None:
     folder = policy.mounts.get(name) if isinstance(name, str) else None
     if folder is None:
@@ -126,6 +131,7 @@ def _find_folder(problems: list[str], name: Any, policy: Policy) -> NamedFolder 
 
 def _open_apps(problems: list[str], request: dict[str, Any], policy: Policy) -> None:
     """Let apps have links by host name only: links by path share one origin, and so their users' cookies."""
+    _count_apps(problems, len(request.get("session_apps", ())), policy)
     if policy.links_by_path or "session_apps" not in request:
         return
     apps = [{"name": app} if isinstance(app, str) else app for app in request["session_apps"]]
@@ -163,6 +169,7 @@ def check_waiting(spec: Mapping[str, Any], policy: Policy, caller: Caller) -> st
             if spec.get(name) != (own if fixed is None else fixed)
         ),
     ]
+    _count_apps(problems, len(spec.get("apps") or ()), policy)
     if policy.max_lifetime and not 0 < lifetime <= policy.max_lifetime:
         problems.append(f"max_lifetime: {lifetime} is not allowed; it may be at most {policy.max_lifetime}.")
     if priority > policy.max_priority:

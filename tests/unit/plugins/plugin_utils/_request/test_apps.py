@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, preopen_ports, service_ports
-from tests.unit.builders import refusal, spec
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import (
+    App,
+    PublishedPort,
+    preopen_ports,
+    service_ports,
+)
+from tests.unit.builders import plan, refusal, spec
 
 NAME_RULE = "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last"
 PAGE_RULE = "must be a path such as /status, with a query and a fragment if needed"
@@ -66,3 +73,20 @@ def test_app_names_and_ports_are_unique() -> None:
         refusal(apps=[JUPYTER, {**JUPYTER, "port": 1}]) == "session_apps: 'jupyter' is the name of more than one app."
     )
     assert refusal(apps=[JUPYTER, {**BOARD, "port": 8888}]) == "session_apps: 8888 is the port of more than one app."
+
+
+def test_a_session_has_at_most_32_apps_and_no_more_are_judged_one_by_one() -> None:
+    apps = [{"name": f"a{number}", "port": 9000 + number} for number in range(32)]
+    assert len(spec(apps=apps).apps) == 32
+    many = [{"name": "not a name", "port": 0} for _number in range(9000)]
+    assert refusal(apps=many) == "session_apps: 9000 apps are requested, a session has at most 32."
+
+
+def test_a_plan_with_more_apps_than_a_session_has_is_refused() -> None:
+    apps = tuple(App(f"a{number}", 9000 + number) for number in range(33))
+    published = tuple(PublishedPort(app.name, "http", app.port, "192.0.2.1", app.port) for app in apps)
+    planned = plan()
+    dataclasses.replace(planned, apps=apps[:32], published=published).check()
+    for many in (dataclasses.replace(planned, apps=apps), dataclasses.replace(planned, published=published * 2)):
+        with pytest.raises(DataError, match="it has more than 32 apps"):
+            many.check()
