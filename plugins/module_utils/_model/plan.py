@@ -18,7 +18,19 @@ from .devices import ANY_GPU, GpuRequest
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
 from .plain_data import DataError, Repeated, from_plain, to_plain
 from .quantity import format_slots
-from .session import ALL, MAIN, MAIN1, MAX_APPS, MAX_GRACE, SSH_PORT, STOP_GRACE, App, Mount, PublishedPort, is_session_id
+from .session import (
+    ALL,
+    MAIN,
+    MAIN1,
+    MAX_APPS,
+    MAX_GRACE,
+    SSH_PORT,
+    STOP_GRACE,
+    App,
+    Mount,
+    PublishedPort,
+    is_session_id,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 from ...module_utils._model.plan import SessionPlan
 from .._planner.agreement import find_disagreement
 from .._planner.cluster_state import ClusterState, plan_of, status_of
+from .._planner.published_ports import gateway_address
 from .._planner.route_address import find_foreign_address, find_other_owner
 from .._planner.session_network import PlanningError
-from .._planner.session_plan import gateway_address
 from .._queue.entry import QueueEntry
 from .._report.access import build_gateway_route
 

@@ -15,14 +15,25 @@ from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
+from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec, check_same_request
 from .agreement import find_extension
 from .cluster_state import ClusterState, Parts, plan_of, public_keys_of, status_of
-from .eligibility import describe_cordoned, eligible_agents, requested_topology, swarm_managers
+from .eligibility import (
+    describe_cordoned,
+    eligible_agents,
+    may_share_host_network,
+    requested_topology,
+    swarm_managers,
+)
+from .published_ports import NoPortError, describe_lack, needed_ports
 from .route_address import ForeignAddressError, check_own_address, find_foreign_address
 from .session_network import PlanningError
 from .session_plan import make_plan
+
+# How many agents are tried for a session on their own network: which ports it needs of one, its placement decides.
+MAX_ATTEMPTS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,14 +96,43 @@ def decide(
             route_problem=find_foreign_address(existing, cluster),
             committed=any(part.committed for part in cluster.sessions[existing.id].values()),
         )
-    eligible = eligible_agents(spec, agents, cluster.unavailable)
-    placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=name_blockers)
-    if isinstance(placement, Unschedulable):
-        return dataclasses.replace(placement, reason=placement.reason + describe_cordoned(spec, agents))
-    plan = make_plan(spec, placement, agents, pools, session_id, user, now)
-    check_own_address(plan, cluster)
-    missing, present = _missing_images(plan, agents), _present_images(plan, agents)
-    return Decision(plan, False, missing, {}, placement.lower_bound, present)
+    eligible, lacks = _with_ports(spec, eligible_agents(spec, agents, cluster.unavailable), pools)
+    for _attempt in range(MAX_ATTEMPTS):
+        placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=name_blockers)
+        if isinstance(placement, Unschedulable):
+            break
+        try:
+            plan = make_plan(spec, placement, agents, pools, session_id, user, now)
+        except NoPortError as error:
+            lacks[error.agent] = str(error)
+            eligible = [agent for agent in eligible if agent.name != error.agent]
+            continue
+        check_own_address(plan, cluster)
+        missing, present = _missing_images(plan, agents), _present_images(plan, agents)
+        return Decision(plan, False, missing, {}, placement.lower_bound, present)
+    refused = isinstance(placement, Unschedulable) and (eligible or not lacks)
+    refusal = placement if isinstance(placement, Unschedulable) and refused else Unschedulable("no room", {})
+    return replace(refusal, reason=refusal.reason + _describe_passed_over(lacks) + describe_cordoned(spec, agents))
+
+
+def _with_ports(
+    spec: SessionSpec, agents: Sequence[AgentFacts], pools: NetworkPools
+) -> tuple[list[AgentFacts], dict[str, str]]:
+    """Return the agents with enough free ports of the pool to publish what main1 offers, and what each other lacks."""
+    if may_share_host_network(spec):
+        # Then the ports of the apps themselves are needed, unless one agent holds all containers: a plan tells.
+        return list(agents), {}
+    needed = needed_ports(spec.apps, pools)
+    lacks = {agent.name: problem for agent in agents if (problem := describe_lack(agent, pools, needed))}
+    return [agent for agent in agents if agent.name not in lacks], lacks
+
+
+def _describe_passed_over(lacks: Mapping[str, str]) -> str:
+    """Return which agents were passed over for want of a port, as the end of a phrase; empty if none was."""
+    if not lacks:
+        return ""
+    first, *others = lacks
+    return f"; {lacks[first]}{f', as on {join_names(others)}' if others else ''}"
 
 
 def check_time_limits(spec: SessionSpec, pools: NetworkPools) -> None:
@@ -121,10 +161,10 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
         placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=False)
         if isinstance(placement, Unschedulable):
             return False
-        # Without the addresses of all agents, which take long to collect, and without apps: neither makes a difference.
+        # Without the addresses of all agents, which take long to collect and make no difference.
         chosen = {*placement.agents}
         involved = [agent for agent in agents if agent.name in chosen or agent.swarm]
-        plan = make_plan(replace(spec, apps=()), placement, involved, pools, session_id, "", 0.0)
+        plan = make_plan(spec, placement, involved, pools, session_id, "", 0.0)
         check_own_address(plan, cluster)
     except ForeignAddressError:
         raise

@@ -12,7 +12,7 @@ from typing import Any
 from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.mounts import Source, describe_unusable
-from ...module_utils._model.network import SWARM
+from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.validation import ValidationError
 from .._placement.topology import Topology
@@ -207,9 +207,14 @@ def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[Ag
     return allowing
 
 
+def may_share_host_network(spec: SessionSpec) -> bool:
+    """Return whether containers of the session share their agents' network, unless one agent holds all of them."""
+    return spec.network_driver == HOST_NETWORK and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
+
+
 def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that allow the host network if the session needs it; raise an error if there are none."""
-    if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
+    if not may_share_host_network(spec):
         return list(agents)
     sharing = [agent for agent in agents if agent.allow_host_network]
     if not sharing:

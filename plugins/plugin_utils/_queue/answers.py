@@ -15,19 +15,20 @@ from typing import Any
 
 from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.facts import AgentFacts
-from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import MAX_APPS
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState, owned_by_others
 from .._planner.decision import Decision, decide, is_feasible
 from .._planner.eligibility import excludes_all, what_excludes
+from .._planner.published_ports import count_free
 from .._planner.route_address import ForeignAddressError
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec, check_stored, spec_from_dict
-from .entry import PENDING, QueueEntry
+from .entry import ON_HOST, PENDING, QueueEntry
 
 # How many answers of a pass name the sessions that would have to end: their search costs more than all the rest.
 NAMED_BLOCKERS = 100
@@ -113,7 +114,7 @@ class Answers:
             if not namesake and excludes_all(spec, self.cluster.agents, self.cluster.unavailable):
                 self._no_room[key] = self._unchanged[f"{key} {self._exclusions}"] = refusal
             elif not namesake:
-                self._refused[_refusal_key(entry, key)] = refusal
+                self._refused[key] = refusal
             return refusal
         if isinstance(decision, Unschedulable):
             self._no_room[key] = decision
@@ -132,7 +133,7 @@ class Answers:
         if known is None and entry.resource_group not in self._grown:
             known = self._from_last_pass(self._stored_key(entry, key), key)
         if known is None and self._refused:
-            known = self._refused.get(_refusal_key(entry, key))
+            known = self._refused.get(key)
         return known
 
     def _from_last_pass(self, stored: str, key: str) -> Unschedulable | None:
@@ -198,7 +199,11 @@ class Answers:
         return _digest(what_excludes(self.cluster.agents, self.cluster.unavailable))
 
     def _stored_key(self, entry: QueueEntry, key: str) -> str:
-        return f"{key} {self._state(entry.resource_group, empty=False)}"
+        ports = ""
+        if key.startswith(ON_HOST):
+            agents = [agent for agent in self.cluster.agents if agent.resource_group == entry.resource_group]
+            ports = f" {_digest([sorted(agent.tcp_ports) for agent in agents])}"
+        return f"{key} {self._state(entry.resource_group, empty=False)}{ports}"
 
     def _state(self, group: str, *, empty: bool) -> str:
         """Return a digest of what decides whether there is room on the agents of a resource group.
@@ -206,7 +211,8 @@ class Answers:
         ``empty``: as if they held no session. It is computed before anything starts there, or does not depend on that.
         """
         if (group, empty) not in self._states:
-            agents = [_room(agent, empty=empty) for agent in self.cluster.agents if agent.resource_group == group]
+            in_group = [agent for agent in self.cluster.agents if agent.resource_group == group]
+            agents = [_room(agent, self._pools, empty=empty) for agent in in_group]
             swarms = [(agent.name, dataclasses.astuple(agent.swarm)) for agent in self.cluster.agents if agent.swarm]
             network = [dataclasses.astuple(self._pools), self._networks(group)] if empty else []
             self._states[group, empty] = _digest([agents, swarms, network])
@@ -235,20 +241,16 @@ def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable |
     )
 
 
-def _refusal_key(entry: QueueEntry, key: str) -> str:
-    """Return a digest of what other refusals depend on: also the apps' ports and, on a host network, the id's."""
-    spec = entry.spec or {}
-    return _digest([key, spec.get("apps"), spec.get("network_driver") == HOST_NETWORK and entry.id])
-
-
 def _digest(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _room(agent: AgentFacts, *, empty: bool) -> list[Any]:
+def _room(agent: AgentFacts, pools: NetworkPools, *, empty: bool) -> list[Any]:
     held = [] if empty else [
         agent.allocated,
         agent.containers,
+        # No session needs more.
+        min(count_free(agent, pools), MAX_APPS + 1),
         [(usage.session_id, usage.name, usage.created_at, usage.slots) for usage in agent.session_usage],
     ]  # fmt: skip
     return [

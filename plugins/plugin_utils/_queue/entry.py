@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...module_utils._model.errors import ClusterError, as_phrase
 from ...module_utils._model.images import ImageIdentity
 from ...module_utils._model.mounts import Source
+from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.state_format import StateFormat
 from .._report.record import check_record
@@ -36,6 +37,9 @@ IRRELEVANT = frozenset({
     "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
     "no_new_privileges",
 })  # fmt: skip
+
+ON_HOST = f"{HOST_NETWORK}:"
+"""How the ``request_key`` of a session on a host network begins."""
 
 _DAY = 86400.0
 
@@ -179,11 +183,17 @@ class QueueEntry:
 
     @functools.cached_property
     def request_key(self) -> str:
-        """A digest of what decides whether there is room for the request."""
+        """A digest of what decides whether there is room for the request.
+
+        Of apps it is their number, which is that of the ports that they need; on a host network, their ports.
+        """
         spec = self.spec or {}
         relevant = {option: value for option, value in spec.items() if option not in IRRELEVANT}
+        ports, on_host = [app["port"] for app in spec.get("apps", ())], spec.get("network_driver") == HOST_NETWORK
+        relevant["ports"] = ports if on_host else len(ports)
         relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
-        return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()[:32]
+        digest = hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()[:32]
+        return f"{ON_HOST}{digest}" if on_host else digest
 
     @functools.cached_property
     def wanted_images(self) -> tuple[str, ...]:

@@ -113,8 +113,9 @@ def test_sessions_that_are_planned_together_get_different_ports() -> None:
 
 def test_a_pool_without_ports_is_named() -> None:
     pools = dataclasses.replace(POOLS, first_host_port=30000, last_host_port=30000)
-    with pytest.raises(PlanningError, match=r"^session_host_port_pool: 30000-30000 has no port left on agent1$"):
-        decided(readings(**sharing("agent1", "agent2")), pools)
+    refusal = decided(readings(**sharing("agent1", "agent2", cpu=2)), pools)
+    assert isinstance(refusal, Unschedulable)
+    assert refusal.reason.endswith("; session_host_port_pool: 30000-30000 has no port left on agent1")
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import (
-    allocate_published_ports,
-    make_plan,
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
+    Decision,
+    decide,
+    is_feasible,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.published_ports import (
+    allocate_published_ports,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
 from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, readings, spec
 
@@ -33,9 +37,7 @@ def published(
     agent: AgentFacts | None = None, pools: NetworkPools = OPEN, own_ssh_port: int | None = None
 ) -> tuple[PublishedPort, ...]:
     """Return the published ports of a main1 with both apps, by default on an ordinary agent."""
-    return allocate_published_ports(
-        APPS, agent or agent_facts("agent1"), pools, SESSION_ID, [own_ssh_port] if own_ssh_port else []
-    )
+    return allocate_published_ports(APPS, agent or agent_facts("agent1"), pools, SESSION_ID, own_ssh_port)
 
 
 def only(first: int, last: int) -> NetworkPools:
@@ -168,10 +170,8 @@ def test_on_the_agents_own_network_no_port_of_the_pool_is_needed() -> None:
         ([8888], 30123, "8888 of jupyter"),
         ([22, 6006], 30123, "6006 of board"),
         ([6006, 8888], 30123, "8888 of jupyter"),
-        ([], 8888, "8888 of jupyter"),
-        ([], 6006, "6006 of board"),
     ],
-    ids=["the first", "the last", "both", "main1's sshd at the first", "main1's sshd at the last"],
+    ids=["the first", "the last", "both"],
 )
 def test_on_the_agents_own_network_a_port_that_is_in_use_there_is_refused(
     busy: list[int], own_ssh_port: int, taken: str
@@ -239,8 +239,82 @@ def test_sessions_that_are_planned_together_publish_at_different_ports() -> None
     first = started("first", cluster_state)
     second = started("second", cluster_state.with_plan(first))
     assert sorted(port.host_port for port in (*first.published, *second.published)) == [30000, 30001]
-    with pytest.raises(
-        PlanningError,
-        match=r"^session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 1 that are needed$",
-    ):
-        started("third", cluster_state.with_plan(first).with_plan(second))
+    full = cluster_state.with_plan(first).with_plan(second)
+    assert decide(spec(name="third"), full, only(30000, 30001), SESSION_ID, USER, NOW) == Unschedulable(
+        "no room; session_published_port_pool: 30000-30001 has fewer free ports on agent1 than the 1 that are needed",
+        {},
+    )
+
+
+# ---- agents without enough ports are passed over
+
+APP_OPTIONS = [{"name": f"a{number}", "port": 9000 + number} for number in range(3)]
+POOL = only(30000, 30007)
+FOUR = "session_published_port_pool: 30000-30007 has fewer free ports on {} than the 4 that are needed"
+
+
+def decided(cluster_state: ClusterState, pools: NetworkPools = POOL, **changes: Any) -> Decision | Unschedulable:
+    return decide(spec(**{"apps": APP_OPTIONS, **changes}), cluster_state, pools, SESSION_ID, USER, NOW)
+
+
+@pytest.mark.parametrize("selection", ["concentrated", "dispersed", "roundrobin"])
+def test_who_takes_all_ports_of_an_agent_does_not_keep_others_from_starting_elsewhere(selection: str) -> None:
+    # agent1 is chosen first, as it has the least free cores.
+    agents = {"agent1": agent_facts("agent1", cpu=4, tcp_ports=[*range(30000, 30008)]), "agent2": agent_facts("agent2")}
+    decision = decided(readings(**agents), agent_selection=selection)
+    assert isinstance(decision, Decision)
+    assert decision.plan.agents == ["agent2"]
+
+
+def test_as_many_free_ports_as_are_needed_are_enough() -> None:
+    assert isinstance(decided(readings(agent1=agent_facts("agent1", tcp_ports=[*range(30000, 30004)]))), Decision)
+
+
+def test_without_ports_on_any_agent_there_is_no_room_and_the_reason_names_them() -> None:
+    busy = {name: agent_facts(name, tcp_ports=[*range(30000, 30005)]) for name in ("agent1", "agent2", "agent3")}
+    assert decided(readings(**busy)) == Unschedulable(f"no room; {FOUR.format('agent1')}, as on agent2, agent3", {})
+
+
+def test_an_agent_without_ports_is_named_where_the_others_have_no_room() -> None:
+    agents = {
+        "agent1": agent_facts("agent1", tcp_ports=[*range(30000, 30005)]),
+        "agent2": agent_facts("agent2", cpu=2, allocated={"cpu": 2}),
+    }
+    refusal = decided(readings(**agents))
+    assert isinstance(refusal, Unschedulable)
+    assert refusal.reason.startswith("no room for 1 of 1 containers on one agent: short of cpu")
+    assert refusal.reason.endswith(f"; {FOUR.format('agent1')}")
+
+
+def test_a_pool_that_is_too_small_whatever_runs_is_an_error() -> None:
+    cluster_state = readings("agent1")
+    sentence = "session_published_port_pool: 30000-30002 has fewer ports than the 4 that are needed"
+    with pytest.raises(PlanningError, match=f"^{sentence}$"):
+        decided(cluster_state, only(30000, 30002))
+    assert not is_feasible(spec(apps=APP_OPTIONS), cluster_state, only(30000, 30002), SESSION_ID)
+
+
+def test_a_session_that_needs_ports_of_others_is_feasible() -> None:
+    cluster_state = readings(agent1=agent_facts("agent1", tcp_ports=[*range(30000, 30008)]))
+    assert is_feasible(spec(apps=APP_OPTIONS), cluster_state, POOL, SESSION_ID)
+
+
+SHARED: dict[str, Any] = {"network_driver": "host", "cluster_mode": "multi-node", "cluster_size": 2}
+
+
+def sharing(**busy: list[int]) -> ClusterState:
+    agents = {name: agent_facts(name, cpu=1, tcp_ports=ports, allow_host_network=True) for name, ports in busy.items()}
+    return readings(**agents)
+
+
+def test_on_a_host_network_an_agent_where_the_port_of_an_app_is_in_use_does_not_get_main1() -> None:
+    decision = decided(sharing(agent1=[9001], agent2=[], agent3=[]), **SHARED)
+    assert isinstance(decision, Decision)
+    assert decision.plan.agents == ["agent2", "agent3"]
+
+
+def test_on_a_host_network_there_is_no_room_where_the_port_of_an_app_is_in_use_everywhere() -> None:
+    refusal = decided(sharing(agent1=[9001], agent2=[9002]), **SHARED)
+    assert isinstance(refusal, Unschedulable)
+    assert refusal.reason.endswith("; session_apps: the port 9001 of a1 is in use on agent1 itself")
+    assert refusal.reason.startswith("no room for 1 of 2 containers on one agent: short of cpu")

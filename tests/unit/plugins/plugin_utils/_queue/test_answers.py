@@ -236,21 +236,55 @@ def test_a_session_is_not_refused_for_the_apps_of_another_one(apps: list[str]) -
     answers = Answers(full(allocated={}, sessions=[]), pools, NOW)
     refused, fits = [answers.decide(entry) for entry in entries]
     assert isinstance(refused, Unschedulable)
-    assert refused.reason.startswith("session_published_port_pool: 30000-30001 has fewer free ports")
+    assert refused.reason == "session_published_port_pool: 30000-30001 has fewer ports than the 3 that are needed"
     assert isinstance(fits, Decision)
 
 
-def test_on_a_host_network_a_session_is_not_refused_for_the_ssh_port_of_another_one() -> None:
+def test_on_a_host_network_no_sshd_takes_the_port_of_an_app() -> None:
     pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_host_port=30000, last_host_port=30003)
     agents = [agent_facts(name, 1, allow_host_network=True) for name in ("agent1", "agent2")]
-    host: dict[str, Any] = {"cluster_size": 2, "cluster_mode": "multi-node", "network_driver": "host"}
     app = {"name": "page", "port": 30001, "command": "serve"}
     answers = Answers(readings(agent1=agents[0], agent2=agents[1]), pools, NOW)
-    decided = [answers.decide(waiting(number, apps=[app], **host)) for number in range(1, 13)]
-    reasons = {answer.reason for answer in decided if isinstance(answer, Unschedulable)}
-    assert reasons == {"session_apps: the port 30001 of page is in use on agent1 itself"}
-    kinds = [type(answer) for answer in decided]
-    assert Decision in kinds[kinds.index(Unschedulable) :]
+    decided = [answers.decide(waiting(number, apps=[app], **ON_HOST)) for number in range(1, 13)]
+    assert {type(answer) for answer in decided} == {Decision}
+
+
+ON_HOST: dict[str, Any] = {"cluster_size": 2, "cluster_mode": "multi-node", "network_driver": "host"}
+
+
+def test_a_refusal_for_want_of_ports_holds_until_they_are_free(counted: Counted) -> None:
+    pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_published_port=30000, last_published_port=30003)
+
+    def refused(ports: list[int], last: LastPass) -> tuple[bool, LastPass]:
+        cluster = readings(agent1=agent_facts("agent1", tcp_ports=ports, allow_host_network=True))
+        answers = Answers(cluster, pools, NOW, last)
+        answer = answers.decide(entry)
+        waits = {entry.id: (entry, answer)} if isinstance(answer, Unschedulable) else {}
+        return bool(waits), answers.result(waits)
+
+    entry = waiting(1, apps=["jupyter", "terminal"])
+    lack, last = refused([30000, 30001], LastPass())
+    again, last = refused([30002, 30003, 22], last)
+    assert (lack, again, counted.take()[0]) == (True, True, 1)
+    assert not refused([30003], last)[0]
+
+
+def test_on_a_host_network_a_refusal_holds_until_a_port_is_free(counted: Counted) -> None:
+    app = {"name": "page", "port": 8000, "command": "serve"}
+    pools = dataclasses.replace(POOLS, gateways=["gateway1"])
+    entry = waiting(1, apps=[app], **ON_HOST)
+
+    def decided(ports: list[int], last: LastPass) -> tuple[Decision | Unschedulable, LastPass]:
+        agents = {name: agent_facts(name, 1, tcp_ports=ports, allow_host_network=True) for name in ("agent1", "agent2")}
+        answers = Answers(readings(**agents), pools, NOW, last)
+        answer = answers.decide(entry)
+        return answer, answers.result({entry.id: (entry, answer)} if isinstance(answer, Unschedulable) else {})
+
+    first, last = decided([8000], LastPass())
+    again, last = decided([8000], last)
+    assert isinstance(first, Unschedulable)
+    assert (first.reason, counted.take()[0]) == (again.reason if isinstance(again, Unschedulable) else "", 1)
+    assert isinstance(decided([], last)[0], Decision)
 
 
 def test_equal_requests_share_a_refusal_that_is_not_about_room(counted: Counted) -> None:
