@@ -14,9 +14,8 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.printable import printable
-from ..module_utils._model.session import MAX_LINES
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
-from ..plugin_utils._report.follow import follow
+from ..plugin_utils._report.follow import Since, follow
 from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
 
@@ -75,8 +74,8 @@ class ActionModule(HostAction):
             )
         parts = [part for part in variables[LOGGED]["parts"] if part["plan"]["id"] == options["session_id"]]
 
-        def read(since: int) -> Mapping[str, Any] | None:
-            request = {**options, "lines": MAX_LINES, "since": since}
+        def read(since: Since, lines: int) -> Mapping[str, Any] | None:
+            request = {**options, "lines": lines, "since": dict(since)}
             return next(iter(self.call("logs", request, variables, SECONDS["logs"])["parts"]), None)
 
         def show(line: str) -> None:

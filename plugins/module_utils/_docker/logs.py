@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the end of a container's log, and of files in it, whether it is running or not; compressed, to be kept."""
+"""Read a container's log, and files in it, whether it is running or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ T = TypeVar("T")
 # The maximum number of bytes that are returned from the end of a log.
 LOG_BYTES = 1 << 20
 
-# The maximum number of bytes that are read of a log or file: the engine sends whole files, from their beginning.
+# The maximum number of bytes that are read of one log, with all headers, and of one file: the engine sends whole files,
+# from their beginning.
+READ_BYTES = 512 << 20
 FILE_BYTES = 256 << 20
 
 # How long the engine may take to send a log or file.
@@ -34,15 +36,11 @@ READ_SECONDS = 60
 
 CHUNK_BYTES = 1 << 16
 
-# The maximum size of half of a kept log, compressed and not: the older half is dropped when the newer one is full.
-KEPT_BYTES = 4 << 20
-KEPT_RAW_BYTES = 64 << 20
+# What an archive of one file may have beside its content: headers, with a long name, and the end.
+ARCHIVE_BYTES = 32 << 10
 
 # How often a log is read of which the engine sent only a part.
 READ_ATTEMPTS = 3
-
-# The number of messages, of at most 16 KiB each, that are kept of a log that cannot be read whole within the limits.
-END_LINES = 30_000
 
 
 class LogReadError(ClusterError):
@@ -53,14 +51,56 @@ class LogLimitError(LogReadError):
     """A log is too long to be read whole, or the engine sends it too slowly; its end may be readable."""
 
 
+class TooLargeError(LogReadError):
+    """A file is larger than what may be read now; ``size`` is in bytes."""
+
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        super().__init__(f"{path} has {size} bytes, more than the limit of {limit}")
+        self.size = size
+
+
 class _LimitError(OSError):
     """The engine did not send all of it within the limits."""
 
 
+class Allowance:
+    """How many bytes may be read of logs, and for how long; ``read`` are those that were."""
+
+    def __init__(self, size: int, seconds: float) -> None:
+        self.size, self.seconds, self.read = size, seconds, 0
+        self.until = time.monotonic() + seconds
+
+    def within(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield chunks; raise :class:`OSError` when time or bytes are used up.
+
+        A connection that was closed because of the time limit looks like the end of the chunks: ``until`` is not later.
+        """
+        for chunk in chunks:
+            self.read += len(chunk)
+            if self.read > self.size:
+                raise _LimitError(f"it has more than {self.size} bytes")
+            if time.monotonic() >= self.until:
+                break
+            yield chunk
+        if time.monotonic() >= self.until:
+            raise _LimitError(f"the engine did not send all of it within {self.seconds:.3g} seconds")
+
+
+def usual_allowance() -> Allowance:
+    """Return the allowance for a log of which nothing is kept."""
+    return Allowance(READ_BYTES, READ_SECONDS)
+
+
 def tail_of(
-    client: docker.APIClient, container: str, lines: int, *, timestamps: bool = False, since: int = 0
+    client: docker.APIClient,
+    container: str,
+    lines: int,
+    *,
+    timestamps: bool = False,
+    since: int = 0,
+    size: int = LOG_BYTES,
 ) -> list[str]:
-    """Return the last lines of a container's log, stdout and stderr in the order of their output.
+    """Return the last lines of a container's log, at most ``size`` bytes, stdout and stderr in their order.
 
     With ``timestamps`` each begins with its time in UTC and a space. Those before ``since``, in seconds since the
     epoch, are left out. Raises :class:`LogReadError` if the engine cannot return the log: the log driver does not
@@ -78,28 +118,35 @@ def tail_of(
             since=since or None,
         )
         # The SDK reads logs without a timeout.
-        until = time.monotonic() + READ_SECONDS
-        with _ended_at(until, frames.close):
-            limited = _within_limits(frames, until)
-            return _last_lines(_join_split_lines(limited) if timestamps else limited, lines)
+        allowance = usual_allowance()
+        with _ended_at(allowance.until, frames.close):
+            limited = allowance.within(frames)
+            return _last_lines(_join_split_lines(limited) if timestamps else limited, lines, size)
     except (docker.errors.APIError, OSError) as error:
         raise _read_error("its log", error) from None
 
 
-def compressed_log(client: docker.APIClient, container: str, tail: int | Literal["all"] = "all") -> bytes:
-    """Return the log of a container that has ended, with timestamps, as a gzip file; only its end if it is too long.
+def read_log(
+    client: docker.APIClient,
+    container: str,
+    begin: Callable[[], Callable[[bytes], None]],
+    allowance: Allowance,
+    tail: int | Literal["all"] = "all",
+) -> None:
+    """Read the log of a container that has ended, with timestamps, from its beginning or its last ``tail`` messages.
 
-    An engine that dies while it sends looks like the end of the log, so its last message must be the log's last one.
-    Raises :class:`LogReadError`; :class:`LogLimitError` if its ``tail`` may be readable.
+    ``begin`` returns what gets each message, again if the engine sent only a part: one that dies while it sends looks
+    like the end of the log, so its last message must be the log's last one. Raises :class:`LogReadError`;
+    :class:`LogLimitError` if a shorter ``tail`` may be readable.
     """
     try:
         for _attempt in range(READ_ATTEMPTS):
-            kept, last = _Kept(), b""
-            for kept_frame, frame in _frames(client, container, tail):
-                kept.add(kept_frame)
+            add, last = begin(), b""
+            for kept_frame, frame in _frames(client, container, tail, allowance):
+                add(kept_frame)
                 last = frame
-            if all(frame == last for _kept_frame, frame in _frames(client, container, 1)):
-                return kept.content()
+            if all(frame == last for _kept_frame, frame in _frames(client, container, 1, allowance)):
+                return
     except _LimitError as error:
         raise LogLimitError(str(_read_error("its log", error))) from None
     except (docker.errors.APIError, OSError) as error:
@@ -107,88 +154,60 @@ def compressed_log(client: docker.APIClient, container: str, tail: int | Literal
     raise LogReadError("its log cannot be read: the engine did not send all of it")
 
 
-def _frames(client: docker.APIClient, container: str, tail: int | Literal["all"]) -> Iterator[tuple[bytes, bytes]]:
+def _frames(
+    client: docker.APIClient, container: str, tail: int | Literal["all"], allowance: Allowance
+) -> Iterator[tuple[bytes, bytes]]:
     """Yield the messages of a log, each without the timestamp of a continued line, and as the engine sent it."""
     frames = client.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail, timestamps=True)
-    until = time.monotonic() + READ_SECONDS
-    with _ended_at(until, frames.close):
+    with _ended_at(allowance.until, frames.close):
         at_line_start = True
-        for frame in _within_limits(frames, until):
+        for frame in allowance.within(frames):
             yield frame if at_line_start else frame.partition(b" ")[2], frame
             at_line_start = frame.endswith(b"\n")
 
 
-def compressed_file(client: docker.APIClient, container: str, path: str) -> bytes | None:
-    """Return a file of a container as a gzip file, only its end if it is too long; ``None`` if it does not exist.
+def read_file(
+    client: docker.APIClient, container: str, path: str, add: Callable[[bytes], None], allowance: Allowance
+) -> bool:
+    """Read a file of a container, and return whether it exists. Raises :class:`LogReadError`.
 
-    Raises :class:`LogReadError`.
+    One that is larger than what is allowed is not read at all: :class:`TooLargeError`.
     """
 
-    def compress(chunks: Iterable[bytes]) -> bytes:
-        kept = _Kept()
+    def read(chunks: Iterable[bytes]) -> bool:
         for chunk in chunks:
-            kept.add(chunk)
-        return kept.content()
+            add(chunk)
+        return True
 
-    return _read_file(client, container, path, compress)
+    return _read_file(client, container, path, read, allowance) or False
 
 
-def tail_of_kept(path: str, lines: int) -> list[str]:
+def tail_of_kept(path: str, lines: int, allowance: Allowance, size: int = LOG_BYTES) -> list[str]:
     """Return the last lines of a log that was kept as a gzip file. Raises :class:`LogReadError`."""
     try:
         with gzip.open(path) as file:
-            return _last_lines(iter(partial(file.read, CHUNK_BYTES), b""), lines)
+            return _last_lines(allowance.within(iter(partial(file.read, CHUNK_BYTES), b"")), lines, size)
     except (OSError, EOFError, zlib.error) as error:
         raise _read_error(path, OSError(str(error))) from None
 
 
-class _Kept:
-    """Compresses a log in two halves, of which the older one is dropped when the newer one is full."""
-
-    def __init__(self) -> None:
-        self._older = b""
-        self._begin()
-
-    def _begin(self) -> None:
-        self._compressor = zlib.compressobj(1, wbits=zlib.MAX_WBITS | 16)
-        self._chunks: list[bytes] = []
-        self._size = self._raw_size = 0
-
-    def add(self, chunk: bytes) -> None:
-        """Add a chunk at the end of the log."""
-        if self._size >= KEPT_BYTES or self._raw_size >= KEPT_RAW_BYTES:
-            self._older = self._newer()
-            self._begin()
-        self._append(self._compressor.compress(chunk))
-        self._raw_size += len(chunk)
-
-    def _append(self, compressed: bytes) -> None:
-        self._chunks.append(compressed)
-        self._size += len(compressed)
-
-    def _newer(self) -> bytes:
-        self._append(self._compressor.flush())
-        return b"".join(self._chunks)
-
-    def content(self) -> bytes:
-        """Return both halves: a gzip file may have several members."""
-        return self._older + self._newer()
-
-
-def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int) -> list[str] | None:
-    """Return the last lines of a file in a container; ``None`` if it does not exist.
+def tail_of_file(
+    client: docker.APIClient, container: str, path: str, lines: int, size: int = LOG_BYTES
+) -> list[str] | None:
+    """Return the last lines of a file in a container, at most ``size`` bytes; ``None`` if it does not exist.
 
     Raises :class:`LogReadError` if it is not a regular file, such as a link, or cannot be read.
     """
-    return _read_file(client, container, path, lambda chunks: _last_lines(chunks, lines))
+    return _read_file(client, container, path, lambda chunks: _last_lines(chunks, lines, size), usual_allowance())
 
 
-def _read_file(client: docker.APIClient, container: str, path: str, read: Callable[[Iterable[bytes]], T]) -> T | None:
+def _read_file(
+    client: docker.APIClient, container: str, path: str, read: Callable[[Iterable[bytes]], T], allowance: Allowance
+) -> T | None:
     try:
         chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
-        limited = _within_limits(chunks, time.monotonic() + READ_SECONDS)
-        with tarfile.open(fileobj=_Stream(limited), mode="r|") as archive:
-            return read(_read_member(archive, path))
+        with tarfile.open(fileobj=_Stream(allowance.within(chunks)), mode="r|") as archive:
+            return read(_read_member(archive, path, max(0, min(FILE_BYTES, allowance.size - ARCHIVE_BYTES))))
     except docker.errors.NotFound:
         return None
     except (docker.errors.APIError, OSError, tarfile.TarError) as error:
@@ -207,39 +226,22 @@ def _ended_at(until: float, end: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def _within_limits(chunks: Iterable[bytes], until: float) -> Iterator[bytes]:
-    """Yield chunks; raise :class:`OSError` at the time ``until``, or after twice :data:`FILE_BYTES` with all headers.
-
-    A connection that was closed because of the time limit looks like the end of the chunks: ``until`` is not later.
-    """
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > 2 * FILE_BYTES:
-            raise _LimitError(f"it has more than {2 * FILE_BYTES} bytes")
-        if time.monotonic() >= until:
-            break
-        yield chunk
-    if time.monotonic() >= until:
-        raise _LimitError(f"the engine did not send all of it within {READ_SECONDS} seconds")
-
-
-def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:
+def _last_lines(chunks: Iterable[bytes], lines: int, most: int) -> list[str]:
     """Return the last lines of a log that is read in chunks; a truncated line begins with ``…``.
 
-    No more than :data:`LOG_BYTES` and one chunk are kept in memory. Invalid UTF-8 is replaced.
+    No more than ``most`` bytes and one chunk are kept in memory. Invalid UTF-8 is replaced.
     """
     buffered: deque[bytes] = deque()
     size, truncated = 0, False
     for chunk in chunks:
         buffered.append(chunk)
         size += len(chunk)
-        while size - len(buffered[0]) >= LOG_BYTES:
+        while size - len(buffered[0]) >= most:
             size -= len(buffered.popleft())
             truncated = True
-    text = b"".join(buffered)[-LOG_BYTES:].decode(errors="replace")
+    text = b"".join(buffered)[-most:].decode(errors="replace")
     tail = text.removesuffix("\n").split("\n") if text else []
-    if truncated or size > LOG_BYTES:
+    if truncated or size > most:
         tail[0] = f"…{tail[0]}"
     return tail[-lines:]
 
@@ -255,14 +257,14 @@ def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
         at_line_start = frame.endswith(b"\n")
 
 
-def _read_member(archive: tarfile.TarFile, path: str) -> Iterator[bytes]:
+def _read_member(archive: tarfile.TarFile, path: str, limit: int) -> Iterator[bytes]:
     """Yield the only file of an archive in chunks."""
     member = archive.next()
     file = archive.extractfile(member) if member is not None and member.isreg() else None
     if member is None or file is None:
         raise LogReadError(f"{path} is not a regular file")
-    if member.size > FILE_BYTES:
-        raise LogReadError(f"{path} has {member.size} bytes, more than the limit of {FILE_BYTES}")
+    if member.size > limit:
+        raise TooLargeError(path, member.size, limit)
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 

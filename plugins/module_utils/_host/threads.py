@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 THREADS = 8
+
+Item = TypeVar("Item")
 
 Result = TypeVar("Result")
 
@@ -27,3 +31,35 @@ def in_threads(function: Callable[..., Result], *arguments: Iterable[Any], threa
 
     with concurrent.futures.ThreadPoolExecutor(min(threads, len(calls))) as pool:
         return list(pool.map(lambda call: function(*call), calls))
+
+
+def in_time(
+    function: Callable[[Item], Result], items: Sequence[Item], until: float, threads: int = THREADS
+) -> list[Result | None]:
+    """Return the results of a function for each item that there are at a moment of the monotonic clock, else ``None``.
+
+    Nobody waits for calls that take longer, nor learns how they end. An error of one that has ended is raised.
+    """
+    results: list[Result | None] = [None] * len(items)
+    errors: list[BaseException] = []
+    waiting, lock = iter(enumerate(items)), threading.Lock()
+
+    def work() -> None:
+        while time.monotonic() < until:
+            with lock:
+                index, item = next(waiting, (None, None))
+            if index is None or item is None:
+                return
+            try:
+                results[index] = function(item)
+            except BaseException as error:
+                errors.append(error)
+
+    workers = [threading.Thread(target=work, daemon=True) for _thread in range(min(threads, len(items)))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(0.0, until - time.monotonic()))
+    if errors:
+        raise errors[0]
+    return list(results)

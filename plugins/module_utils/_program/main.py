@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .._host.time_limit import TimeLimitError, limited_to
 from .._model.errors import sentence
+from .reply import within_limit
 
 PACKAGE = "ansible_collections.backendai.cluster.plugins.module_utils._program"
 PHASES = {
@@ -42,10 +41,6 @@ Phase = Callable[[Mapping[str, Any], bool], dict[str, Any]]
 """Takes the options and whether it is check mode; returns the result."""
 
 
-class TimeLimitError(BaseException):
-    """A request exceeded its time limit. No ``except Exception`` catches it."""
-
-
 def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run a request and return its reply: ``result``, or ``failed`` with one sentence.
 
@@ -60,7 +55,7 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
             if not request["diff"]:
                 # It is large: it has every file of every container.
                 result.pop("diff", None)
-            return {"result": result}
+            return {"result": within_limit(result)}
     except TimeLimitError:
         return {"failed": f"it took more than {seconds} seconds, and was aborted."}
     except Exception as error:
@@ -84,22 +79,6 @@ def function_of(module: str, name: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
     gc.enable()
     return function
-
-
-@contextlib.contextmanager
-def limited_to(seconds: float) -> Iterator[None]:
-    """Raise :class:`TimeLimitError` within the block after that many seconds."""
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        raise TimeLimitError
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def command(arguments: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._docker.client import connect
 from .._host.store import Store
+from .._host.time_limit import Turns
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, reason, sentence
 from .._session import mount_markers
@@ -20,6 +21,7 @@ from .._session.logs import read_logs
 from .._session.output import DAYS, find_kept, read_kept
 from .._session.reap import reap as reap_sessions
 from .._session.remove import remove_claimed
+from .._session.reply_logs import ReplyLogs
 from .._session.verify import find_local_sessions
 from .._session.verify import verify as verify_part
 
@@ -42,13 +44,17 @@ def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     ends = {request["id"]: SessionEnd(force, days) for request in options["sessions"] if request["nonce"] is None}
     if not check_mode:
         stop_sessions(client, store, ends)
+    turns = Turns(len(options["sessions"]))
     for request in options["sessions"]:
         results[request["id"]] = {}
         try:
             unrouted, end = request["id"] in all_unrouted, ends.get(request["id"])
-            changes += remove_claimed(
-                client, store, request["id"], request["nonce"], unrouted=unrouted, end=end, check_mode=check_mode
-            )
+            with turns.turn() as seconds:
+                if end:
+                    end.limit_to(seconds)
+                changes += remove_claimed(
+                    client, store, request["id"], request["nonce"], unrouted=unrouted, end=end, check_mode=check_mode
+                )
             results[request["id"]] |= end.to_dict() if end else {}
         except EXPECTED as error:
             results[request["id"]]["failed"] = sentence(error)
@@ -96,21 +102,19 @@ def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the ``parts`` of the sessions with a ``name`` or ``session_id``, with the last ``lines`` of each log.
 
-    With ``kernel``, the hostname of a container, only its logs are returned. A part that has ended has an ``ended_at``,
-    and of those with a ``name`` only the last one is returned.
+    With ``kernel``, the hostname of a container, only its logs are returned; with ``since``, in seconds since the epoch
+    by hostname, only the later lines of containers. All logs share the bytes of the reply. A part that has
+    ended has an ``ended_at``, and of those with a ``name`` only the last one is returned.
     """
-    store = Store(options["state_path"])
+    store, reply = Store(options["state_path"]), ReplyLogs()
+    kernel, lines, since = options["kernel"], options["lines"], options.get("since")
     try:
         sessions = find_local_sessions(store, options["name"], options["session_id"])
-        parts = [
-            read_logs(
-                connect(options["docker_host"]), session, options["kernel"], options["lines"], options.get("since", 0)
-            )
-            for session in sessions
-        ]
+        client = connect(options["docker_host"]) if sessions else None
+        parts = [read_logs(client, session, kernel, lines, reply, since) for session in sessions if client]
         kept = find_kept(store, options["name"], options["session_id"])
         if kept and kept.plan.id not in {session.plan.id for session in sessions}:
-            parts.append(read_kept(store, kept, options["kernel"], options["lines"]))
+            parts.append(read_kept(store, kept, kernel, lines, reply))
     except EXPECTED as error:
         return {"parts": [], "error": reason(error)}
     return {"parts": parts, "error": None}

@@ -18,12 +18,13 @@ from .._host.local_session import LocalSession
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.session import STOP_GRACE
+from .kept_logs import SECONDS
 from .output import DAYS, keep_output
 
 
 @dataclasses.dataclass
 class SessionEnd:
-    """How a session ends on an agent: ``force`` kills at once, output is kept for ``days``.
+    """How a session ends on an agent: ``force`` kills at once, output is kept for ``days``, and read for ``seconds``.
 
     The rest are results: whether the processes have had their grace, whether they exceeded it, and why output of
     containers was lost, by hostname.
@@ -31,9 +32,15 @@ class SessionEnd:
 
     force: bool = False
     days: float = DAYS
+    seconds: float = SECONDS
     asked: bool = False
     grace_exceeded: bool = False
     lost: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def limit_to(self, seconds: float | None) -> None:
+        """Say how many seconds the end may take, ``None`` for no limit: output is read for half of them at most."""
+        if seconds is not None:
+            self.seconds = min(self.seconds, seconds / 2)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data; nothing if it went well."""
@@ -73,7 +80,7 @@ def remove_containers(
     if end is not None and session is None:
         end.lost |= {_hostname(container): "its plan is damaged, so its output has no place" for container in existing}
     elif end is not None and session is not None and session.committed:
-        end.lost |= keep_output(client, store, session, existing, end.days)
+        end.lost |= keep_output(client, store, session, existing, end.days, end.seconds)
     ImageRecords(store.images_folder).touch({each["ImageID"] for each in existing if each.get("ImageID")})
     return containers.remove_containers(client, existing)
 

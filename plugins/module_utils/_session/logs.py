@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,49 +14,45 @@ from .._docker import containers, labels
 from .._docker.logs import LogReadError, tail_of, tail_of_file
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
-from .._host.threads import in_threads
 from .._model.plain_data import to_plain
-from .._model.plan import Kernel
-from .._model.session import MAIN1, App
+from .._model.session import MAIN1
 from .container_states import container_states
-from .output import APP_LOG
+from .kept_logs import APP_LOG
+from .reply_logs import Read, ReplyLogs
 
 
 def read_logs(
-    client: docker.APIClient, session: LocalSession, hostname: str, lines: int, since: int = 0
+    client: docker.APIClient,
+    session: LocalSession,
+    hostname: str,
+    lines: int,
+    reply: ReplyLogs,
+    since: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
     ``logs`` has for each container here, by hostname: its ``log``, the logs of its ``apps`` by name, and an ``error``
-    for logs that could not be read. A log is a list of lines as JSON text, so that it arrives as it is: in the text of
-    a reply, control characters are escaped. With a ``hostname``, only that container is included; with
-    ``since``, in seconds since the epoch, only later lines of containers.
+    for logs that could not be read. With a ``hostname``, only that container is included; with ``since``, in seconds
+    since the epoch by hostname, only later lines of containers, and no logs of apps.
     """
     existing = containers.find_containers(client, session.plan.id)
     ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
     selected = [kernel for kernel in session.kernels if kernel.hostname in ids and hostname in ("", kernel.hostname)]
-
-    def read_kernel(kernel: Kernel) -> dict[str, Any]:
-        apps = session.plan.apps if kernel.hostname == MAIN1 else ()
-        return _container_logs(client, ids[kernel.hostname], () if since else apps, lines, since)
-
-    logs = dict(zip((kernel.hostname for kernel in selected), in_threads(read_kernel, selected)))
-    return {"plan": session.plan.to_dict(), "containers": to_plain(container_states(client, existing)), "logs": logs}
-
-
-def _container_logs(
-    client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int, since: int
-) -> dict[str, Any]:
-    """Return all logs of one container."""
-    log, error = _read_or_error(partial(tail_of, client, container, lines, timestamps=True, since=since))
-    errors, app_logs = [error], {}
-    for app in apps:
-        path = APP_LOG.format(name=app.name)
-        app_log, error = _read_or_error(partial(tail_of_file, client, container, path, lines))
-        errors.append(error)
-        if app_log is not None:
-            app_logs[app.name] = json.dumps(app_log)
-    return {"log": json.dumps(log or []), "apps": app_logs, "error": "; ".join(filter(None, errors)) or None}
+    reads: dict[str, dict[str, Read]] = {}
+    for kernel in selected:
+        container, from_then = ids[kernel.hostname], (since or {}).get(kernel.hostname, 0)
+        own = partial(tail_of, client, container, lines, timestamps=True, since=from_then)
+        logs = {"": partial(_read_or_error, own)}
+        if kernel.hostname == MAIN1 and since is None:
+            paths = {app.name: APP_LOG.format(name=app.name) for app in session.plan.apps}
+            of_apps = {name: partial(tail_of_file, client, container, path, lines) for name, path in paths.items()}
+            logs |= {name: partial(_read_or_error, read) for name, read in of_apps.items()}
+        reads[kernel.hostname] = {**logs}
+    return {
+        "plan": session.plan.to_dict(),
+        "containers": to_plain(container_states(client, existing)),
+        "logs": reply.collect(reads),
+    }
 
 
 def _read_or_error(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str]:

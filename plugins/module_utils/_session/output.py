@@ -11,43 +11,37 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .._docker import labels
-from .._docker.logs import END_LINES, LogLimitError, LogReadError, compressed_file, compressed_log, tail_of_kept
+from .._docker.logs import Allowance, LogReadError, tail_of_kept
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.store import Store
-from .._host.threads import in_threads
-from .._model.errors import as_phrase, reason
 from .._model.files import locked, write_atomically
 from .._model.held_session import ContainerState
 from .._model.plain_data import to_plain
 from .._model.plan import SessionPlan
-from .._model.session import MAIN1, is_session_id
+from .._model.session import is_session_id
 from .._model.state_format import StateFormat
 from .container_states import container_states
-
-# The log file of an app in main1.
-APP_LOG = "/var/log/backendai/{name}.log"
+from .kept_logs import KEPT_BYTES, SECONDS, keep_logs
+from .reply_logs import Read, ReplyLogs
 
 MAX_BYTES = 4 << 30
-"""The size of the output of all sessions on an agent: of more, the sessions that ended first are removed."""
+"""The size of the output of all sessions on an agent: of more, the oldest of the user who has most are removed."""
+
+# How much of what was kept is decompressed for one reply, and for how long.
+_DECOMPRESSED_BYTES, _DECOMPRESSING_SECONDS = 2 << 30, 120
 
 DAYS = 30
 
 _LOCK_SECONDS = 30
-
-# The readers share one interpreter, and each log has a time limit.
-_PARALLEL_LOGS = 2
-
-LOGS_SECONDS = 240
-"""How long the logs of a session may take: of those that are not read then, only the end is kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +68,12 @@ def keep_output(
     session: LocalSession,
     existing: Sequence[Mapping[str, Any]],
     days: float = DAYS,
+    seconds: float = SECONDS,
 ) -> dict[str, str]:
     """Keep the output of containers that have ended for ``days``; return what was lost, by hostname.
 
-    A repetition replaces what was kept of the same containers. That nothing can be written does not keep a session from
-    ending.
+    It takes ``seconds`` at most. A repetition replaces what was kept of the same containers. That nothing can be
+    written does not keep a session from ending.
     """
     hostnames = {kernel.hostname for kernel in session.kernels}
     existing = [container for container in existing if _hostname(container) in hostnames]
@@ -97,13 +92,8 @@ def keep_output(
                 lost = {name: problem for name, problem in before.lost.items() if name not in states}
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
-        until = time.monotonic() + LOGS_SECONDS
-
-        def keep_logs(container: Mapping[str, Any]) -> str:
-            return _keep_logs(client, folder, session.plan, container, until)
-
-        problems = in_threads(keep_logs, existing, threads=_PARALLEL_LOGS)
-        lost = {_hostname(container): problem for container, problem in zip(existing, problems) if problem}
+        lost = keep_logs(client, folder, session.plan.apps, existing, seconds)
+        _remove_replaced(folder, {container["Id"][:12] for container in existing})
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
     except OSError as error:
@@ -115,35 +105,14 @@ def keep_output(
     return lost
 
 
-def _keep_logs(
-    client: docker.APIClient, folder: Path, plan: SessionPlan, container: Mapping[str, Any], until: float
-) -> str:
-    """Write the logs of one container; return why some were lost, empty if none.
-
-    After ``until``, by the monotonic clock, only the end of the container's own log is written.
-    """
-    apps = [app.name for app in plan.apps] if _hostname(container) == MAIN1 else []
-    return "; ".join(filter(None, (_keep_log(client, folder, container, app, until) for app in ("", *apps))))
-
-
-def _keep_log(client: docker.APIClient, folder: Path, container: Mapping[str, Any], app: str, until: float) -> str:
-    """Write the log of an app, or of the container itself; return why it was lost, empty if it was not."""
-    container_id = container["Id"]
-    path = APP_LOG.format(name=app)
-    loss = ""
-    try:
-        try:
-            if not app and time.monotonic() > until:
-                raise LogLimitError(f"the logs of the session took more than {LOGS_SECONDS} seconds")
-            content = compressed_file(client, container_id, path) if app else compressed_log(client, container_id)
-        except LogLimitError as error:
-            content = compressed_log(client, container_id, END_LINES)
-            loss = f"only the last {END_LINES:,} lines of its log were kept: {as_phrase(reason(error))}"
-        if content is not None:
-            write_atomically(folder / f"{_hostname(container)}@{container_id[:12]}@{app}.gz", content)
-    except (LogReadError, OSError) as error:
-        return as_phrase(reason(error))
-    return loss
+def _remove_replaced(folder: Path, current: Collection[str]) -> None:
+    """Remove logs of containers that were replaced, the oldest first, while a session keeps more than it may."""
+    files = sorted(folder.glob("*.gz"), key=lambda path: path.stat().st_mtime)
+    too_much = sum(path.stat().st_size for path in files) - KEPT_BYTES
+    for path in files:
+        if too_much > 0 and path.name.split("@", 2)[1] not in current:
+            too_much -= path.stat().st_size
+            path.unlink()
 
 
 def _hostname(container: Mapping[str, Any]) -> str:
@@ -159,7 +128,7 @@ def _load(folder: Path) -> KeptOutput | None:
 
 
 def prune(store: Store, excluded: str = "") -> None:
-    """Remove the output that has expired, and while there is too much, that of the sessions that ended first.
+    """Remove the output that has expired, and while there is too much, the oldest of the user who has most of it.
 
     That of sessions which the agent still holds, or which are ``excluded``, is about to be written.
     """
@@ -173,13 +142,32 @@ def prune(store: Store, excluded: str = "") -> None:
         folders = [folder for folder in root.iterdir() if is_session_id(folder.name)]
         kept = {folder: _load(folder) for folder in folders}
         sizes = {folder: sum(path.stat().st_size for path in folder.iterdir()) for folder in folders}
-        oldest_first = sorted(folders, key=lambda folder: output.ended_at if (output := kept[folder]) else 0.0)
-        for folder in oldest_first:
-            output = kept[folder]
-            too_much = sum(sizes.values()) > MAX_BYTES
-            if folder.name not in held and (output is None or output.expires_at < time.time() or too_much):
+        for folder, output in kept.items():
+            if folder.name not in held and (output is None or output.expires_at < time.time()):
                 shutil.rmtree(folder)
                 del sizes[folder]
+        for folder in _too_much(sizes, kept, held):
+            shutil.rmtree(folder)
+
+
+def _too_much(
+    sizes: Mapping[Path, int], kept: Mapping[Path, KeptOutput | None], held: Collection[str]
+) -> Iterator[Path]:
+    """Yield the folders to remove while there are more than :data:`MAX_BYTES`: of the user who has most, the oldest."""
+    by_user: dict[str, list[tuple[float, Path]]] = {}
+    for folder in sizes:
+        output = kept[folder]
+        if output and folder.name not in held:
+            by_user.setdefault(output.plan.user, []).append((output.ended_at, folder))
+    total = sum(sizes.values())
+    while total > MAX_BYTES and by_user:
+        user = max(by_user, key=lambda name: (sum(sizes[folder] for _ended, folder in by_user[name]), name))
+        oldest = min(by_user[user])
+        by_user[user].remove(oldest)
+        if not by_user[user]:
+            del by_user[user]
+        total -= sizes[oldest[1]]
+        yield oldest[1]
 
 
 def find_kept(store: Store, name: str, session_id: str) -> KeptOutput | None:
@@ -192,27 +180,41 @@ def find_kept(store: Store, name: str, session_id: str) -> KeptOutput | None:
     return max(matching, key=lambda output: (output.plan.created_at, output.plan.id), default=None)
 
 
-def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int) -> dict[str, Any]:
+def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int, reply: ReplyLogs) -> dict[str, Any]:
     """Return this agent's part of an ended session, in the form of that of a running one, with when it ended."""
     folder = store.root / "output" / kept.plan.id
-    logs = {name: _read_logs(folder, kept, name, lines) for name in kept.containers if hostname in ("", name)}
+    allowance = Allowance(_DECOMPRESSED_BYTES, _DECOMPRESSING_SECONDS)
+    logs: dict[str, dict[str, list[Path]]] = {name: {"": []} for name in kept.containers if hostname in ("", name)}
+    for path in sorted(folder.glob("*.gz"), key=lambda path: path.stat().st_mtime, reverse=True):
+        name, _container, app = path.name.removesuffix(".gz").split("@", 2)
+        if name in logs:
+            logs[name].setdefault(app, []).append(path)
+    reads: dict[str, dict[str, Read]] = {
+        name: {
+            app: partial(_read_logs, paths, lines, allowance, "" if app else kept.lost.get(name, ""))
+            for app, paths in apps.items()
+        }
+        for name, apps in logs.items()
+    }
     return {
         "plan": kept.plan.to_dict(),
         "containers": to_plain(kept.containers),
-        "logs": logs,
+        "logs": reply.collect(reads),
         "ended_at": kept.ended_at,
     }
 
 
-def _read_logs(folder: Path, kept: KeptOutput, hostname: str, lines: int) -> dict[str, Any]:
-    logs: dict[str, list[str]] = {"": []}
-    problems = [kept.lost[hostname]] if hostname in kept.lost else []
-    # A container that was replaced has logs of its own, which are older.
-    for path in sorted(folder.glob(f"{hostname}@*.gz"), key=lambda path: path.stat().st_mtime):
-        app = path.name.removesuffix(".gz").split("@", 2)[2]
-        try:
-            logs[app] = [*logs.get(app, []), *tail_of_kept(str(path), lines)][-lines:]
-        except LogReadError as error:
-            problems.append(str(error))
-    texts = {app: json.dumps(log) for app, log in logs.items()}
-    return {"log": texts.pop(""), "apps": texts, "error": "; ".join(problems) or None}
+def _read_logs(paths: Sequence[Path], lines: int, allowance: Allowance, lost: str) -> tuple[list[str], str]:
+    """Return the last lines of the logs of a container, the newest of which is first, and what was lost of them.
+
+    A container that was replaced has logs of its own, which are older.
+    """
+    read: list[str] = []
+    problems = [lost] if lost else []
+    for path in paths:
+        if len(read) < lines:
+            try:
+                read = [*tail_of_kept(str(path), lines - len(read), allowance), *read]
+            except LogReadError as error:
+                problems.append(str(error))
+    return read, "; ".join(problems)

@@ -15,6 +15,7 @@ from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host.store import Store
 from .._host.threads import in_threads
+from .._host.time_limit import Turns
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1
@@ -51,7 +52,8 @@ def reap(
 
     The sessions of ``ends`` are stopped at the same time, and get their results. All gateways have removed the routes
     of the sessions of ``unrouted``: ports of those that have ended become free. A failure of one session does not stop
-    the others. With ``expired``, a stored session that is damaged, and was not ended, is a failure with that key.
+    the others, and each has its own part of the time. With ``expired``, a stored session that is damaged, and was not
+    ended, is a failure with that key.
     """
     changes: list[Change] = []
     failures: dict[str, str] = {}
@@ -72,9 +74,13 @@ def reap(
     actions: list[tuple[str, _Action]] = [(session_id, remove) for session_id in ends]
     actions += [(session_id, remove_expired) for session_id in expired_ids if session_id not in ends]
     actions += [(session_id, _restart) for session_id in restart]
+    turns = Turns(len(actions))
     for session_id, action in actions:
         try:
-            applied, failure = action(client, store, session_id, check_mode)
+            with turns.turn() as seconds:
+                if session_id in ends:
+                    ends[session_id].limit_to(seconds)
+                applied, failure = action(client, store, session_id, check_mode)
         except EXPECTED as error:
             applied, failure = [], reason(error)
         changes += applied

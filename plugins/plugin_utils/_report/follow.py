@@ -11,12 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from ...module_utils._model.plan import SessionPlan
-from ...module_utils._model.session import MAIN1, STOPPED
+from ...module_utils._model.session import MAIN1, MAX_LINES, STOPPED
 from ...module_utils._model.timestamp import parse_timestamp
 from .logs import parse_lines
 
 PAUSE = 1.0
 """How often logs are read again, in seconds."""
+
+LINES = 2_000
+"""How many lines of each container are read then. The engine reads as many, however few of them are new."""
+
+Since = Mapping[str, int]
+"""The times of the last lines of containers, in seconds since the epoch, by hostname."""
+
+Read = Callable[[Since, int], "Mapping[str, Any] | None"]
+"""Returns the part with so many of the last lines of each container since its time; ``None`` if it is gone."""
 
 
 class End(Protocol):
@@ -29,18 +38,15 @@ class End(Protocol):
         """Say that it has ended."""
 
 
-def follow(
-    part: Mapping[str, Any], read: Callable[[int], Mapping[str, Any] | None], show: Callable[[str], None], end: End
-) -> None:
-    """Show what an agent's containers print after ``part`` was read, until they have ended.
-
-    ``read`` returns the part with the lines since a time, in seconds since the epoch; ``None`` if it is gone.
-    """
+def follow(part: Mapping[str, Any], read: Read, show: Callable[[str], None], end: End) -> None:
+    """Show what an agent's containers print after ``part`` was read, until they have ended."""
     follower, finished = Follower(part), False
     while not finished:
         # What was printed before the end is read once more after it.
         finished = end.is_set()
-        latest = read(follower.since)
+        latest = read(follower.since, LINES)
+        if latest is not None and follower.has_gap(latest, LINES):
+            latest = read(follower.since, MAX_LINES)
         if latest is None:
             return
         for line in follower.new_lines(latest):
@@ -61,9 +67,17 @@ class Follower:
             pass
 
     @property
-    def since(self) -> int:
-        """The time, in seconds since the epoch, after which there may be new lines."""
-        return min((_seconds(moment) or 0 for moment, _lines in self._shown.values()), default=0)
+    def since(self) -> dict[str, int]:
+        """The time, in seconds since the epoch, after which each container may have printed new lines."""
+        return {hostname: _seconds(moment) or 0 for hostname, (moment, _lines) in self._shown.items()}
+
+    def has_gap(self, part: Mapping[str, Any], lines: int) -> bool:
+        """Return whether a container has printed more since its last line than so many lines."""
+        return any(
+            len(log) >= lines and log[0].partition(" ")[0] > self._shown.get(hostname, ("", frozenset()))[0]
+            for hostname, logs in part["logs"].items()
+            if (log := parse_lines(logs["log"]))
+        )
 
     def new_lines(self, part: Mapping[str, Any]) -> Iterator[str]:
         """Yield the lines that have not been shown yet, each with the hostname of its container.

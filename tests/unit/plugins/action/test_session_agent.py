@@ -138,7 +138,10 @@ def test_following_shows_what_is_new_until_the_command_ends(
 
     ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
     assert [line.rpartition(" ")[2] for line in printed] == ["two", r"three\x1b"]
-    assert [options["since"] for _phase, options, _seconds in requests] == [1772333941, 1772333942]
+    assert [options["since"] for _phase, options, _seconds in requests] == [
+        {"main1": 1772333941},
+        {"main1": 1772333942},
+    ]
     # On an agent of a sub, the end of main1 is known by this file.
     requests.clear()
     replies = iter([follow.part("04 four", of=BATCH)])

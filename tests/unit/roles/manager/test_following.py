@@ -60,8 +60,8 @@ def test_lines_arrive_until_the_command_has_ended_and_no_playbook_runs(host: Man
     assert shown[2].startswith("main1: ")
     assert host.runs.made == []
     (first, second, third) = host.runs.asked
-    assert first == ("agent1", "logs", {"name": "", "session_id": IDS[1], "kernel": "", "lines": 2, "since": 0})
-    assert [asked[2]["since"] for asked in (second, third)] == [1772333942, 1772333943]
+    assert first == ("agent1", "logs", {"name": "", "session_id": IDS[1], "kernel": "", "lines": 2, "since": None})
+    assert [asked[2]["since"] for asked in (second, third)] == [{"main1": 1772333942}, {"main1": 1772333943}]
 
 
 def test_other_agents_end_with_the_command(host: ManagerHost) -> None:

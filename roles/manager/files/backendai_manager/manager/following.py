@@ -71,7 +71,6 @@ class _Following:
 
     def run(self, agents: Agents, names: list[str], lines: int) -> None:
         # In the collection, which is found once the service has started.
-        from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_LINES
         from ansible_collections.backendai.cluster.plugins.plugin_utils._report.follow import follow
 
         asks: dict[str, Ask] = {}
@@ -80,22 +79,22 @@ class _Following:
                 asks[name] = agents.ask(name)
             except CommandError as error:
                 self._lost[name] = str(error)
-        found = self._in_threads({name: partial(self._read, ask, lines) for name, ask in asks.items()})
+        found = self._in_threads({name: partial(self._read, ask, None, lines) for name, ask in asks.items()})
         parts = {name: part for name, part in found.items() if part is not None}
         self._show_first(parts)
         ended = threading.Event()
 
         def following(name: str) -> None:
-            follow(parts[name], partial(self._read, asks[name], MAX_LINES), self._said.put, ended)
+            follow(parts[name], partial(self._read, asks[name]), self._said.put, ended)
 
         self._in_threads({name: partial(following, name) for name in parts})
         if self._lost:
             raise CommandError("\n".join(f"{name} could not be read: {text}" for name, text in self._lost.items()))
 
-    def _read(self, ask: Ask, lines: int, since: int = 0) -> Part | None:
-        """Return an agent's part of the session, with the last lines since a time; ``None`` if there is none."""
-        options = {"name": "", "session_id": self._session.id, "kernel": self._hostname, "lines": lines, "since": since}
-        reply = ask("logs", options, SECONDS)
+    def _read(self, ask: Ask, since: Mapping[str, int] | None, lines: int) -> Part | None:
+        """Return an agent's part of the session, with the last lines since a time each; ``None`` if there is none."""
+        options = {"name": "", "session_id": self._session.id, "kernel": self._hostname, "lines": lines}
+        reply = ask("logs", {**options, "since": since}, SECONDS)
         if reply["error"]:
             raise CommandError(f"{reply['error']}.")
         return next((part for part in reply["parts"] if part["plan"]["id"] == self._session.id), None)

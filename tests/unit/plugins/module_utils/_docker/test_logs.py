@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import random
 import tarfile
 import threading
 import time
@@ -18,12 +16,14 @@ from docker.errors import APIError, NotFound
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import (
+    Allowance,
+    LogLimitError,
     LogReadError,
-    compressed_file,
-    compressed_log,
+    TooLargeError,
+    read_file,
+    read_log,
     tail_of,
     tail_of_file,
-    tail_of_kept,
 )
 from tests.unit.engine_server import EngineServer, never_stops, says, says_and_hangs
 from tests.unit.fake_docker import FakeDocker
@@ -85,16 +85,14 @@ def test_only_newlines_end_lines_and_invalid_utf8_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 10 + b"\n"] * 3, [(b"x" * 10 + b"\n") * 3]], ids=["many", "one"])
-def test_long_log_is_truncated_to_its_end(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOG_BYTES", 15)
-    assert tail_of(printed(*pieces), "c", 9) == ["…xxx", "x" * 10]
-    assert tail_of(printed(*pieces), "c", 1) == ["x" * 10]
+def test_long_log_is_truncated_to_its_end(pieces: list[bytes]) -> None:
+    assert tail_of(printed(*pieces), "c", 9, size=15) == ["…xxx", "x" * 10]
+    assert tail_of(printed(*pieces), "c", 1, size=15) == ["x" * 10]
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 10 + b"\n"] * 3, [(b"x" * 10 + b"\n") * 3]], ids=["many", "one"])
-def test_log_of_maximum_length_is_not_truncated(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOG_BYTES", 33)
-    assert tail_of(printed(*pieces), "c", 9) == ["x" * 10] * 3
+def test_log_of_maximum_length_is_not_truncated(pieces: list[bytes]) -> None:
+    assert tail_of(printed(*pieces), "c", 9, size=33) == ["x" * 10] * 3
 
 
 @pytest.mark.parametrize(
@@ -117,53 +115,81 @@ def test_log_read_error_is_one_sentence(error: Exception, reason: str) -> None:
     assert str(raised.value) == f"its log cannot be read: {reason}"
 
 
-# ---- compressed
+# ---- whole logs
 
 
-def test_log_is_compressed_without_the_timestamps_inside_lines() -> None:
-    engine = printed(b"one\n", b"a long line ", b"goes on\n")
-    assert gzip.decompress(compressed_log(engine, "c")) == (
+def whole(engine: Any, size: int = 1 << 20, seconds: float = 60.0, tail: Any = "all") -> bytes:
+    """Return the log of an engine's container."""
+    attempts: list[list[bytes]] = []
+
+    def begin() -> Any:
+        attempts.append([])
+        return attempts[-1].append
+
+    read_log(engine, "c", begin, Allowance(size, seconds), tail)
+    return b"".join(attempts[-1])
+
+
+def content(engine: Any, size: int = 1 << 20) -> bytes | None:
+    """Return the file of an engine's container; ``None`` if there is none."""
+    chunks: list[bytes] = []
+    return b"".join(chunks) if read_file(engine, "c", PATH, chunks.append, Allowance(size, 60.0)) else None
+
+
+def test_log_is_read_whole_without_the_timestamps_inside_lines() -> None:
+    assert whole(printed(b"one\n", b"a long line ", b"goes on\n")) == (
         b"2026-03-01T02:59:00.000000000Z one\n2026-03-01T02:59:01.000000000Z a long line goes on\n"
     )
 
 
-@pytest.mark.parametrize("limit", ["KEPT_BYTES", "KEPT_RAW_BYTES"])
-def test_only_the_end_of_a_long_log_is_kept(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(logs, limit, 50_000)
-    numbers = random.Random(1)
-    engine = printed(*(numbers.randbytes(20_000).hex().encode() + b"\n" for _line in range(20)))
-    path = tmp_path / "kept.gz"
-    path.write_bytes(compressed_log(engine, "c"))
-    kept = tail_of_kept(str(path), 100)
-    assert kept == tail_of(engine, "c", len(kept), timestamps=True)
-    assert 1 < len(kept) < 10
-
-
 def test_log_of_which_the_engine_sends_a_part_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = printed(b"one\n", b"two\n")
-    whole, sent = engine.logs, [1]
+    all_of_it, sent = engine.logs, [1]
 
     def send(container: str, **options: Any) -> Any:
-        frames = whole(container, **options)
+        frames = all_of_it(container, **options)
         yield from itertools.islice(frames, sent.pop() if options["tail"] == "all" and sent else None)
 
     monkeypatch.setattr(engine, "logs", send)
-    assert gzip.decompress(compressed_log(engine, "c")).endswith(b"Z two\n")
+    assert whole(engine).endswith(b"Z two\n")
     sent += [1] * logs.READ_ATTEMPTS
     with pytest.raises(LogReadError, match=r"^its log cannot be read: the engine did not send all of it$"):
-        compressed_log(engine, "c")
+        whole(engine)
 
 
-def test_unreadable_log_is_not_compressed() -> None:
+def test_log_above_what_may_be_read_is_read_from_a_later_message() -> None:
+    engine = printed(*[b"x" * 100 + b"\n"] * 9)
+    with pytest.raises(LogLimitError, match=r"^its log cannot be read: it has more than 500 bytes$"):
+        whole(engine, 500)
+    assert len(whole(engine, 500, tail=2)) == 2 * 132
+    with pytest.raises(LogLimitError, match=r"^its log cannot be read: the engine did not send all of it within 0 sec"):
+        whole(engine, seconds=0)
+
+
+def test_what_is_read_again_counts_again() -> None:
+    engine, allowance = printed(b"one\n"), Allowance(1000, 60)
+    for _time in range(2):
+        read_log(engine, "c", lambda: bytearray().extend, allowance)
+    assert allowance.read == 4 * len(b"2026-03-01T02:59:00.000000000Z one\n")
+
+
+def test_unreadable_log_is_not_read() -> None:
     engine = printed()
     engine.made[0]["Log"] = APIError("501", None, "no")
     with pytest.raises(LogReadError, match=r"^its log cannot be read: no$"):
-        compressed_log(engine, "c")
+        whole(engine)
 
 
-def test_file_is_compressed_if_it_exists() -> None:
-    assert gzip.decompress(compressed_file(wrote(archived(b"one\ntwo\n")), "c", PATH) or b"") == b"one\ntwo\n"
-    assert compressed_file(wrote(NotFound("no")), "c", PATH) is None
+def test_file_is_read_if_it_exists() -> None:
+    assert content(wrote(archived(b"one\ntwo\n"))) == b"one\ntwo\n"
+    assert content(wrote(NotFound("no"))) is None
+
+
+def test_of_a_file_above_what_may_be_read_nothing_is_read() -> None:
+    engine, allowance = wrote(archived(b"x" * 900_000)), Allowance(500_000, 60.0)
+    with pytest.raises(TooLargeError, match=rf"^{PATH} has 900000 bytes, more than the limit of 467232$") as refused:
+        read_file(engine, "c", PATH, lambda _chunk: None, allowance)
+    assert (refused.value.size, allowance.read <= logs.CHUNK_BYTES) == (900_000, True)
 
 
 def test_last_lines_of_a_file_are_read() -> None:
@@ -257,7 +283,7 @@ def test_log_that_stalls_is_never_complete(server: EngineServer, monkeypatch: py
 
 
 def test_log_of_endless_size_is_not_read_to_its_end(server: EngineServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FILE_BYTES", 100_000)
+    monkeypatch.setattr(logs, "READ_BYTES", 200_000)
     server.prints = never_stops
     with pytest.raises(LogReadError, match=r"^its log cannot be read: it has more than 200000 bytes$"):
         tail_of(connect(server.url), "c", 9)

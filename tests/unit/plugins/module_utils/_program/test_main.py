@@ -20,6 +20,7 @@ from docker.errors import APIError, DockerException
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._program import health, main, unit
+from ansible_collections.backendai.cluster.plugins.module_utils._program import reply as program_reply
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PACKAGE, PHASES, reply_to
 from tests.unit.phases import reply_of
 
@@ -221,3 +222,43 @@ def test_a_look_at_the_health_imports_nothing_that_only_other_commands_need() ->
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.run([sys.executable, "-c", line], env=search, capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
+
+
+# ---- large results
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let replies have 1 KiB."""
+    monkeypatch.setattr(program_reply, "MAX_REPLY", 1024 + program_reply._ENVELOPE)
+
+
+@pytest.mark.usefixtures("small")
+def test_result_that_fits_is_returned_as_it_is() -> None:
+    result = {"changed": True, "text": "x" * 900}
+    assert program_reply.within_limit(result) is result
+
+
+@pytest.mark.usefixtures("small")
+def test_a_diff_that_is_too_large_is_left_out_before_anything_else() -> None:
+    result = {"diff": {"before": "", "after": "x" * 2000}, "sessions": {"one": {"steps": ["claim"]}}}
+    assert program_reply.within_limit(result) == {
+        "diff": {"before": "", "after": "(what changes is too much to be shown)\n"},
+        "sessions": {"one": {"steps": ["claim"]}},
+    }
+
+
+@pytest.mark.usefixtures("small")
+def test_a_session_whose_result_is_too_large_is_an_error_of_that_session() -> None:
+    small_one = {"steps": ["claim"]}
+    result = {"sessions": {"one": {"printed": ["x" * 2000]}, "two": small_one, "three": {"printed": ["x" * 700]}}}
+    sent = program_reply.within_limit(result)["sessions"]
+    assert sent["one"]["failed"].startswith("the result of this session is larger than a reply may be, ")
+    assert (sent["two"], sent["three"]) == (small_one, {"printed": ["x" * 700]})
+
+
+@pytest.mark.usefixtures("small")
+def test_another_result_that_is_too_large_is_one_sentence() -> None:
+    answer = reply(lambda _options, _check_mode: {"parts": ["x" * 2000]})
+    assert answer["failed"].startswith("its result is larger than ")
+    assert list(answer) == ["failed"]

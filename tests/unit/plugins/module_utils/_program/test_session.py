@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import keep_output
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import patched_network
@@ -166,15 +167,18 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def read_logs(client: FakeDocker, of: LocalSession, kernel: str, lines: int, since: int) -> dict[str, Any]:
+    def read_logs(
+        client: FakeDocker, of: LocalSession, kernel: str, lines: int, reply: ReplyLogs, since: Any
+    ) -> dict[str, Any]:
         assert client is engine
+        assert isinstance(reply, ReplyLogs)
         return {"asked": [of.plan.name, kernel, lines, since]}
 
     store.save(held(BATCH, expires_at=1.0))
     monkeypatch.setattr(session, "read_logs", read_logs)
     options = {**agent, **selector}
     assert parts("logs", options, check_mode=check_mode) == {
-        "parts": [{"asked": ["train-llm", "", 100, 0]}],
+        "parts": [{"asked": ["train-llm", "", 100, None]}],
         "error": None,
     }
     result = parts("logs", {**options, "kernel": "sub1", "lines": 7, "since": 5}, check_mode=check_mode)

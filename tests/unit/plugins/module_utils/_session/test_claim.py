@@ -27,6 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, read_kept
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.plugins.module_utils._session.test_logs import TIME, add
@@ -337,7 +338,7 @@ def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     assert "SIGTERM id-main1" in engine.calls
     kept = find_kept(store, "", OTHER_ID)
     assert kept
-    assert "one" in read_kept(store, kept, "", 9)["logs"]["main1"]["log"]
+    assert "one" in read_kept(store, kept, "", 9, ReplyLogs())["logs"]["main1"]["log"]
     assert [session.plan.id for session in store.sessions()] == [SESSION_ID]
     assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
 

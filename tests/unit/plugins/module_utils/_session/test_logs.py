@@ -10,6 +10,7 @@ from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import read_logs
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.plugins.module_utils._docker.test_logs import archived
 
@@ -30,7 +31,7 @@ def test_logs_of_containers_and_of_apps_in_main1_are_read(engine: Any) -> None:
     add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")], Files=FILES)
     ended = {"ExitCode": 3, "FinishedAt": "2026-03-01T03:00:00.5Z"}
     add(engine, "sub1", state="exited", Log=[(TIME, b"out of memory\n")], Files=FILES, **ended)
-    part = read_logs(engine, held(MADE, expires_at=1.0), "", 1)
+    part = read_logs(engine, held(MADE, expires_at=1.0), "", 1, ReplyLogs())
     assert part["plan"] == MADE.to_dict()
     assert {name: (state["status"], state["exit_code"]) for name, state in part["containers"].items()} == {
         "main1": ("running", None),
@@ -45,13 +46,15 @@ def test_logs_of_containers_and_of_apps_in_main1_are_read(engine: Any) -> None:
 def test_only_the_logs_of_a_named_container_are_read(engine: Any) -> None:
     add(engine, "main1", Log=APIError("never asked"))
     add(engine, "sub1")
-    assert read_logs(engine, held(MADE), "sub1", 9)["logs"] == {"sub1": {"log": "[]", "apps": {}, "error": None}}
-    assert read_logs(engine, held(MADE), "sub2", 9)["logs"] == {}
+    assert read_logs(engine, held(MADE), "sub1", 9, ReplyLogs())["logs"] == {
+        "sub1": {"log": "[]", "apps": {}, "error": None}
+    }
+    assert read_logs(engine, held(MADE), "sub2", 9, ReplyLogs())["logs"] == {}
 
 
 def test_missing_containers_have_no_logs(engine: Any) -> None:
     add(engine, "sub1")
-    assert list(read_logs(engine, held(MADE), "", 9)["logs"]) == ["sub1"]
+    assert list(read_logs(engine, held(MADE), "", 9, ReplyLogs())["logs"]) == ["sub1"]
 
 
 @pytest.mark.parametrize("driver", [False, True], ids=["app", "app and driver"])
@@ -61,7 +64,7 @@ def test_unreadable_log_is_an_error_and_the_rest_is_read(engine: Any, driver: bo
     add(engine, "main1", Log=refusal if driver else [(TIME, b"one\n")], Files=broken)
     sentences = ["its log cannot be read: configured logging driver does not support reading"] if driver else []
     sentences.append("/var/log/backendai/tensorboard.log cannot be read: no space left")
-    assert read_logs(engine, held(MADE), "", 9)["logs"]["main1"] == {
+    assert read_logs(engine, held(MADE), "", 9, ReplyLogs())["logs"]["main1"] == {
         "log": json.dumps([] if driver else [f"{TIME.decode()}one"]),
         "apps": {"jupyter": '["served"]'},
         "error": "; ".join(sentences),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import stat
+import threading
 import time
 from typing import Any
 
 import pytest
 from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs as docker_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import end as ending
-from ansible_collections.backendai.cluster.plugins.module_utils._session import output
+from ansible_collections.backendai.cluster.plugins.module_utils._session import kept_logs, output
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import (
     SessionEnd,
     replace_containers,
@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.end imp
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, prune, read_kept
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.plugins.module_utils._session.test_logs import APPS, FILES, TIME, add
 
@@ -40,7 +41,7 @@ def end(engine: Any, store: Store, **how: Any) -> SessionEnd:
 def read(store: Store, hostname: str = "", lines: int = 9) -> dict[str, Any]:
     kept = find_kept(store, "", SESSION_ID)
     assert kept
-    return read_kept(store, kept, hostname, lines)
+    return read_kept(store, kept, hostname, lines, ReplyLogs())
 
 
 def logs(store: Store) -> dict[str, Any]:
@@ -133,29 +134,38 @@ def test_log_that_cannot_be_read_is_said_and_the_others_are_kept(engine: Any, st
 def test_end_of_a_log_that_cannot_be_read_whole_is_kept(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_logs, "FILE_BYTES", 100)
-    monkeypatch.setattr(output, "END_LINES", 2)
+    monkeypatch.setattr(kept_logs, "READ_BYTES", 1000)
+    monkeypatch.setattr(kept_logs, "END_LINES", 2)
     store.save(held(MADE))
     add(engine, "main1", Log=[(TIME, b"%d\n" % number) for number in range(50)])
-    why = "its log cannot be read: it has more than 200 bytes"
+    why = "its log cannot be read: it has more than 375 bytes"
     assert end(engine, store).to_dict() == {
         "lost_output": [f"main1: only the last 2 lines of its log were kept: {why}"]
     }
     assert logs(store)["main1"] == [["48", "49"]]
 
 
-def test_logs_that_take_too_long_do_not_keep_a_session_from_ending(
+def test_engine_that_sends_nothing_does_not_keep_a_session_from_ending(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "LOGS_SECONDS", -1)
-    monkeypatch.setattr(output, "END_LINES", 2)
+    hangs, asked = threading.Event(), []
+
+    def hang(container: str, path: str, chunk_size: int) -> Any:
+        asked.append(path)
+        hangs.wait(60)
+        raise APIError("500", None, f"{container} {chunk_size}")
+
+    monkeypatch.setattr(engine, "get_archive", hang)
     store.save(held(MADE))
-    add(engine, "main1", Log=[(TIME, b"%d\n" % number) for number in range(50)])
-    (lost,) = end(engine, store).to_dict()["lost_output"]
-    assert (
-        lost == "main1: only the last 2 lines of its log were kept: the logs of the session took more than -1 seconds"
-    )
-    assert logs(store)["main1"] == [["48", "49"]]
+    add(engine, "main1", Log=[(TIME, b"one\n")])
+    add(engine, "sub1", Log=[(TIME, b"three\n")])
+    began = time.monotonic()
+    (lost,) = end(engine, store, seconds=0.5).to_dict()["lost_output"]
+    hangs.set()
+    late = "it was not read within the 0.5 seconds of all logs"
+    assert (lost, len(asked)) == (f"main1: jupyter: {late}; tensorboard: {late}", 2)
+    assert time.monotonic() - began < 10
+    assert logs(store) == {"main1": [["one"]], "sub1": [["three"]]}
 
 
 def test_end_that_was_killed_after_it_saved_can_be_repeated(engine: Any, store: Store) -> None:
@@ -212,20 +222,21 @@ def test_expired_output_is_removed_except_of_sessions_that_are_held(engine: Any,
     assert (find_kept(store, "", OTHER_ID), find_kept(store, MADE.name, "") is None) == (None, False)
 
 
-def test_oldest_output_is_removed_when_there_is_too_much(
+def test_when_there_is_too_much_the_oldest_of_the_user_who_has_most_is_removed(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(engine, "main1", state="exited")
-    monkeypatch.setattr(output.time, "time", lambda: 5.0)
-    keep(engine, store, OTHER, 1e6)
-    monkeypatch.setattr(output.time, "time", time.monotonic)
-    keep(engine, store, MADE, 1)
-    last = find_kept(store, MADE.name, "")
-    assert last
-    assert last.plan.id == SESSION_ID
+    add(engine, "main1", state="exited", Log=[(TIME, b"one\n")])
+    ids = [f"{number:08x}-3c0e-4f5e-9d0a-0f3c1d2e4b6a" for number in range(5)]
+    for number, (session_id, user) in enumerate(zip(ids, ["bob", "alice", "alice", "alice", "carol"], strict=True)):
+        monkeypatch.setattr(output.time, "time", lambda number=number: float(number))
+        keep(engine, store, dataclasses.replace(MADE, id=session_id, user=user), 1e6)
+    size = sum(path.stat().st_size for path in (store.root / "output" / ids[1]).iterdir())
+    monkeypatch.setattr(output, "MAX_BYTES", 4 * size + size // 2)
+    prune(store, ids[4])
+    assert [bool(find_kept(store, "", session_id)) for session_id in ids] == [True, False, True, True, True]
     monkeypatch.setattr(output, "MAX_BYTES", 1)
-    prune(store, SESSION_ID)
-    assert (find_kept(store, "", OTHER_ID), find_kept(store, "", SESSION_ID)) == (None, last)
+    prune(store, ids[4])
+    assert [bool(find_kept(store, "", session_id)) for session_id in ids] == [False, False, False, False, True]
 
 
 def test_expired_output_is_removed_when_no_session_ends(engine: Any, store: Store) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as follow_module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.follow import (
     Follower,
     command_ended,
+    follow,
     has_ended,
 )
 from tests.unit.builders import plan
@@ -35,7 +38,7 @@ def test_only_new_lines_are_shown_once() -> None:
     assert texts(follower, part("01 one", "01 same", "03 three")) == ["same", "three"]
     assert texts(follower, part("01 same", "03 three", "03 four")) == ["four"]
     assert list(follower.new_lines(part("05 {{ x }}"))) == ["main1: 2026-03-01T02:59:05.000000000Z {{ x }}"]
-    assert follower.since == 1772333945
+    assert follower.since == {"main1": 1772333945}
 
 
 def test_line_that_was_completed_is_shown_whole() -> None:
@@ -50,12 +53,45 @@ def test_lines_without_a_time_are_left_out() -> None:
         ["…the end of a line", *json.loads(read["logs"]["main1"]["log"]), "9999-99"]
     )
     assert texts(follower, read) == ["two"]
-    assert follower.since == 1772333942
+    assert follower.since == {"main1": 1772333942}
 
 
 def test_without_a_line_everything_is_new() -> None:
     follower = Follower(part())
-    assert (follower.since, texts(follower, part("01 one"))) == (0, ["one"])
+    assert (follower.since, texts(follower, part("01 one"))) == ({}, ["one"])
+
+
+def test_a_silent_container_does_not_make_a_noisy_one_be_read_from_its_last_line() -> None:
+    noisy = part("01 one", "59 two")
+    quiet: dict[str, Any] = {"log": json.dumps(["2026-03-01T02:00:00.000000000Z once"]), "apps": {}, "error": None}
+    follower = Follower({**noisy, "logs": {**noisy["logs"], "sub1": quiet}})
+    assert follower.since == {"main1": 1772333999, "sub1": 1772330400}
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked"),
+    [
+        (["01 one", "02 two", "03 three"], [3]),
+        (["02 two", "03 three"], [3]),
+        (["02 two", "03 three", "04 four"], [3, 100_000]),
+    ],
+    ids=["as many, and no gap", "fewer", "a gap"],
+)
+def test_only_where_lines_are_missing_more_are_read(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], asked: list[int]
+) -> None:
+    monkeypatch.setattr(follow_module, "LINES", 3)
+    shown: list[str] = []
+    counts: list[int] = []
+
+    def read(since: Any, count: int) -> dict[str, Any]:
+        assert since == {"main1": 1772333941}
+        counts.append(count)
+        return part(*(lines if count == 3 else ["01 more", *lines]), ended_at=1.0)
+
+    follow(part("01 one"), read, shown.append, threading.Event())
+    assert counts == asked
+    assert len(shown) == len([line for line in lines if line != "01 one"]) + len(asked) - 1
 
 
 EXITED = {"status": "exited"}
