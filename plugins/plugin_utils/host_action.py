@@ -28,6 +28,7 @@ from .host_request import (
     result_of,
     send_request,
 )
+from .reply_memory import bounded_memory
 
 DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
 DISCOVERED = "discovered_interpreter_python"
@@ -84,7 +85,7 @@ class HostAction(ActionBase):
     def _exchange(self, interpreter: str, payload: bytes) -> dict[str, Any]:
         """Run the launcher with its input, and return its reply."""
         command = f"{self._compute_environment_string()} {command_of(interpreter)}".strip()
-        with self._suppress_output():
+        with self._suppress_output(), bounded_memory():
             if self._accepts_stdin():
                 completed = self._low_level_execute_command(command, in_data=payload)
             else:

@@ -18,6 +18,7 @@ from ..module_utils._model.plain_data import DataError
 from ..module_utils._model.printable import printable, printable_data
 from ..module_utils._model.strict_json import parse_json
 from ..module_utils._program.launcher import MARK
+from ..module_utils._program.reply import MAX_REPLY
 from . import host_program
 from .host_replies import check_reply
 
@@ -94,7 +95,12 @@ def send_request(
 
 
 def parse_output(interpreter: str, code: int, output: str, errors: str) -> dict[str, Any]:
-    """Return the reply in what the launcher has printed. Raises :class:`AnsibleActionFail` if there is none."""
+    """Return the reply in what the launcher has printed. Raises :class:`AnsibleActionFail` if there is none.
+
+    What is larger than a reply of the program can be is not looked at.
+    """
+    if len(output) > MAX_REPLY:
+        raise AnsibleActionFail(f"this host sent {len(output)} bytes, and a reply has at most {MAX_REPLY}.")
     replies = [line for line in output.splitlines() if line.startswith(MARK)]
     try:
         text = replies[-1][len(MARK) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import display
 
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
+from ansible_collections.backendai.cluster.plugins.plugin_utils import host_request, reply_memory
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_request import coerce
 from tests.unit.connection import Answer, Sent, Way
 
@@ -39,6 +41,35 @@ def failure(way: Way) -> str:
 
 
 # ---- replies
+
+
+def test_what_is_larger_than_a_reply_is_not_looked_at(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_request, "MAX_REPLY", 100)
+    answering(way, GOOD.ljust(100))
+    assert ask(way) == {"answer": 7}
+    answering(way, GOOD.ljust(101))
+    assert failure(way) == "this host sent 101 bytes, and a reply has at most 100."
+
+
+def test_host_that_sends_without_end_takes_a_limited_amount_of_memory(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_memory, "MEMORY", 64 << 20)
+    before, sent = resource.getrlimit(resource.RLIMIT_DATA), [0]
+
+    def send(_sent: Sent) -> Answer:
+        received = bytearray()
+        while len(received) < 1 << 30:
+            received += bytes(1 << 20)
+            sent[0] = len(received)
+        return 0, bytes(received), b""
+
+    way.answer = send
+    assert failure(way) == "this host sent so much that it does not fit into 512 MiB."
+    assert sent[0] < 80 << 20
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    answering(way, GOOD)
+    assert ask(way) == {"answer": 7}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ Raises :class:`CommandError`.
 
 
 class Agents:
-    """The agents of an inventory. Ansible reads its settings when it is imported here: see ``Runs.agents``."""
+    """The agents of an inventory. Ansible reads its settings when it is imported here: see ``Runs.agents``.
+
+    From then on, what agents send takes a limited amount of this process's memory.
+    """
 
     def __init__(self, inventory: str) -> None:
         from ansible.inventory.manager import InventoryManager
@@ -27,7 +30,10 @@ class Agents:
         from ansible.plugins.loader import init_plugin_loader
         from ansible.vars.manager import VariableManager
 
+        from ansible_collections.backendai.cluster.plugins.plugin_utils.reply_memory import limit_memory
+
         init_plugin_loader()
+        limit_memory()
         self._loader = DataLoader()
         self._inventory = InventoryManager(self._loader, [inventory])
         self._variables = VariableManager(self._loader, self._inventory)
@@ -38,6 +44,7 @@ class Agents:
         from ansible.template import Templar
 
         from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import AgentProgram
+        from ansible_collections.backendai.cluster.plugins.plugin_utils.reply_memory import TOO_MUCH
 
         host = self._inventory.get_host(name)
         if host is None:
@@ -54,6 +61,8 @@ class Agents:
                 return program.call(phase, options, seconds)
             except AnsibleError as error:
                 raise CommandError(_sentence(error)) from None
+            except MemoryError:
+                raise CommandError(TOO_MUCH) from None
 
         return ask
 
