@@ -16,6 +16,27 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 """The digest of a manifest."""
 
 
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]{{1,5}})?"
+_WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_DIGEST = r"sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128})"
+_REFERENCE = re.compile(rf"(?P<repository>(?:{_HOST}/)?{_WORD}(?:/{_WORD})*)(?::{_TAG})?(?:@{_DIGEST})?")
+# The longest repository, and with the longest tag and digest.
+MAX_REPOSITORY, MAX_NAME = 255, 600
+
+NAME_RULE = (
+    "must be the name of an image such as registry.example.com/team/pytorch:2.3, with a path of a-z, 0-9, ., _ and -,"
+    " and a tag or digest if needed"
+)
+
+
+def is_image_name(text: str) -> bool:
+    """Return whether a text is the name of an image, as registries and engines understand it."""
+    match = _REFERENCE.fullmatch(text) if len(text) <= MAX_NAME else None
+    return match is not None and len(match["repository"]) <= MAX_REPOSITORY
+
+
 class ForeignReferenceError(ClusterError):
     """An agent named something else than a digest in the repository of an image. The message is one sentence."""
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._model.images import NAME_RULE, is_image_name
 from ...module_utils._model.session import MAIN, MAIN1, SUB
 from ...module_utils._model.validation import ValidationErrors, integer, optional_string
 from .containers import parse_environment, parse_mapping, parse_resources
@@ -56,6 +57,18 @@ def parse_roles(
     return tuple(roles)
 
 
+def _parse_image(problems: ValidationErrors, where: str, value: Any) -> str:
+    image = optional_string(problems, where, value) or ""
+    check_image_name(problems, where, image)
+    return image
+
+
+def check_image_name(problems: ValidationErrors, where: str, image: str) -> None:
+    """Add a problem unless a text is the name of an image, or empty."""
+    if image and not is_image_name(image):
+        problems.add_invalid(where, image, NAME_RULE)
+
+
 def _main_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name != MAIN)
 
@@ -81,7 +94,7 @@ def _parse_role(
     return Role(
         name=name,
         replicas=integer(problems, f"{where}.replicas", shape.get("replicas", 1), 1, most),
-        image=optional_string(problems, f"{where}.image", shape.get("image")) or image,
+        image=_parse_image(problems, f"{where}.image", shape.get("image")) or image,
         resources=parse_resources(problems, f"{where}.resources", {**slots, **own_slots}),
         env={**env, **parse_environment(problems, f"{where}.env", shape.get("env") or {})},
     )

@@ -30,7 +30,7 @@ from ...module_utils._model.validation import (
 from .apps import parse_apps
 from .containers import parse_environment, parse_gpu, parse_resources
 from .mounts import parse_mounts
-from .roles import Role, build_default_roles, parse_roles
+from .roles import Role, build_default_roles, check_image_name, parse_roles
 from .value_types import decode_value
 
 MAX_CLUSTER_SIZE = 1024
@@ -128,6 +128,7 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     without problems. Options that are ``None`` have been rejected before.
     """
     image = (values["image"] or "").strip()
+    check_image_name(problems, "session_image", image)
     slots = parse_resources(problems, "session_resources", values["resources"])
     env = parse_environment(problems, "session_env", values["env"])
     roles = parse_roles(problems, values["roles"], image, slots, env, MAX_CLUSTER_SIZE)

@@ -10,6 +10,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
     full_name,
     image_mismatch,
     images_from_dict,
+    is_image_name,
     pull_reference,
 )
 from tests.unit.builders import DIGEST, IMAGE, image_data
@@ -100,6 +101,56 @@ def test_image_mismatch_lists_digests_and_agents() -> None:
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1 and agent3,"
         " sha256:cccccccccccc… on agent2; remove the outdated one (docker rmi) or specify the image by its digest"
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "python",
+        "python:3.12-slim",
+        "lab/python:1",
+        "registry.example.com/team/a_b.c__d--e:V1.0_x",
+        "registry.example.com:5000/a",
+        "localhost/a",
+        "REGISTRY/a",
+        "[2001:db8::1]:5000/a:1",
+        f"python@sha256:{'a' * 64}",
+        f"python:3@sha512:{'a' * 128}",
+        f"sha256:{'a' * 64}",
+        "a" * 255,
+    ],
+)
+def test_name_that_registries_understand_is_one(name: str) -> None:
+    assert is_image_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "Python",
+        "lab/../python",
+        "lab//python",
+        "lab/python/",
+        "/python",
+        "python:",
+        "python:a b",
+        f"python:{'a' * 129}",
+        "python:3:4",
+        "python@sha256:abc",
+        "python@latest",
+        "registry.example.com:port/a",
+        "registry.example.com/A",
+        "-registry.example.com/a",
+        "a?tag=x",
+        "a%2fb",
+        "a\n",
+        "a" * 256,
+        "a." * 100_000,
+    ],
+)
+def test_any_other_text_is_no_name_of_an_image(name: str) -> None:
+    assert not is_image_name(name)
 
 
 def test_images_of_different_names_may_differ() -> None:

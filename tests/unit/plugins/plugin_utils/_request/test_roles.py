@@ -148,3 +148,14 @@ def test_identical_containers_are_one_main_and_subs() -> None:
     assert build_default_roles(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
     assert [(role.name, role.replicas) for role in build_default_roles(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
     assert spec(cluster_size=3).effective_roles == build_default_roles(3, IMAGE, {"cpu": 1, "mem": GIB}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"image": "lab/../python"}, "session_image: 'lab/../python'"),
+        ({"roles": {"main": {"image": "lab//x"}}}, "session_roles.main.image: 'lab//x'"),
+    ],
+)
+def test_image_without_a_name_is_refused_where_it_is_given(changes: dict[str, Any], where: str) -> None:
+    assert refusal(**changes).startswith(f"{where} must be the name of an image such as registry.example.com/team/")
