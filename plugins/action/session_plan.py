@@ -38,6 +38,7 @@ from ..plugin_utils._queue.entry import (
     mark_pending,
     recorded_plans,
 )
+from ..plugin_utils._queue.limits import UserLimits, limits_from
 from ..plugin_utils._queue.owner import current_owner
 from ..plugin_utils._queue.policy import count_skips
 from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, waits_behind
@@ -76,7 +77,8 @@ class ActionModule(ControlAction):
         last = queue.last_pass()
         answers = Answers(free, self._pools(), now, last)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
-        held = frozenset(self._task.args.get("held") or ())
+        held_back = self._limits.held_back(before.values())
+        held = {*(self._task.args.get("held") or ()), *held_back}
         free_to_start = [entry for entry in before.values() if entry.id not in held]
         decisions = schedule(free_to_start, answers, self._rules)
         skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
@@ -85,7 +87,10 @@ class ActionModule(ControlAction):
             # In the first batch, before anything is marked as CREATING: a start that fails is counted, too.
             queue.add_skips(skips if not self._task.check_mode else {}, before.values())
             skips = {}
+            beyond = self._limits.held_back(self.entries(queue))
             for entry, decision in batch:
+                if entry.id in beyond:
+                    continue
                 current = self.entry(queue, entry.id)
                 if current is None or dataclasses.replace(current, skipped=entry.skipped) != entry:
                     continue
@@ -96,6 +101,7 @@ class ActionModule(ControlAction):
                 if not self._task.check_mode:
                     queue.save(mark_creating(current, current_owner(), now, decision.plan))
         waiting = {entry.id: (entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)}
+        waiting |= {name: (before[name], Unschedulable(reason, {})) for name, reason in held_back.items()}
         kept = answers.result(waiting)
         if not self._task.check_mode and kept != last:
             queue.save_last_pass(kept)
@@ -225,6 +231,10 @@ class ActionModule(ControlAction):
         return printable(user or getpass.getuser()), uid
 
     @property
+    def _limits(self) -> UserLimits:
+        return limits_from(self._task.args.get("limits") or {})
+
+    @property
     def _rules(self) -> QueuePolicy:
         args = self._task.args
         return QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
@@ -272,10 +282,14 @@ class ActionModule(ControlAction):
             return decision
         if entry.spec is None:
             check_time_limits(spec, self._pools())
-        if isinstance(decision, Unschedulable):
-            return decision
-        waits = wait_for_agents(entry, answers.cluster) or waits_behind(entries, entry, answers, self._rules)
-        return waits or decision.with_uid(entry.user_uid)
+        if isinstance(decision, Decision):
+            waits = wait_for_agents(entry, answers.cluster) or waits_behind(entries, entry, answers, self._rules)
+            decision = waits or decision.with_uid(entry.user_uid)
+        if entry.spec is None:
+            containers = sum(role.replicas for role in spec.effective_roles)
+            waits_now = isinstance(decision, Unschedulable)
+            self._limits.check((entry.user, entry.user_uid), containers, entries, waits=waits_now)
+        return decision
 
     def _save_decision(
         self,

@@ -32,6 +32,12 @@ options:
     description: The ids of pending sessions that do not start now, and that no other waits for; for O(queue=true).
     type: list
     elements: str
+  limits:
+    description:
+      - What each user may have, C(max_sessions), C(max_waiting) and C(max_containers), and how many sessions may wait
+        in all, C(max_waiting_in_all). Without one of these, or with 0, there is no such limit.
+      - A new request beyond them is refused. With O(queue=true), no session starts whose user has C(max_sessions).
+    type: dict
   spec:
     description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fnmatch
 import json
 import os
 import pwd
@@ -26,6 +25,7 @@ import yaml
 
 from .errors import CommandError
 from .files import read_regular_file
+from .image_patterns import matches
 from .options import PREFIX, Options, load_options
 from .paths import Paths
 
@@ -42,6 +42,9 @@ MAX_APPS = 32
 """How many apps a session may have, whatever a policy says."""
 
 MAX_LIFETIME = 1 << 31
+MAX_WAITING_IN_ALL = 2_000
+"""How many sessions of all users may wait."""
+
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -86,10 +89,19 @@ class Policy:
     options: tuple[str, ...] = ()
     links_by_path: bool = False
     max_apps: int = MAX_APPS
+    max_sessions: int = 50
+    max_waiting: int = 100
+    max_containers: int = 1024
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How much each user may have, and how many sessions of all users may wait, for the playbooks."""
+        own = {name: getattr(self, name) for name in ("max_sessions", "max_waiting", "max_containers")}
+        return {**own, "max_waiting_in_all": MAX_WAITING_IN_ALL}
 
     def allows_image(self, image: str) -> bool:
         """Return whether an image matches a pattern."""
-        return any(fnmatch.fnmatchcase(image, pattern) for pattern in self.images)
+        return any(matches(image, pattern) for pattern in self.images)
 
 
 def parse_policy(text: bytes, options: Options) -> Policy:
@@ -240,6 +252,9 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "options": _words,
     "links_by_path": _flag,
     "max_apps": _number(0, MAX_APPS),
+    "max_sessions": _number(1, 10_000),
+    "max_waiting": _number(1, MAX_WAITING_IN_ALL),
+    "max_containers": _number(1, 1_000_000),
 }
 
 

@@ -577,3 +577,43 @@ def test_the_name_of_a_session_that_only_agents_know_belongs_to_its_owner(run: R
         assert str(refused.value) == TAKEN
     # An operator repairs it: by the same request, or by its id.
     assert run(ActionModule, {**arguments(), "user": "carol"}, hostvars)["existing"] is True
+
+
+# ---- what one user may have
+
+
+ALICES: dict[str, Any] = {"user": "alice", "user_uid": 1001}
+
+
+def of_alice(run: Run, number: int, *, full: bool = False, check_mode: bool = False, **limits: int) -> dict[str, Any]:
+    """Plan the ``number``-th session of alice, of one container."""
+    args = {**arguments(cluster_size=1, name=f"session-{number}"), **ALICES, "limits": limits}
+    used = {"cpu": 8} if full else {}
+    return run(ActionModule, args, answers(agent1=fit("agent1", allocated=used)), check_mode=check_mode)
+
+
+def test_one_user_fills_neither_the_agents_nor_the_queue(run: Run, queue: QueueStore) -> None:
+    # Finding 9: thousands of requests of one user waited.
+    limits: dict[str, Any] = {"max_sessions": 2, "max_waiting": 3}
+    for number in range(2):
+        assert of_alice(run, number, **limits)["starts"]
+    for check_mode in (True, False):
+        with pytest.raises(AnsibleActionFail, match=r"^max_sessions: alice has 2 sessions of 2; end one\.$"):
+            of_alice(run, 9, check_mode=check_mode, **limits)
+    for number in range(2, 5):
+        assert of_alice(run, number, full=True, max_waiting=3)["pending"]
+    with pytest.raises(AnsibleActionFail, match=r"^max_waiting: 3 sessions of alice wait already, of 3; end one, or"):
+        of_alice(run, 9, full=True, max_waiting=3)
+    with pytest.raises(AnsibleActionFail, match=r"^the queue is full: 3 sessions of all users wait"):
+        of_alice(run, 9, full=True, max_waiting_in_all=3)
+    with pytest.raises(AnsibleActionFail, match=r"^max_containers: 1 containers are requested, and alice has 5 of 5;"):
+        of_alice(run, 9, full=True, max_containers=5)
+    assert sorted(entry.name for entry in queue.entries()) == [f"session-{number}" for number in range(5)]
+    # Others have their own.
+    bob = {**arguments(cluster_size=1), "user": "bob", "user_uid": 1002, "limits": limits}
+    assert run(ActionModule, bob, answers(agent1=fit("agent1")))["starts"]
+
+
+def test_a_session_that_exists_is_repaired_whatever_its_user_has(run: Run) -> None:
+    assert of_alice(run, 1, max_sessions=1)["starts"]
+    assert of_alice(run, 1, max_sessions=1)["starts"]

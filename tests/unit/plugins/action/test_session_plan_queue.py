@@ -218,3 +218,29 @@ def test_check_mode_decides_without_saving(run: Run, queue: QueueStore) -> None:
     before = queue.entries()
     assert len(run(ActionModule, ARGUMENTS, answers(), check_mode=True)["starts"]) == 2
     assert queue.entries() == before
+
+
+def test_what_waits_does_not_start_while_its_user_has_enough_that_run(run: Run, queue: QueueStore) -> None:
+    entries = [requested(number, user="alice", user_uid=1001) for number in range(1, 5)]
+    queue.save(*entries, requested(5, user="bob", user_uid=1002))
+    args = {**ARGUMENTS, "limits": {"max_sessions": 2}}
+    started = run(ActionModule, args, answers(cpu=8))["starts"]
+    assert [start["plan"]["name"] for start in started] == ["session-1", "session-2", "session-5"]
+    reason = "max_sessions: alice may have 2 that run"
+    record = queue.last_pass().record(entries[3])
+    assert record["pending"]["reason"] == reason
+    assert run(ActionModule, args, answers(cpu=8))["starts"] == []
+
+
+def test_a_start_of_another_run_meanwhile_counts_too(
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = (requested(number, user="alice", user_uid=1001) for number in (1, 2))
+    queue.save(first)
+
+    def meanwhile(*arguments: Any) -> Any:
+        queue.save(dataclasses.replace(other, state="CREATING", owner=current_owner(), attended=True))
+        return schedule(*arguments)
+
+    monkeypatch.setattr(session_plan, "schedule", meanwhile)
+    assert run(ActionModule, {**ARGUMENTS, "limits": {"max_sessions": 1}}, answers(cpu=8))["starts"] == []

@@ -19,6 +19,7 @@ from backendai_manager.manager.run_events import RunEvents
 from backendai_manager.manager.runs import Outcome, Runs
 from backendai_manager.options import Options, load_options
 from backendai_manager.paths import Paths
+from backendai_manager.policy import Policy
 from backendai_manager.protocol import Result, parse_answer
 from backendai_manager.service import serve
 from tests.unit.builders import REPOSITORY
@@ -31,6 +32,10 @@ NOBODYS = 1999999999
 
 IDS = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(10)]
 OPTIONS: Options = load_options(REPOSITORY / "roles/session/meta/argument_specs.yml")
+
+
+LIMITS = {"__session_limits": Policy(()).limits}
+"""The variable of runs that may start sessions, with the limits of a policy that says nothing about them."""
 
 
 class KnownAccounts(Accounts):

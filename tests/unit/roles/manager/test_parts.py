@@ -12,7 +12,7 @@ import pytest
 from tests.unit.builders import REPOSITORY
 
 PACKAGE = REPOSITORY / "roles/manager/files/backendai_manager"
-SHARED = ("errors", "files", "options", "paths", "policy", "protocol")
+SHARED = ("errors", "files", "image_patterns", "options", "paths", "policy", "protocol")
 #: What the programs start with.
 ALLOWED = {
     "user": ("user", *SHARED),

@@ -72,6 +72,9 @@ def test_only_images_have_to_be_named() -> None:
             "max_lifetime must be a whole number from 60 to 2147483648, or 0 for no bound.",
         ),
         ("images: []\nmax_priority: 101", "max_priority must be a whole number from 0 to 100."),
+        ("images: []\nmax_sessions: 0", "max_sessions must be a whole number from 1 to 10000."),
+        ("images: []\nmax_waiting: 2001", "max_waiting must be a whole number from 1 to 2000."),
+        ("images: []\nmax_containers: many", "max_containers must be a whole number from 1 to 1000000."),
         ("images: []\nmax_apps: 33", "max_apps must be a whole number from 0 to 32."),
         ("images: []\noptions: [user]", "options: 'user' cannot be a user's; allowed are id, kernel"),
         ("images: []\nlinks_by_path: 1", "links_by_path must be true or false."),
@@ -92,6 +95,34 @@ def test_a_bad_policy_is_refused_with_its_word(text: str, sentence: str) -> None
     with pytest.raises(PolicyError) as refusal:
         parse_policy(text.encode(), OPTIONS)
     assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "allowed", "refused"),
+    [
+        ("python:*", ["python", "python:3", "python:3.12-slim"], ["python:5000/evil/rootkit", "python@sha256:aa", "p"]),
+        ("python*", ["python", "python3:x"], ["python.evil.example/x", "python:5000/evil/rootkit"]),
+        ("python:3", ["python:3"], ["python", "python:3@sha256:aa", "python:30"]),
+        ("python", ["python", "python:3", "python@sha256:aa", "python:3@sha256:aa"], ["python/x", "pythons"]),
+        ("lab/*", ["lab/python:1", "lab/a/b", "lab/x@sha256:aa"], ["lab:5000/x", "lab.example/x", "other/lab/x"]),
+        (
+            "registry.example.com/*",
+            ["registry.example.com/a", "registry.example.com/a/b:1"],
+            ["registry.example.com.evil/a", "registry.example.com:5000/a", "a"],
+        ),
+        ("registry.example.com:5000/*", ["registry.example.com:5000/a/b"], ["registry.example.com/a"]),
+        ("registry.example.com/team/*:stable", ["registry.example.com/team/x:stable"], ["registry.example.com/team/x"]),
+        ("*.example.com/*", ["a.example.com/x:1"], ["a.example.com.evil/x", "evil/a.example.com/x"]),
+        ("*/team/*", ["registry.example.com/team/x", "team/team/x"], ["registry.example.com/other/team"]),
+        ("*", ["python", "registry.example.com:5000/a/b:1", "a@sha256:aa"], []),
+        ("python@sha256:*", ["python@sha256:aa", "python:3@sha256:aa"], ["python:3", "python"]),
+        ("localhost/*", ["localhost/x"], ["local/x"]),
+    ],
+)
+def test_parts_of_a_pattern_are_compared_with_their_own(pattern: str, allowed: list[str], refused: list[str]) -> None:
+    policy = Policy((pattern,))
+    assert [image for image in allowed if not policy.allows_image(image)] == []
+    assert [image for image in refused if policy.allows_image(image)] == []
 
 
 def test_all_problems_are_said_at_once() -> None:

@@ -41,6 +41,7 @@ def test_a_request_is_completed_by_the_policy() -> None:
         "session_resource_group": "default",
         "session_network_driver": "vxlan",
         "session_priority": 10,
+        "session_max_lifetime": 3600,
         "session_uid": 1001,
         "session_gid": 100,
     }
@@ -116,6 +117,43 @@ def test_apps_have_no_links_by_path_unless_the_policy_allows_them() -> None:
         {"name": "demo", "port": 8000, "path": "none"},
     ]
     assert build(Policy(("lab/*",), links_by_path=True), apps=apps)["session_apps"] == apps
+
+
+@pytest.mark.parametrize("given", [{}, {"max_lifetime": 0}, {"max_lifetime": " 0 "}], ids=["absent", "0", "text"])
+def test_who_asks_for_no_end_has_that_of_the_policy_also_while_the_session_waits(given: dict[str, Any]) -> None:
+    built = build(**given)
+    assert built["session_max_lifetime"] == 3600
+    spec = {name.removeprefix("session_"): value for name, value in built.items()}
+    assert check_waiting({**SPEC, **spec, "mounts": []}, POLICY, ALICE) == ""
+    assert "session_max_lifetime" not in build(Policy(("lab/*",)))
+    assert build(max_lifetime=60)["session_max_lifetime"] == 60
+
+
+SCRIPTS = ("bootstrap_script", "command", "stop_command")
+
+
+def test_scripts_have_a_size_together() -> None:
+    quarter = "x" * (64 << 10)
+    within: dict[str, Any] = dict.fromkeys(SCRIPTS, quarter)
+    app = {"name": "a", "port": 8000, "command": quarter}
+    assert build(**within, apps=[app])["session_command"] == quarter
+    assert refusal(**within, apps=[{**app, "command": f"{quarter}é"}]) == (
+        "bootstrap_script, command, stop_command and the commands of apps have 262146 bytes together; they may have"
+        " 262144: put them into the image, or into a folder."
+    )
+
+
+def test_the_rest_of_a_request_has_a_size() -> None:
+    assert build(env={"A": "x" * 60_000})
+    assert refusal(env={"A": "x" * 66_000}).startswith("the request has 66")
+    assert refusal(env={"A": "x" * 66_000}).endswith(" bytes without its scripts; it may have 65536.")
+
+
+def test_what_each_role_repeats_counts_for_each_of_them() -> None:
+    roles: dict[str, Any] = {"main": {}, **{f"w{chr(97 + number)}": {} for number in range(20)}}
+    assert build(env={"A": "x" * 3000}, roles=roles)
+    sentence = "without its scripts, with env and resources for each role; it may have 65536."
+    assert refusal(env={"A": "x" * 4000}, roles=roles).endswith(sentence)
 
 
 def test_a_session_has_as_many_apps_as_the_policy_allows() -> None:

@@ -21,6 +21,7 @@ from tests.unit.roles.manager.manager_host import (
     ALICE,
     BOB,
     IDS,
+    LIMITS,
     MALLORY,
     NOBODYS,
     KnownAccounts,
@@ -78,7 +79,7 @@ def test_what_waits_is_judged_before_it_can_start(host: ManagerHost) -> None:
     assert ended(host) == [IDS[2], IDS[3]]
     assert host.runs.playbooks()[2] == "schedule_sessions"
     # No run starts them meanwhile.
-    assert [made.trusted for made in host.runs.made[:3]] == [{"__session_held": IDS[2:5]}] * 3
+    assert [made.trusted for made in host.runs.made[:3]] == [{"__session_held": IDS[2:5], **LIMITS}] * 3
 
 
 def test_an_owner_is_looked_up_once_however_many_sessions_wait(
@@ -122,7 +123,7 @@ def test_what_waits_outlives_an_outage_of_accounts(host: ManagerHost, capsys: py
     assert [run(host) for _round in range(5)] == [0] * 5
     assert ended(host) == []
     assert capsys.readouterr().err.count("does not start, and is ended if that stays so") == 3
-    assert host.runs.made[0].trusted == {"__session_held": IDS[1:4]}
+    assert host.runs.made[0].trusted == {"__session_held": IDS[1:4], **LIMITS}
     # Bob and his group are there again; time passes for the others.
     host.accounts.accounts = [account for account in accounts if account != ALICE]
     path = host.paths.home / "missing.json"
@@ -172,7 +173,7 @@ def test_sessions_of_owners_who_are_gone_end_after_a_time(host: ManagerHost) -> 
     host.keep(3, ALICE, "other", state="PENDING", spec={**SPEC, "no_new_privileges": True})
     host.accounts.groups["users"] = []
     assert (run(host), ended(host)) == (0, [IDS[2]])
-    assert host.runs.made[-1].trusted == {"__session_held": [IDS[3]]}
+    assert host.runs.made[-1].trusted == {"__session_held": [IDS[3]], **LIMITS}
 
 
 def test_an_end_that_fails_is_said_and_fails_the_unit(host: ManagerHost, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,18 @@ from backendai_manager.manager.slots import Slots
 from backendai_manager.manager.verbs import VERBS
 from backendai_manager.protocol import VERBS as SPOKEN
 from backendai_manager.protocol import Result
-from tests.unit.roles.manager.manager_host import ALICE, BOB, CAROL, IDS, MALLORY, NOBODYS, ManagerHost, Run, record
+from tests.unit.roles.manager.manager_host import (
+    ALICE,
+    BOB,
+    CAROL,
+    IDS,
+    LIMITS,
+    MALLORY,
+    NOBODYS,
+    ManagerHost,
+    Run,
+    record,
+)
 
 SPEC = {"name": "train", "image": "lab/python:1", "env": {"TOKEN": "hunter2"}}
 LINKS = {"ssh": {"host": "gateway1", "port": 31000}, "apps": [{"name": "jupyter", "url": "https://g/s/train/jupyter/"}]}
@@ -42,7 +53,14 @@ def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(ho
     (run,) = host.runs.made
     assert run.request is not None
     assert run.request["session_env"] == {"TOKEN": "hunter2"}
-    assert run.trusted == {"session_user": "alice", "session_user_uid": 1001, "session_no_new_privileges": True}
+    limits = {"max_sessions": 50, "max_waiting": 100, "max_containers": 1024, "max_waiting_in_all": 2000}
+    assert {"__session_limits": limits} == LIMITS
+    assert run.trusted == {
+        "session_user": "alice",
+        "session_user_uid": 1001,
+        "session_no_new_privileges": True,
+        **LIMITS,
+    }
     assert next(event["text"] for event in host.events if event["event"] == "advice").startswith("Resources are of one")
 
 
@@ -51,6 +69,14 @@ def test_the_bound_of_a_lifetime_is_the_operators(host: ManagerHost) -> None:
     created(host)
     host.ask(ALICE, "create", options=SPEC)
     assert host.runs.made[0].trusted["session_max_lifetime_limit"] == 3600
+
+
+def test_runs_that_may_start_what_waits_have_the_limits_of_the_policy(host: ManagerHost) -> None:
+    host.policy.write_text("images: ['lab/*']\nmax_sessions: 3\nmax_containers: 7\n")
+    created(host)
+    host.ask(ALICE, "create", options=SPEC)
+    limits = {"max_sessions": 3, "max_waiting": 100, "max_containers": 7, "max_waiting_in_all": 2000}
+    assert host.runs.made[0].trusted["__session_limits"] == limits
 
 
 def test_a_request_beyond_the_policy_runs_nothing(host: ManagerHost) -> None:
@@ -132,7 +158,7 @@ def test_a_cancelled_creation_ends_what_it_has_begun(host: ManagerHost) -> None:
     host.runs.during["create_session"] = die
     result = host.ask(ALICE, "create", options=SPEC)
     assert result == Result("failed", "cancelled; nothing is left.")
-    assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, {})]
+    assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, LIMITS)]
 
 
 def test_a_cancelled_wait_ends_the_session_that_waits(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +172,7 @@ def test_a_cancelled_wait_ends_the_session_that_waits(host: ManagerHost, monkeyp
     host.runs.during["create_session"] = leave
     host.runs.during["terminate_session"] = lambda: setattr(host.runs, "cancelled", lambda: False)
     assert host.ask(ALICE, "create", options=SPEC, wait=60) == Result("failed", "cancelled; nothing is left.")
-    assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, {})]
+    assert host.runs.made[1:] == [Run("terminate_session", {"session_id": IDS[1], "session_force": True}, LIMITS)]
 
 
 def test_a_cancelled_wait_for_an_older_session_leaves_it(host: ManagerHost) -> None:
@@ -339,7 +365,7 @@ def test_a_session_that_waits_cannot_be_entered_yet(host: ManagerHost) -> None:
 def test_a_repair_keeps_the_owner(host: ManagerHost) -> None:
     answer_all(host, 2, BOB)
     host.ask(CAROL, "repair", session="train")
-    assert host.runs.made[-1].trusted == {"session_user": "bob", "session_user_uid": 1002}
+    assert host.runs.made[-1].trusted == {"session_user": "bob", "session_user_uid": 1002, **LIMITS}
 
 
 def test_logs_are_shown_as_far_as_agents_answer(host: ManagerHost) -> None:

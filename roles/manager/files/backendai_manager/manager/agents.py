@@ -30,9 +30,10 @@ class Agents:
         from ansible.plugins.loader import init_plugin_loader
         from ansible.vars.manager import VariableManager
 
+        init_plugin_loader()
+        # In the collection, which is found now.
         from ansible_collections.backendai.cluster.plugins.plugin_utils.reply_memory import limit_memory
 
-        init_plugin_loader()
         limit_memory()
         self._loader = DataLoader()
         self._inventory = InventoryManager(self._loader, [inventory])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,16 @@ class Queue:
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
-    def entries(self) -> list[dict[str, Any]]:
-        """Return all entries."""
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield all entries, one after the other: together they may be large."""
         try:
             names = sorted(os.listdir(self._path))
         except OSError:
-            return []
-        return [entry for name in names if name.endswith(".json") and (entry := self.entry(name.removesuffix(".json")))]
+            return
+        for name in names:
+            entry = self.entry(name.removesuffix(".json")) if name.endswith(".json") else None
+            if entry:
+                yield entry
 
     def entry(self, session_id: str) -> dict[str, Any] | None:
         """Return the entry of a session."""

@@ -27,6 +27,9 @@ USERS = "no_new_privileges"
 HELD = "__session_held"
 """The variable that names the sessions that a playbook does not start."""
 
+LIMITS = "__session_limits"
+"""The variable with what each user may have."""
+
 ALL = "all"
 """Its value if the playbook starts none that wait."""
 
@@ -48,16 +51,21 @@ class Disallowed:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """The sessions of users that may not start now, by id. ``problem``: of the policy; ``valid`` if one counts."""
+    """The sessions of users that may not start now, by id. ``problem``: of the policy; ``valid`` if one counts.
+
+    ``limits`` are those of each user.
+    """
 
     disallowed: Mapping[str, Disallowed]
+    limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     problem: str = ""
     valid: bool = True
 
     @property
     def variables(self) -> dict[str, Any]:
         """The variables of a run that may start what waits."""
-        return {HELD: [*self.disallowed]} if self.disallowed else {}
+        held = {HELD: [*self.disallowed]} if self.disallowed else {}
+        return {**held, **({LIMITS: dict(self.limits)} if self.limits else {})}
 
 
 def judge_queue(paths: Paths, settings: Settings, accounts: Accounts) -> Judgement:
@@ -68,7 +76,7 @@ def judge_queue(paths: Paths, settings: Settings, accounts: Accounts) -> Judgeme
     except PolicyError as error:
         problem = str(error)
     disallowed = find_disallowed(entries, policy, accounts, settings.users_group, settings.operators_group)
-    return Judgement(disallowed, problem, policy is not None)
+    return Judgement(disallowed, policy.limits if policy else {}, problem, policy is not None)
 
 
 def find_disallowed(

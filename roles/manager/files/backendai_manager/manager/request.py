@@ -14,6 +14,7 @@ from ..errors import RefusedError
 from ..options import PREFIX, Options
 from ..policy import NamedFolder, Policy
 from .identity import Caller
+from .request_size import find_excess
 
 DEFAULT_PRIORITY = 10
 DEFAULT_GROUP, DEFAULT_DRIVER = "default", "vxlan"
@@ -31,6 +32,7 @@ def build_request(given: Mapping[str, Any], policy: Policy, options: Options, ca
     """
     problems: list[str] = []
     request = _names(problems, given, policy, options)
+    problems += find_excess(request)
     _check_shapes(problems, request)
     if not problems:
         _bound(problems, request, policy)
@@ -103,6 +105,9 @@ def _bound(problems: list[str], request: dict[str, Any], policy: Policy) -> None
         problems.append(f"priority: {priority[:20]} is not allowed; it may be 0 to {policy.max_priority}.")
     else:
         request["session_priority"] = int(priority)
+    # So that it has the same bound if it waits.
+    if policy.max_lifetime and str(request.get("session_max_lifetime", 0)).strip() in ("0", ""):
+        request["session_max_lifetime"] = policy.max_lifetime
 
 
 def _outside(name: str, value: str, allowed: tuple[str, ...]) -> str:
