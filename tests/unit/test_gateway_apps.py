@@ -475,3 +475,25 @@ def test_options_switch_links_by_path_off_and_let_a_page_frame_apps(tmp_path: Pa
     assert (missing.status, framed.status, image.status) == (404, 200, 403)
     assert framed.header("content-security-policy") == f"frame-ancestors 'self' {portal}"
     assert framed.header("strict-transport-security") == "max-age=31536000"
+
+
+@pytest.mark.parametrize("host", [ADDRESS, WEB])
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+def test_cookies_that_lock_a_user_out_are_removed_after_which_the_app_opens(
+    gateway: RunningGateway, host: str, accept: str
+) -> None:
+    # Finding 16: a page of another app has set them for the whole site.
+    path = f"/s/{NAME}/web/" if host == ADDRESS else "/"
+    junk = "; ".join(f"junk{number}={'x' * 3000}" for number in range(6))
+    own = by_path(gateway) if host == ADDRESS else by_host(gateway)
+    heads = [head(path, host=host, Accept=accept, Cookie=cookies) for cookies in (f"{own}; {junk}", own)]
+    locked, cleared = ask(gateway, *heads)
+    assert (locked.status, locked.header("clear-site-data")) == (431, '"cookies"')
+    assert "Your browser sent more cookies than an app can take" in locked.body
+    assert received(cleared)["path"] == "/"
+
+
+def test_cookies_that_an_app_takes_arrive(gateway: RunningGateway) -> None:
+    junk = "; ".join(f"junk{number}={'x' * 1000}" for number in range(10))
+    (answer,) = ask(gateway, head(f"/s/{NAME}/web/", Cookie=f"{by_path(gateway)}; {junk}"))
+    assert received(answer)["headers"]["cookie"] == junk
