@@ -168,7 +168,7 @@ def merge_routes(
     """Return the routes by session id: ``existing`` without those in ``removed``, plus ``requested``.
 
     With ``purge``, only the requested ones are kept. A name or an endpoint belongs to one session: the latest that
-    requests it. Raises :class:`ValidationError` if no port is left for the sshd of a session.
+    requests it. If no port is left, the sshd of a new session has none.
     """
     requested_ids = {route.id for route in requested}
     names = {route.name for route in requested}
@@ -210,6 +210,17 @@ def _find_conflict(route: Route, others: Sequence[Route]) -> str:
     return f"{start}: {problem}." if problem else ""
 
 
+def describe_without_port(routes: Iterable[Route], gateway: Gateway) -> list[str]:
+    """Return a sentence for each session whose sshd has no port of the gateway."""
+    pool = f"{gateway.first_ssh_port}-{gateway.last_ssh_port}"
+    return [
+        f"gateway_ssh_ports: {pool} has no port left for session {route.name} ({route.id}): it cannot be reached by SSH"
+        " until another one ends and schedule_sessions has run; set a larger range."
+        for route in routes
+        if route.ssh and route.ssh_port is None
+    ]
+
+
 def build_haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
     """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS``, of apps with their path, and apps by host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
@@ -233,7 +244,7 @@ def build_app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
     return {
         "id": route.id,
         "name": route.name,
-        "ssh": {"host": gateway.hostname, "port": route.ssh_port} if route.ssh else None,
+        "ssh": {"host": gateway.hostname, "port": route.ssh_port} if route.ssh_port is not None else None,
         "apps": [
             {"name": app.name, "protocol": app.protocol, "url": _app_url(route, app, gateway)} for app in route.apps
         ],
@@ -280,17 +291,16 @@ def _parse_address(problems: ValidationErrors, where: str, value: Any) -> str:
 
 
 def _assign_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:
-    """Return the routes with a port for each sshd; a session keeps its current one in ``ports``."""
+    """Return the routes with a port for each sshd while there are any; a session keeps its current one in ``ports``."""
     first, last = gateway.first_ssh_port, gateway.last_ssh_port
     kept = {route.id: ports[route.id] for route in routes if route.ssh and first <= ports.get(route.id, 0) <= last}
     used = set(kept.values())
     for route in routes:
         if route.ssh and route.id not in kept:
             port = next(free_ports(first, last, used, route.id), None)
-            if port is None:
-                raise ValidationError(f"gateway_ssh_ports: {first}-{last} has no port left for session {route.name}.")
-            kept[route.id] = port
-            used.add(port)
+            if port is not None:
+                kept[route.id] = port
+                used.add(port)
     return {route.id: dataclasses.replace(route, ssh_port=kept.get(route.id)) for route in routes}
 
 

@@ -15,7 +15,16 @@ from .._host.files import DesiredFile, plan_files, write_files
 from .._model.change import Change
 from .haproxy import Haproxy, HaproxyNotRunningError, MapChange
 from .model import Gateway
-from .routes import Map, Route, Vacated, build_app_links, build_haproxy_maps, merge_routes, select_reported
+from .routes import (
+    Map,
+    Route,
+    Vacated,
+    build_app_links,
+    build_haproxy_maps,
+    describe_without_port,
+    merge_routes,
+    select_reported,
+)
 from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
@@ -86,7 +95,8 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
 
     Files are written first, so that services that start meanwhile read the new state. Running services are then
     compared with the files. A session that has ended gets no route again unless with ``purge``: another run may have
-    read its agents before the end. Raises GatewayError, FirewallError, and ValueError if no port is left.
+    read its agents before the end. A session for whose sshd no port is left has its apps. Raises GatewayError and
+    FirewallError.
     """
     with store.lock():
         gateway = store.gateway()
@@ -124,6 +134,7 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         for route in (*request.routes, *request.reported)
         if route.id in ended
     ]
+    warnings += describe_without_port(routes.values(), gateway)
     warnings += [*refusals, *sorted(kept.values()), *([NOT_RUNNING] if running is None and routes else [])]
     return RoutesResult(changes, links, warnings, unrouted)
 

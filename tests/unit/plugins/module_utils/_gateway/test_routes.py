@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     Vacated,
     build_app_links,
     build_haproxy_maps,
+    describe_without_port,
     merge_routes,
     parse_reported_routes,
     parse_routes,
@@ -171,14 +172,24 @@ def test_a_port_outside_of_a_range_that_changed_is_replaced() -> None:
     assert 31001 <= port <= 31004
 
 
-def test_exhausted_ports_are_an_error() -> None:
+def test_a_session_for_which_no_port_is_left_has_its_apps_and_stops_no_other_route() -> None:
     full = added({}, *(route(number) for number in range(4)))
     assert sorted(item.ssh_port or 0 for item in full.values()) == [31001, 31002, 31003, 31004]
-    with pytest.raises(
-        ValidationError, match=r"^gateway_ssh_ports: 31001-31004 has no port left for session session-4\.$"
-    ):
-        added(full, route(4))
-    assert len(added(full, route(4), ended=(IDS[0],))) == 4
+    assert describe_without_port(full.values(), GATEWAY) == []
+    # Finding 18: the routes of ended sessions stayed, on every gateway.
+    more = added(full, route(4), route(5), ended=(IDS[0],))
+    assert more.keys() == {*IDS[1:6]}
+    assert [item.ssh_port for item in more.values()].count(None) == 1
+    (without,) = [item for item in more.values() if item.ssh_port is None]
+    (warning,) = describe_without_port(more.values(), GATEWAY)
+    start = "gateway_ssh_ports: 31001-31004 has no port left for session"
+    assert warning.startswith(f"{start} {without.name} ({without.id}): it cannot be reached by SSH")
+    assert build_app_links(without, GATEWAY)["ssh"] is None
+    assert build_app_links(without, GATEWAY)["apps"][0]["url"]
+    maps = build_haproxy_maps(more.values(), GATEWAY)
+    assert (len(maps[SSH]), len(maps[APPS])) == (4, 5)
+    # The port of a session that ends is for it.
+    assert added(more, ended=(IDS[1],))[without.id].ssh_port is not None
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12))
