@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from .._host.accelerators import INFINIBAND
@@ -31,6 +33,13 @@ HOSTS_TARGET = ":/etc/hosts:ro"
 
 # The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
 FILE_LOG_DRIVERS = ("json-file", "local")
+
+# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it, what
+# libraries read themselves, and what images of NVIDIA say about themselves.
+HARMLESS_VARIABLE = re.compile(
+    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
+    re.ASCII,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,6 +260,9 @@ def _container_environment(container: Container) -> dict[str, str]:
     If NVIDIA's runtime is the engine's default, CUDA images and users that set ``NVIDIA_VISIBLE_DEVICES`` would get all
     GPUs, so the variable is set to the container's own GPUs wherever it could have an effect. With CDI it is ``void``:
     GPUs must not be requested from that runtime too.
+
+    It also reads switches, such as ``NVIDIA_MOFED``, which adds InfiniBand to a container: none of the image or of the
+    user reaches it. What an image sets can only be made empty.
     """
     environment = build_environment(
         container.image_environment,
@@ -259,7 +271,13 @@ def _container_environment(container: Container) -> dict[str, str]:
         container.networks,
         container.omp_threads,
     )
+    environment |= dict.fromkeys(_switches([*container.image_environment, *environment]), "")
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
     return environment
+
+
+def _switches(names: Iterable[str]) -> list[str]:
+    """Return the names of variables that NVIDIA's runtime may act upon, and that this collection does not set."""
+    return [name for name in names if name.startswith("NVIDIA_") and not HARMLESS_VARIABLE.fullmatch(name)]

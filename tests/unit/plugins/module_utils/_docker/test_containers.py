@@ -411,6 +411,25 @@ def test_visible_nvidia_gpus_are_those_of_the_container(
     assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible_devices
 
 
+@pytest.mark.parametrize("devices", [(), ("GPU-aaaa",)])
+@pytest.mark.parametrize("of_image", [True, False], ids=["of the image", "of the user"])
+def test_no_switch_of_nvidias_runtime_reaches_it(engine: Any, devices: tuple[str, ...], of_image: bool) -> None:
+    switches = ("MOFED", "GDS", "NVSWITCH", "GDRCOPY", "IMEX_CHANNELS", "MIG_CONFIG_DEVICES", "WHATEVER_COMES_NEXT")
+    harmless = {
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        "NVIDIA_REQUIRE_CUDA": "cuda>=12.0",
+        "NVIDIA_PYTORCH_VERSION": "24.05",
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "MY_NVIDIA_MOFED": "enabled",
+    }
+    given = {**{f"NVIDIA_{name}": "enabled" for name in switches}, **harmless}
+    image, user = (given, {}) if of_image else ({}, given)
+    apply(engine, dataclasses.replace(MAIN, image_environment=image, explicit_environment=user, devices=devices))
+    got = engine.asked[0]["environment"]
+    assert {name: got[f"NVIDIA_{name}"] for name in switches} == dict.fromkeys(switches, "")
+    assert {name: got[name] for name in harmless} == harmless
+
+
 @pytest.mark.parametrize(
     ("container_state", "expected"),
     [
