@@ -22,6 +22,7 @@ pytestmark = pytest.mark.managers
 #: The SSH connections of manager1 to hosts.
 OUTGOING = "ss -Htn state established '( dport = :22 )'"
 RUNTIME = "/run/backendai-manager"
+POLICY = "/etc/backendai/policy.yml"
 REFUSED = "your account has expired, is locked, or is not valid: ask an operator."
 
 
@@ -125,6 +126,32 @@ def test_bad_requests_are_one_sentence() -> None:
         "backendai: fifo cannot be read: it is not a regular file.",
         "backendai: huge cannot be read: it is larger than 1048576 bytes.",
     ]
+
+
+@pytest.fixture
+def one_session() -> Iterator[None]:
+    """Let each user have one session, and one that waits."""
+    run_on(MANAGER, f"cp {POLICY} {POLICY}.test && printf 'max_sessions: 1\\nmax_waiting: 1\\n' >> {POLICY}")
+    yield
+    run_on(MANAGER, f"mv {POLICY}.test {POLICY}")
+
+
+@pytest.mark.usefixtures("one_session")
+def test_who_has_enough_gets_no_more_and_others_do(sessions: Sessions) -> None:
+    too_large = ("--cpu", "64", "--image", PYTHON, "--mem", "128m")
+    waits = backendai("alice", "create", "--name", f"{sessions.name}-w", *too_large)
+    assert (waits.code, "waits" in waits.output + waits.errors) == (0, True), waits
+    second = backendai("alice", "create", "--name", f"{sessions.name}-x", *too_large)
+    assert second.code != 0
+    assert "max_waiting: alice has 1 of 1 sessions that wait; end one, or wait until one starts." in second.errors
+    create("alice", sessions.name)
+    third = backendai("alice", "create", "--name", f"{sessions.name}-y", *SMALL)
+    assert third.code != 0
+    assert "max_sessions: alice has 1 of 1 sessions; end one." in third.errors
+    assert names("alice") == {sessions.name, f"{sessions.name}-w"}
+    create("bob", f"{sessions.name}-b")
+    for user, name in (("alice", sessions.name), ("alice", f"{sessions.name}-w"), ("bob", f"{sessions.name}-b")):
+        assert backendai(user, "end", name).code == 0
 
 
 def await_creation(name: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 
 import pytest
 
 from tests.integration.containers import wait_for_exit
-from tests.integration.laboratory import Kernel, agent_state, run_in, run_on
+from tests.integration.internals import OUTPUT
+from tests.integration.laboratory import PYTHON, Kernel, agent_state, run_in, run_on
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
@@ -110,3 +112,19 @@ def test_unreadable_logging_driver_is_reported(sessions: Sessions) -> None:
     assert run.code == 0, run.output
     error = "its log cannot be read: configured logging driver does not support reading"
     assert [kernel["error"] for kernel in run.record["kernels"]] == [error, error]
+
+
+def test_sparse_logs_of_apps_neither_delay_an_end_nor_displace_other_logs(sessions: Sessions) -> None:
+    sparse = "exec python3 -c 'import os, time; os.ftruncate(1, 255 << 20); time.sleep(1e6)'"
+    apps = [{"name": f"a{number}", "port": 9000 + number, "command": sparse} for number in range(32)]
+    created = sessions.create(image=PYTHON, apps=apps, stop_grace=1, bootstrap_script="echo printed by main1")
+    assert created.code == 0, created.output
+    (main,) = created.record["kernels"]
+    wait_until(lambda: run_in(main, "sh", "-c", "ls /var/log/backendai/a*.log | wc -l").strip() == "32")
+    began = time.monotonic()
+    ended = sessions.terminate(id=created.record["id"])
+    assert ended.code == 0, ended.output
+    assert time.monotonic() - began < 120
+    folder = f"{OUTPUT}/{created.record['id']}"
+    assert "printed by main1" in run_on(main["agent"], f"zcat {folder}/main1@*@.gz")
+    assert int(run_on(main["agent"], f"du -sb {folder}").split()[0]) < 65 << 20

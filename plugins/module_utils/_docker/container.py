@@ -34,8 +34,8 @@ HOSTS_TARGET = ":/etc/hosts:ro"
 # The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
 FILE_LOG_DRIVERS = ("json-file", "local")
 
-# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it, what
-# libraries read themselves, and what images of NVIDIA say about themselves.
+# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
+# what libraries read themselves, and what images of NVIDIA say about themselves.
 HARMLESS_VARIABLE = re.compile(
     r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
     re.ASCII,

@@ -39,9 +39,9 @@ class UserLimits:
         waiting = [entry for entry in own if entry.state == PENDING]
         name = user[0]
         if 0 < self.max_sessions <= len(live):
-            raise _refusal("max_sessions", f"{name} has {len(live)} sessions of {self.max_sessions}", "one")
+            raise _refusal("max_sessions", f"{name} has {len(live)} of {self.max_sessions} sessions", "one")
         if waits and 0 < self.max_waiting <= len(waiting):
-            what = f"{len(waiting)} sessions of {name} wait already, of {self.max_waiting}"
+            what = f"{name} has {len(waiting)} of {self.max_waiting} sessions that wait"
             raise _refusal("max_waiting", what, "one, or wait until one starts")
         if self.max_containers:
             held = sum(map(_containers, [*live, *waiting]))

@@ -598,11 +598,11 @@ def test_one_user_fills_neither_the_agents_nor_the_queue(run: Run, queue: QueueS
     for number in range(2):
         assert of_alice(run, number, **limits)["starts"]
     for check_mode in (True, False):
-        with pytest.raises(AnsibleActionFail, match=r"^max_sessions: alice has 2 sessions of 2; end one\.$"):
+        with pytest.raises(AnsibleActionFail, match=r"^max_sessions: alice has 2 of 2 sessions; end one\.$"):
             of_alice(run, 9, check_mode=check_mode, **limits)
     for number in range(2, 5):
         assert of_alice(run, number, full=True, max_waiting=3)["pending"]
-    with pytest.raises(AnsibleActionFail, match=r"^max_waiting: 3 sessions of alice wait already, of 3; end one, or"):
+    with pytest.raises(AnsibleActionFail, match=r"^max_waiting: alice has 3 of 3 sessions that wait; end one, or"):
         of_alice(run, 9, full=True, max_waiting=3)
     with pytest.raises(AnsibleActionFail, match=r"^the queue is full: 3 sessions of all users wait"):
         of_alice(run, 9, full=True, max_waiting_in_all=3)

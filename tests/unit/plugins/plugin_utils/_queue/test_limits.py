@@ -30,15 +30,15 @@ def refusal(entries: list[QueueEntry], containers: int = 1, *, waits: bool = Fal
 
 def test_who_has_as_many_sessions_as_allowed_gets_no_more() -> None:
     running = [entry(number, state=state) for number, state in enumerate(["RUNNING", "CREATING", "RUNNING"])]
-    assert refusal(running) == "max_sessions: alice has 3 sessions of 3; end one."
-    assert refusal(running, waits=True) == "max_sessions: alice has 3 sessions of 3; end one."
+    assert refusal(running) == "max_sessions: alice has 3 of 3 sessions; end one."
+    assert refusal(running, waits=True) == "max_sessions: alice has 3 of 3 sessions; end one."
     assert refusal(running[:2]) == ""
 
 
 def test_who_has_as_many_that_wait_as_allowed_may_only_ask_for_what_starts() -> None:
     waiting = [entry(1), entry(2)]
     assert refusal(waiting, waits=True) == (
-        "max_waiting: 2 sessions of alice wait already, of 2; end one, or wait until one starts."
+        "max_waiting: alice has 2 of 2 sessions that wait; end one, or wait until one starts."
     )
     assert refusal(waiting) == ""
 
