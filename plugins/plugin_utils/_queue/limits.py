@@ -58,7 +58,7 @@ class UserLimits:
     def held_back(self, entries: Iterable[QueueEntry]) -> dict[str, str]:
         """Return why sessions that wait do not start, though there be room, by id: their users have enough that run.
 
-        Of the others, no more are left than each user may have.
+        Of the others, no more are left than each user may have. What operators start by playbooks is not held back.
         """
         if not self.max_sessions:
             return {}
@@ -69,7 +69,7 @@ class UserLimits:
             if entry.state != PENDING or entry.user_uid is None:
                 continue
             free[_user(entry)] += 1
-            if free[_user(entry)] > self.max_sessions:
+            if free[_user(entry)] > self.max_sessions and (entry.spec or {}).get("no_new_privileges"):
                 reasons[entry.id] = f"max_sessions: {entry.user} may have {self.max_sessions} that run"
         return reasons
 

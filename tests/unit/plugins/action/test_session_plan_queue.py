@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
@@ -220,9 +221,13 @@ def test_check_mode_decides_without_saving(run: Run, queue: QueueStore) -> None:
     assert queue.entries() == before
 
 
+def of_a_user(number: int, user: str, uid: int) -> QueueEntry:
+    return requested(number, spec(name=f"session-{number}", no_new_privileges=True), user=user, user_uid=uid)
+
+
 def test_what_waits_does_not_start_while_its_user_has_enough_that_run(run: Run, queue: QueueStore) -> None:
-    entries = [requested(number, user="alice", user_uid=1001) for number in range(1, 5)]
-    queue.save(*entries, requested(5, user="bob", user_uid=1002))
+    entries = [of_a_user(number, "alice", 1001) for number in range(1, 5)]
+    queue.save(*entries, of_a_user(5, "bob", 1002))
     args = {**ARGUMENTS, "limits": {"max_sessions": 2}}
     started = run(ActionModule, args, answers(cpu=8))["starts"]
     assert [start["plan"]["name"] for start in started] == ["session-1", "session-2", "session-5"]
@@ -235,7 +240,7 @@ def test_what_waits_does_not_start_while_its_user_has_enough_that_run(run: Run, 
 def test_a_start_of_another_run_meanwhile_counts_too(
     run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, other = (requested(number, user="alice", user_uid=1001) for number in (1, 2))
+    first, other = (of_a_user(number, "alice", 1001) for number in (1, 2))
     queue.save(first)
 
     def meanwhile(*arguments: Any) -> Any:
