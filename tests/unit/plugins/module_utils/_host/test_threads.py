@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.threads import in_threads
+from ansible_collections.backendai.cluster.plugins.module_utils._host.threads import in_threads, in_time
 
 
 def test_calls_run_side_by_side_and_their_results_are_in_order() -> None:
@@ -54,3 +54,21 @@ def test_no_more_threads_run_than_allowed(threads: int, at_once: int) -> None:
 def test_a_single_call_runs_in_the_thread_of_its_caller() -> None:
     assert in_threads(lambda _number: threading.current_thread(), [1]) == [threading.current_thread()]
     assert in_threads(lambda _number: threading.current_thread(), []) == []
+
+
+def test_results_that_are_late_are_not_waited_for() -> None:
+    hangs = threading.Event()
+    began = time.monotonic()
+    results = in_time(lambda number: number if number else hangs.wait(30), [1, 0, 2, 3], began + 0.5, threads=2)
+    assert time.monotonic() - began < 5
+    hangs.set()
+    assert results == [1, None, 2, 3]
+
+
+def test_what_cannot_begin_in_time_does_not_begin() -> None:
+    assert in_time(lambda number: number, [1, 2], time.monotonic() - 1) == [None, None]
+
+
+def test_an_error_in_time_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_time(lambda number: 1 / number, [1, 0], time.monotonic() + 5)

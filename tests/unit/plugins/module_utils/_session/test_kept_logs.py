@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._host.time_limit import limited_to
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App
@@ -21,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.end imp
 from ansible_collections.backendai.cluster.plugins.module_utils._session.kept_logs import APP_LOG, keep_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
 from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.engine_server import EngineServer, Printer, never_stops, says_and_hangs
 from tests.unit.plugins.module_utils._docker.test_logs import archived
 from tests.unit.plugins.module_utils._session.test_logs import TIME, add
 
@@ -196,8 +199,8 @@ def test_a_session_that_cannot_be_removed_does_not_keep_those_after_it_from_endi
         made = plan({"agent1": 1})
         store.save(held(made.__class__(**{**vars(made), "id": session_id, "name": f"s-{session_id[:8]}"})))
         add(engine, "main1", Id=f"id-{session_id}")
-        labels = engine.made[-1]["Labels"]
-        labels.update({name: session_id for name, value in labels.items() if value == SESSION_ID})
+        bears = engine.made[-1]["Labels"]
+        bears.update({name: session_id for name, value in bears.items() if value == SESSION_ID})
     with limited_to(6):
         result = reap(engine, store, {each: SessionEnd() for each in ids}, [], expired=True, check_mode=False)
     hangs.set()
@@ -220,3 +223,16 @@ def test_log_of_an_engine_error_is_lost_and_no_other(engine: Any, tmp_path: Path
     add(engine, "sub1", Log=[(TIME, b"two\n")])
     assert keep(engine, tmp_path) == {"main1": "its log cannot be read: no space left"}
     assert sizes(tmp_path).keys() == {"sub1"}
+
+
+@pytest.mark.parametrize(
+    "printer", [says_and_hangs(b"2026-03-01T02:59:57Z one\n"), never_stops], ids=["silent", "endless"]
+)
+def test_log_that_never_ends_does_not_keep_a_session_from_ending(tmp_path: Path, printer: Printer) -> None:
+    with EngineServer(tmp_path / "docker.sock").serving() as server:
+        server.prints = printer
+        containers = [{"Id": "c", "Labels": {labels.HOSTNAME: name}} for name in ("main1", "sub1")]
+        began = time.monotonic()
+        lost = keep_logs(connect(server.url), tmp_path, (), containers, 2)
+    assert time.monotonic() - began < 5
+    assert lost.keys() == {"main1", "sub1"}
