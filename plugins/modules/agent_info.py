@@ -192,6 +192,10 @@ agent:
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
     images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}
+    unusable_images:
+      description: Those of the O(images) that the engine cannot read, with the reason.
+      type: dict
+      sample: {"lab/odd:1": "session_image: the engine describes 'lab/odd:1' in a form that is not known"}
     image_disk:
       description:
         - Where its engine keeps images, with the sizes of those of the O(images) that are there, in bytes.

@@ -119,6 +119,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         networks=(),
         vnis=(),
         images={IMAGE: ImageIdentity(**image_data())},
+        unusable_images={},
         image_disk=None,
         unusable_paths={},
         closed_storage=(),

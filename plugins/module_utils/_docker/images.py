@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .._model.errors import ClusterError, one_line, reason
+from .._model.errors import ClusterError, as_phrase, one_line, reason
 from .._model.images import ImageIdentity, repository_of
 from .._model.quantity import decimal_unit
 from .._model.timestamp import parse_timestamp
@@ -24,6 +24,10 @@ COMPLETE_STATUSES = ("Pull complete", "Already exists")
 CAUSE_LENGTH = 1000
 
 _PENDING = ("Pulling fs layer", "Waiting")
+
+
+class ImageUnreadableError(ClusterError):
+    """An image cannot be read or judged; the message is one sentence."""
 
 
 class ImagePullError(ClusterError):
@@ -95,15 +99,21 @@ class PullLayers:
 
 
 def find_image(client: docker.APIClient, name: str) -> Image | None:
-    """Return the image of that name; ``None`` if it is not on the engine."""
+    """Return the image of that name; ``None`` if it is not on the engine. Raises :class:`ImageUnreadableError`."""
     try:
         inspected = client.inspect_image(name)
     except docker.errors.NotFound:
         return None
+    # Those of the engine, and a timeout: whatever is wrong with one image concerns those alone that want it.
+    except (OSError, ValueError) as error:
+        problem = as_phrase(reason(error))[:CAUSE_LENGTH]
+        raise ImageUnreadableError(f"session_image: the engine cannot read {name!r}: {problem}") from None
     try:
         return _parse_image(name, inspected)
     except (AttributeError, LookupError, TypeError, ValueError):
-        raise ClusterError(f"the engine describes the image {name!r} in a form that is not known") from None
+        raise ImageUnreadableError(
+            f"session_image: the engine describes {name!r} in a form that is not known; build the image again"
+        ) from None
 
 
 def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .._docker import labels
 from .._docker.containers import cdi_folders, find_containers, has_systemd_rules
-from .._docker.images import Image, engine_folder, find_image, free_bytes
+from .._docker.images import Image, ImageUnreadableError, engine_folder, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
@@ -28,9 +28,11 @@ from .._host.accelerators import find_accelerators, infiniband_nodes
 from .._host.container_use import working_gpus
 from .._host.local_session import LocalSession
 from .._host.store import Store
+from .._host.threads import in_threads
 from .._model.agent_labels import LABEL_RULE, is_label, topology_problem
 from .._model.cordon import Cordon
 from .._model.devices import Device
+from .._model.errors import as_phrase
 from .._model.facts import AgentFacts
 from .._model.held_session import HeldSession
 from .._model.images import ImageDisk
@@ -105,7 +107,7 @@ def collect_facts(
     accelerators = find_accelerators(
         settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
     )
-    images = {image: find_image(client, image) for image in query.images}
+    images, unusable_images = _find_images(client, query.images)
     links = network.read_links()
     plain = network.find_underlay(settings.underlay_address, links)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
@@ -173,6 +175,7 @@ def collect_facts(
         networks=tuple(sorted({*network.networks_in_use(links), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(links), *_claimed_vnis(active)})),
         images={name: image.identity if image else None for name, image in images.items()},
+        unusable_images=unusable_images,
         image_disk=_image_disk(engine_folder(info), settings, images),
         unusable_paths=_unusable_paths(client, store, mounts, query.paths),
         sessions=tuple(_held_session(client, store, session, containers, gpus, state.draining) for session in sessions),
@@ -285,6 +288,22 @@ def _claimed_subnets(sessions: Iterable[LocalSession]) -> set[str]:
 
 def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
     return {session.plan.network.vni for session in sessions if session.plan.network and session.plan.network.vni}
+
+
+def _find_images(client: docker.APIClient, names: Iterable[str]) -> tuple[dict[str, Image | None], dict[str, str]]:
+    """Return the images by name, ``None`` if absent, and why the engine cannot read others, as a phrase."""
+
+    def look(name: str) -> Image | str | None:
+        try:
+            return find_image(client, name)
+        except ImageUnreadableError as error:
+            return as_phrase(error)
+
+    listed = [*names]
+    # At the same time, because the engine may hang in one of them until the client's timeout.
+    found = dict(zip(listed, in_threads(look, listed)))
+    readable = {name: image for name, image in found.items() if not isinstance(image, str)}
+    return readable, {name: image for name, image in found.items() if isinstance(image, str)}
 
 
 def _image_disk(folder: str, settings: AgentSettings, images: Mapping[str, Image | None]) -> ImageDisk | None:

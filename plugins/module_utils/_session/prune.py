@@ -11,10 +11,11 @@ sessions, unless the operator says that all may. The engine is never forced.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from .._docker.images import Image, engine_folder, find_image, free_bytes, image_ids, remove_image
+from .._docker.images import Image, ImageUnreadableError, engine_folder, find_image, free_bytes, image_ids, remove_image
 from .._docker.sdk import docker
 from .._host.image_records import ImageRecords, KnownImage
 from .._host.store import Store
@@ -100,7 +101,7 @@ def prune_images(client: docker.APIClient, store: Store, rules: PruneRules, now:
                 try:
                     remove_image(client, image)
                 # Those of the engine, and a timeout: it may be removing a large image still.
-                except OSError as error:
+                except (OSError, ImageUnreadableError) as error:
                     pruned.kept.append(f"{removed.name}: the engine keeps it ({reason(error)}).")
                     continue
                 records.forget(image.id)
@@ -115,15 +116,22 @@ def _needed_ids(client: docker.APIClient, store: Store, rules: PruneRules) -> se
     if damaged:
         raise UnknownNeedError(f"no image is removed, because it is not known which ones sessions need: {damaged[0]}")
     names = {*rules.needed, *(kernel.image for session in sessions for kernel in session.plan.kernels)}
-    found = (find_image(client, name) for name in sorted(names))
+    found = (_find_readable(client, name) for name in sorted(names))
     of_containers = {str(container["ImageID"]) for container in client.containers(all=True)}
     return of_containers | {image.id for image in found if image}
+
+
+def _find_readable(client: docker.APIClient, name: str) -> Image | None:
+    """Return an image; ``None`` for one that is missing or cannot be read, which is never removed."""
+    with contextlib.suppress(ImageUnreadableError):
+        return find_image(client, name)
+    return None
 
 
 def _candidates(client: docker.APIClient, records: ImageRecords, rules: PruneRules) -> Iterator[tuple[float, Image]]:
     """Yield the images that may go, each with the time when it was needed last."""
     for image_id in image_ids(client):
-        record, image = records.find(image_id) or KnownImage(image_id), find_image(client, image_id)
+        record, image = records.find(image_id) or KnownImage(image_id), _find_readable(client, image_id)
         if image is None:
             continue
         if _came_with_sessions(image, record):

@@ -37,7 +37,8 @@ def eligible_agents(
     allowed = _with_architecture(spec, _with_labels(spec, group))
     allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
     _check_slots(spec, allowed)
-    return [agent for agent in _with_mounts(spec, _with_gpus(spec, allowed)) if agent.schedulable]
+    allowed = _with_images(spec, _with_mounts(spec, _with_gpus(spec, allowed)))
+    return [agent for agent in allowed if agent.schedulable]
 
 
 def excludes_all(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> bool:
@@ -63,6 +64,7 @@ def what_excludes(agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) 
                 [agent.allow_host_network, agent.has_infiniband, agent.infiniband],
                 to_plain(agent.swarm),
                 to_plain(agent.unusable_paths),
+                agent.unusable_images,
             ]
             for agent in agents
         ],
@@ -261,3 +263,14 @@ def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentF
         others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
         raise PlanningError(describe_unusable(lacking[name], f"{name}{others}"))
     return having
+
+
+def _with_images(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that can read the images of the session, or lack them; raise an error if there are none."""
+    reading = [agent for agent in agents if agent.unusable_images.keys().isdisjoint(spec.images)]
+    if agents and not reading:
+        first = min(agents, key=lambda agent: agent.name)
+        reason = next(first.unusable_images[image] for image in spec.images if image in first.unusable_images)
+        others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
+        raise PlanningError(f"{reason} (on {first.name}{others})")
+    return reading

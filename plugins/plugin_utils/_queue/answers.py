@@ -268,6 +268,7 @@ def _room(agent: AgentFacts, pools: NetworkPools, *, empty: bool) -> list[Any]:
         agent.infiniband,
         sorted(image for image, identity in agent.images.items() if identity),
         sorted(agent.unusable_paths),
+        sorted(agent.unusable_images),
         held,
     ]
 

@@ -120,6 +120,7 @@ def everything() -> AgentFacts:
         networks=["10.0.0.1/8"],
         vnis=[7],
         images={IMAGE: image_data(), "absent:1": None},
+        unusable_images={"odd:1": "its form is not known"},
         unusable_paths={"/data": MISSING},
         sessions=[held_session(session, "agent1", request, stopped={"sub1": ("exited", 3)})],
     )

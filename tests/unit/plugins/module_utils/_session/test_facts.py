@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import APIError
+from requests.exceptions import ReadTimeout
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
@@ -527,6 +529,32 @@ def test_queried_images_and_folders_are_checked(
     assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
     missing = {"problem": "is not a folder", "explanation": "the source must exist there"}
     assert facts["unusable_paths"] == dict.fromkeys(paths[1:], missing)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"Id": "sha256:9", "Config": None}, "describes 'odd:1' in a form that is not known; build the image again"),
+        (APIError("500", explanation="layer does not exist"), "cannot read 'odd:1': layer does not exist"),
+        (ReadTimeout("no answer\nin time"), "cannot read 'odd:1': no answer in time"),
+        (ValueError("no JSON"), "cannot read 'odd:1': no JSON"),
+    ],
+    ids=["form", "error of the engine", "hangs", "answer"],
+)
+def test_an_image_that_cannot_be_read_is_named_and_the_agent_is_read(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, answer: Any, problem: str
+) -> None:
+    inspect = engine.inspect_image
+
+    def inspect_odd(name: str) -> Any:
+        if name == "odd:1" and isinstance(answer, Exception):
+            raise answer
+        return answer if name == "odd:1" else inspect(name)
+
+    monkeypatch.setattr(engine, "inspect_image", inspect_odd)
+    facts = read(engine, store, FactsQuery(["odd:1", IMAGE, "absent:1"]))
+    assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
+    assert facts["unusable_images"] == {"odd:1": f"session_image: the engine {problem}"}
 
 
 def test_mount_roots_are_absolute_paths(engine: Any, store: Store) -> None:

@@ -129,6 +129,14 @@ def test_images_go_until_there_is_room_the_longest_unneeded_first(engine: Engine
     assert (result.free_before, result.free) == (7 * GB, 9 * GB)
 
 
+def test_an_image_that_cannot_be_read_stays_and_others_go(engine: Engine, store: Store) -> None:
+    odd = came(engine, store, "lab/odd:1", 40)
+    came(engine, store, "lab/old:1", 40)
+    engine.there[odd]["Config"] = None
+    assert [image.name for image in pruned(engine, store, needed=["lab/odd:1"]).removed] == ["lab/old:1"]
+    assert engine.names == ["lab/odd:1"]
+
+
 def test_without_a_rule_nothing_goes(engine: Engine, store: Store) -> None:
     came(engine, store, "lab/old:1", 1000)
     assert pruned(engine, store, unused_days=0).removed == []

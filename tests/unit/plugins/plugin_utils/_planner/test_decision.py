@@ -485,6 +485,19 @@ def test_mounts_that_exist_on_no_agent_are_refused(missing: dict[str, list[str]]
     assert not is_feasible(spec(**MOUNTS), cluster_state, POOLS, SESSION_ID)
 
 
+ODD = {"unusable_images": {IMAGE: f"session_image: the engine cannot read {IMAGE!r}: odd"}}
+
+
+def test_agents_that_cannot_read_the_image_are_passed_over_and_others_take_what_wants_other_images() -> None:
+    cluster_state = readings("agent2", agent1=agent_facts("agent1", **ODD))
+    assert decided(spec(agent_selection="concentrated"), cluster_state).plan.agents == ["agent2"]
+    odd_everywhere = readings(agent1=agent_facts("agent1", **ODD), agent2=agent_facts("agent2", **ODD))
+    sentence = f"session_image: the engine cannot read {IMAGE!r}: odd (on agent1 and 1 more)"
+    assert refusal(spec(), odd_everywhere, PlanningError) == sentence
+    assert not is_feasible(spec(), odd_everywhere, POOLS, SESSION_ID)
+    assert decided(spec(image="other:1"), odd_everywhere).plan.agents == ["agent1"]
+
+
 def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
     not_allowing = agent_facts("agent3", has_infiniband=True)
     cluster_state = readings(
