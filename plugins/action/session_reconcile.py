@@ -125,7 +125,6 @@ class ActionModule(ControlAction):
         ending = {session_id for ids in actions.end.values() for session_id in ids if not self._task.check_mode}
         if args.get("all_routes"):
             vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]
-            recorded, reported = reachable_plans(cluster)
-            return build_gateway_update(recorded, entries, 0.0, reported=reported, ending=ending, vacated=vacated)
+            return build_gateway_update(reachable_plans(cluster), entries, 0.0, ending=ending, vacated=vacated)
         previous = sent_ids(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return build_gateway_update([], entries, float(args.get("started_at") or 0), previous, ending=ending)

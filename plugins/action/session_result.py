@@ -58,9 +58,7 @@ class ActionModule(ControlAction):
             )
         running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
         routed = [start for start in starts if start.id in running and not start.decided["route_problem"]]
-        plans = {start.id: SessionPlan.from_dict(start.decided["plan"]) for start in routed}
-        own = [plans[start.id] for start in routed if start.decided["recorded"]]
-        reported = [plans[start.id] for start in routed if not start.decided["recorded"]]
+        plans = [SessionPlan.from_dict(start.decided["plan"]) for start in routed]
         entries = self.entries(self.queue(variables))
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
         # A failed start releases capacity, and its session may be pending again.
@@ -71,7 +69,7 @@ class ActionModule(ControlAction):
             "sessions": sessions,
             "wait": wait,
             "waiting": wait or (capacity_released and any(entry.unfinished for entry in entries)),
-            "routes": build_gateway_update(own, entries, float(args["started_at"]), previous, reported=reported),
+            "routes": build_gateway_update(plans, entries, float(args["started_at"]), previous),
             "starting": [dict(start.decided) for start in all_starts if start.starting],
         }
 

@@ -96,7 +96,6 @@ _VACATED: dict[str, dict[str, Any]] = {
 }
 ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
     "routes": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
-    "reported": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
     "ended": {"type": "list", "elements": "str", "default": []},
     "vacated": {"type": "list", "elements": "dict", "default": [], "options": _VACATED},
     "purge": {"type": "bool", "default": False},

@@ -81,68 +81,6 @@ options:
             description: The TCP port.
             type: int
             required: true
-  reported:
-    description:
-      - The sessions of which only agents know, as in O(routes). Their routes are added where they take neither id, name
-        nor address and port from another route; for each of the others there is a warning.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      id:
-        description: The id of the session.
-        type: str
-        required: true
-      name:
-        description: The name of the session.
-        type: str
-        required: true
-      apps:
-        description: The apps of main1.
-        type: list
-        elements: dict
-        default: []
-        suboptions:
-          name:
-            description: The name of the app.
-            type: str
-            required: true
-          protocol:
-            description:
-              - The protocol of the app; V(http) includes WebSocket.
-              - Users reach apps with V(tcp) by SSH port forwarding, without a route.
-            type: str
-            choices: [http, tcp]
-            default: http
-          path:
-            description: Whether C(/s/SESSION/APP) in links by path is removed or left, or such links refused.
-            type: str
-            choices: [strip, keep, none]
-            default: strip
-          start:
-            description: The page that the link opens.
-            type: str
-            default: /
-          address:
-            description: The IPv4 or IPv6 address of the agent for the gateway.
-            type: str
-            required: true
-          port:
-            description: The published TCP port.
-            type: int
-            required: true
-      ssh:
-        description: The address of the sshd of main1 for the gateway; without it, the session has no SSH port.
-        type: dict
-        suboptions:
-          address:
-            description: The IPv4 or IPv6 address.
-            type: str
-            required: true
-          port:
-            description: The TCP port.
-            type: int
-            required: true
   ended:
     description:
       - The ids of sessions to remove the routes of; an id without a route is not an error.
@@ -166,7 +104,7 @@ options:
         type: str
         required: true
   purge:
-    description: Whether to remove all routes that are neither in O(routes) nor in O(reported).
+    description: Whether to remove all routes that are not in O(routes).
     type: bool
     default: false
 """
@@ -188,7 +126,7 @@ EXAMPLES = r"""
 RETURN = r"""
 links:
   description:
-    - The access points of the sessions of O(routes) and O(reported) that have not ended, in the same order.
+    - The access points of the sessions of O(routes) that have not ended, in the same order.
       RV(ignore:ssh) is V(null) for a session without SSH, and RV(ignore:url) for an app without HTTP.
   returned: success
   type: list

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +219,15 @@ def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -
     return {name: agent_facts(name, sessions=[held_session(of, name, asked, **changes)]) for name in of.agents}
 
 
-def readings(*names: str, left_out: Any = None, **facts: AgentFacts) -> ClusterState:
-    """Return the readings of default agents (``names``), of others (``facts``), and of left-out ones."""
-    return ClusterState({**{name: agent_facts(name) for name in names}, **facts}, left_out or {})
+def readings(
+    *names: str, left_out: Any = None, recorded: Iterable[SessionPlan] = (), **facts: AgentFacts
+) -> ClusterState:
+    """Return the readings of default agents (``names``), of others (``facts``), and of left-out ones.
+
+    ``recorded`` are the plans of sessions of which the control node has a record.
+    """
+    agents = {**{name: agent_facts(name) for name in names}, **facts}
+    return ClusterState(agents, left_out or {}, {made.id: made for made in recorded})
 
 
 def result(facts: AgentFacts) -> dict[str, Any]:

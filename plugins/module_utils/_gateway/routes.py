@@ -125,21 +125,6 @@ def parse_vacated(value: Any) -> list[Vacated]:
     return vacated
 
 
-def parse_reported_routes(value: Sequence[Any]) -> tuple[list[Route], list[str]]:
-    """Return the valid routes of the option ``reported``, and a sentence for each of the others."""
-    parsed = [_parse_or_refuse(entry) for entry in value]
-    return [entry for entry in parsed if isinstance(entry, Route)], [
-        entry for entry in parsed if isinstance(entry, str)
-    ]
-
-
-def _parse_or_refuse(entry: Any) -> Route | str:
-    try:
-        return parse_routes([entry])[0]
-    except ValidationError as error:
-        return f"the route of session {entry.get('id')!r}, of which only its agents know, is left out: {error}"
-
-
 def check_route(route: Route) -> None:
     """Raise :class:`ValidationError` for a route that :func:`parse_routes` would not have returned."""
     option: dict[str, Any] = {
@@ -180,34 +165,6 @@ def merge_routes(
     ]
     ports = {route.id: route.ssh_port for route in existing.values() if route.ssh_port is not None}
     return _assign_ports([*retained, *requested], ports, gateway)
-
-
-def select_reported(reported: Sequence[Route], existing: Mapping[str, Route]) -> tuple[list[Route], list[str]]:
-    """Return the ``reported`` routes to add, which take nothing from any other, and a sentence for each other one.
-
-    One that exists as it is, is neither added nor mentioned.
-    """
-    refusals = [_find_conflict(route, [*existing.values(), *reported]) for route in reported]
-    accepted = [route for route, refusal in zip(reported, refusals) if not refusal and route.id not in existing]
-    return accepted, [refusal for refusal in refusals if refusal]
-
-
-def _find_conflict(route: Route, others: Sequence[Route]) -> str:
-    """Return what a reported route would take from the first of ``others``, as a sentence; empty if nothing."""
-    problem = ""
-    for other in (other for other in others if other is not route):
-        taken = [endpoint for endpoint in route.endpoints if endpoint in other.endpoints]
-        if other.id == route.id:
-            problem = "" if dataclasses.replace(other, ssh_port=None) == route else "that session has another one"
-            break
-        if other.name == route.name:
-            problem = f"the name is that of session {other.id}"
-        elif taken:
-            problem = f"{taken[0].address} port {taken[0].port} is that of session {other.name} ({other.id})"
-        if problem:
-            break
-    start = f"the route of session {route.name} ({route.id}), of which only its agents know, is left out"
-    return f"{start}: {problem}." if problem else ""
 
 
 def describe_without_port(routes: Iterable[Route], gateway: Gateway) -> list[str]:

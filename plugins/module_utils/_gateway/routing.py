@@ -23,7 +23,6 @@ from .routes import (
     build_haproxy_maps,
     describe_without_port,
     merge_routes,
-    select_reported,
 )
 from .store import GatewayStore
 
@@ -65,14 +64,12 @@ NOT_RUNNING = (
 class RoutesRequest:
     """Routes to add to a gateway, and those to remove: with ``purge`` all others, else those of ended sessions.
 
-    The ``reported`` ones are added where they take nothing from other routes. ``ended`` are the ids of ended sessions.
-    ``vacated`` are sessions whose agents no longer hold them.
+    ``ended`` are the ids of ended sessions. ``vacated`` are sessions whose agents no longer hold them.
     """
 
     routes: Sequence[Route]
     ended: Collection[str]
     purge: bool
-    reported: Sequence[Route] = ()
     vacated: Collection[Vacated] = ()
 
 
@@ -103,11 +100,8 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
         existing, damaged = store.routes()
         ended = {*request.ended} | (set() if request.purge else store.ended())
         requested = [route for route in request.routes if route.id not in ended]
-        reported = [route for route in request.reported if route.id not in ended]
         removed = {*ended, *_find_vacated(existing, request.vacated)}
         routes = merge_routes(existing, requested, removed, request.purge, gateway)
-        accepted, refusals = select_reported(reported, routes)
-        routes = merge_routes(routes, accepted, (), False, gateway)
         # Nothing is deleted that cannot be read, unless its session has ended.
         over = {*ended, *(session.id for session in request.vacated)}
         kept = {} if request.purge else {name: damaged[name] for name in damaged.keys() - {*over, *routes}}
@@ -127,15 +121,15 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
-    links = [build_app_links(routes[route.id], gateway) for route in (*requested, *reported) if route.id in routes]
+    links = [build_app_links(routes[route.id], gateway) for route in requested]
     unrouted = sorted({*request.ended, *(session.id for session in request.vacated)})
     warnings = [
         f"routes: session {route.name} ({route.id}) has ended, so it gets no route."
-        for route in (*request.routes, *request.reported)
+        for route in request.routes
         if route.id in ended
     ]
     warnings += describe_without_port(routes.values(), gateway)
-    warnings += [*refusals, *sorted(kept.values()), *([NOT_RUNNING] if running is None and routes else [])]
+    warnings += [*sorted(kept.values()), *([NOT_RUNNING] if running is None and routes else [])]
     return RoutesResult(changes, links, warnings, unrouted)
 
 

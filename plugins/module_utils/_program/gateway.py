@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._gateway.haproxy import Haproxy
-from .._gateway.routes import parse_reported_routes, parse_routes, parse_vacated
+from .._gateway.routes import parse_routes, parse_vacated
 from .._gateway.routing import RoutesRequest, apply_routes
 from .._gateway.store import GatewayStore
 from .._model.change import as_diff
@@ -19,17 +19,14 @@ from .._model.change import as_diff
 def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Add the routes of sessions in ``routes``, and remove those that ``ended`` or, with ``purge``, all others.
 
-    Those of ``reported`` are added where they take nothing from others. ``vacated`` are sessions that an agent no
-    longer holds, with its address. Returns ``changed``, ``diff``, ``warnings``, the ``links`` for users to the sessions
-    of ``routes`` and ``reported``, and the ids of ended and vacated sessions as ``unrouted``: they have no route any
-    longer.
+    ``vacated`` are sessions that an agent no longer holds, with its address. Returns ``changed``, ``diff``,
+    ``warnings``, the ``links`` for users to the sessions of ``routes``, and the ids of ended and vacated sessions as
+    ``unrouted``: they have no route any longer.
     """
-    reported, refusals = parse_reported_routes(options["reported"])
     request = RoutesRequest(
         parse_routes(options["routes"]),
         options["ended"],
         options["purge"],
-        reported=reported,
         vacated=parse_vacated(options["vacated"]),
     )
     result = apply_routes(GatewayStore(options["state_path"]), Haproxy(), request, check_mode=check_mode)
@@ -38,6 +35,6 @@ def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         "changed": bool(changes),
         "diff": as_diff(changes),
         "links": result.links,
-        "warnings": [*refusals, *result.warnings],
+        "warnings": result.warnings,
         "unrouted": result.unrouted,
     }

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
-from .._planner.agreement import find_disagreement
 from .._planner.cluster_state import ClusterState, plan_of, status_of
 from .._planner.published_ports import gateway_address
 from .._planner.route_address import find_foreign_address, find_other_owner
@@ -29,13 +28,10 @@ def build_gateway_update(
     since: float,
     already_sent: Iterable[str] = (),
     *,
-    reported: Iterable[SessionPlan] = (),
     ending: Collection[str] = (),
     vacated: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return ``routes`` to the sessions of ``plans``, the ids of sessions that ``ended``, and whether that is a change.
-
-    ``reported`` are plans that only agents have: they become routes that take nothing from other routes.
 
     Sessions count as ended if they are TERMINATING or TERMINATED since ``since`` (seconds since the epoch), or among
     those that this run is about to end, ``ending``. ``already_sent`` are the ids that this run has sent before.
@@ -48,13 +44,11 @@ def build_gateway_update(
     # Two sessions can have the same name if an agent returns: the newer one gets the route.
     newest = sorted(plans, key=lambda plan: plan.created_at)
     routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in over}
-    others = [build_gateway_route(plan) for plan in reported if plan.published and plan.id not in over]
     return {
         "routes": list(routes.values()),
-        "reported": others,
         "ended": ended,
         "vacated": list(vacated),
-        "changed": bool(routes or others or vacated) or not {*ended} <= {*already_sent},
+        "changed": bool(routes or vacated) or not {*ended} <= {*already_sent},
     }
 
 
@@ -86,22 +80,19 @@ def find_unrouted(update: Mapping[str, Any], gateways: Iterable[str], hostvars: 
     return sorted(unrouted)
 
 
-def reachable_plans(cluster: ClusterState) -> tuple[list[SessionPlan], list[SessionPlan]]:
-    """Return the plans of the sessions that users can access: those of the record, and those that only agents have.
+def reachable_plans(cluster: ClusterState) -> list[SessionPlan]:
+    """Return the plans of the sessions that users can access: the agent of main1 has committed its part.
 
-    The agent of main1 has committed its part. Left out are sessions whose agents disagree, and those at an address that
-    is not their agent's own.
+    Left out are those at an address that is not their agent's own.
     """
-    sessions = [
-        parts
-        for parts in cluster.sessions.values()
-        if status_of(parts) in ("RUNNING", "DEGRADED")
+    plans = [
+        plan_of(parts)
+        for session_id, parts in cluster.sessions.items()
+        if session_id in cluster.records
+        and status_of(parts) in ("RUNNING", "DEGRADED")
         and plan_of(parts).agents[0] in parts
-        and not find_disagreement(parts)
     ]
-    plans = [plan for plan in map(plan_of, sessions) if not find_foreign_address(plan, cluster)]
-    recorded = [plan for plan in plans if plan.id in cluster.records]
-    return recorded, [plan for plan in plans if plan.id not in cluster.records]
+    return [plan for plan in plans if not find_foreign_address(plan, cluster)]
 
 
 def sent_ids(results: Iterable[Mapping[str, Any] | None]) -> set[str]:

@@ -107,6 +107,5 @@ def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
     vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]
     # One that no gateway accepts would stop all routes.
     parse_vacated(vacated)
-    own, reported = reachable_plans(cluster)
-    json.dumps(build_gateway_update(own, entries, 0.0, reported=reported, vacated=vacated), allow_nan=False)
+    json.dumps(build_gateway_update(reachable_plans(cluster), entries, 0.0, vacated=vacated), allow_nan=False)
     "\n".join(describe_strangers(cluster)).encode()

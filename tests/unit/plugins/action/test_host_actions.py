@@ -92,7 +92,6 @@ def test_gateway_routes_have_defaults(run: Run, requests: Asked) -> None:
     assert options == {
         "state_path": "/var/lib/backendai-gateway",
         "routes": [route],
-        "reported": [],
         "ended": [],
         "vacated": [],
         "purge": False,
@@ -105,7 +104,6 @@ def test_gateway_routes_sends_ended_and_purge(run: Run, requests: Asked) -> None
     assert requests[0][1] == {
         "state_path": "/x",
         "routes": [],
-        "reported": [],
         "ended": [ONE],
         "vacated": vacated,
         "purge": True,

@@ -338,7 +338,6 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueSt
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
-        "reported": [],
         "ended": [requested(1).id],
         "vacated": [],
         "changed": True,
@@ -352,22 +351,25 @@ def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) ->
     args = {**ARGUMENTS, "started_at": began}
     assert run(ActionModule, args, answers())["routes"] == {
         "routes": [],
-        "reported": [],
         "ended": [],
         "vacated": [],
         "changed": False,
     }
     ending = run(ActionModule, args, answers(**finished()))["routes"]
-    assert ending == {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
+    assert ending == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_running_sessions_are_sent_only_with_all_routes(run: Run, check_mode: bool) -> None:
+def test_running_sessions_of_the_record_are_sent_only_with_all_routes(
+    run: Run, queue: QueueStore, check_mode: bool
+) -> None:
     hostvars, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
+    assert run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]["routes"] == []
+    record(queue, routed())
     assert run(ActionModule, args, hostvars, check_mode=check_mode)["routes"]["routes"] == []
     routes = run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]
-    assert ([route["id"] for route in routes["reported"]], routes["routes"]) == ([SESSION_ID], [])
+    assert [route["id"] for route in routes["routes"]] == [SESSION_ID]
     assert (routes["ended"], routes["changed"]) == ([], True)
 
 
@@ -380,20 +382,19 @@ def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueStore) ->
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
     assert run(ActionModule, args, hostvars)["routes"] == {
         "routes": [],
-        "reported": [],
         "ended": [],
         "vacated": [],
         "changed": False,
     }
     everything = run(ActionModule, {**args, "all_routes": True}, hostvars)["routes"]
-    assert everything == {"routes": [], "reported": [], "ended": [requested(1).id], "vacated": [], "changed": True}
+    assert everything == {"routes": [], "ended": [requested(1).id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
     routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
-    assert routes == {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
+    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed", "queue")
@@ -405,7 +406,7 @@ def test_sent_routes_are_not_sent_again(run: Run) -> None:
     again = run(ActionModule, args, hostvars)["routes"]
     assert (first["routes"]["changed"], again) == (
         True,
-        {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
+        {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
     )
 
 
@@ -418,7 +419,6 @@ def test_sessions_are_sent_before_agents_end_them(run: Run) -> None:
     hostvars["hostvars"]["localhost"] = {registered: first}
     assert run(ActionModule, args, hostvars)["routes"] == {
         "routes": [],
-        "reported": [],
         "ended": [SESSION_ID],
         "vacated": [],
         "changed": True,
@@ -468,15 +468,6 @@ def test_ports_reserved_at_an_address_of_another_agent_are_not_sent(run: Run) ->
     hostvars["hostvars"]["agent1"]["ansible_host"] = "192.0.2.2"
     full = run(ActionModule, {**ARGUMENTS, "all_routes": True}, hostvars)
     assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == ([], [], False)
-
-
-@pytest.mark.usefixtures("printed", "queue")
-def test_a_session_without_a_record_that_is_about_to_end_gets_no_route(run: Run) -> None:
-    ways = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)
-    ending = dataclasses.replace(plan(command="python train.py"), published=ways)
-    facts = holders(ending, stopped={"main1": ("exited", 3)})
-    routes = run(ActionModule, {**ARGUMENTS, "all_routes": True}, answers(**facts))["routes"]
-    assert (routes["reported"], routes["routes"], routes["ended"]) == ([], [], [SESSION_ID])
 
 
 @pytest.mark.usefixtures("printed", "queue")

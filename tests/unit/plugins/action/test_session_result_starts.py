@@ -162,7 +162,6 @@ def test_gateways_get_routes_of_running_sessions(run: Run, steps: Steps, routed:
     routes = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
     assert routes == {
         "routes": [build_gateway_route(PUBLISHED)] if routed else [],
-        "reported": [],
         "ended": [],
         "vacated": [],
         "changed": routed,
@@ -174,7 +173,6 @@ def test_pending_or_unpublished_session_has_no_route(run: Run) -> None:
     for steps in (COMMITTED, None):
         assert settle(run, steps)["routes"] == {
             "routes": [],
-            "reported": [],
             "ended": [],
             "vacated": [],
             "changed": False,
@@ -194,11 +192,10 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
         "previous": ["__session_reconcile", "__other"],
     }
     first = run(ActionModule, args, replies((MADE, COMMITTED)))
-    assert first["routes"] == {"routes": [], "reported": [], "ended": ended, "vacated": [], "changed": True}
+    assert first["routes"] == {"routes": [], "ended": ended, "vacated": [], "changed": True}
     later = replies((MADE, COMMITTED), __session_reconcile=first, __other={"retry": True})
     assert run(ActionModule, args, later)["routes"] == {
         "routes": [],
-        "reported": [],
         "ended": ended,
         "vacated": [],
         "changed": False,
@@ -211,7 +208,7 @@ def test_gateways_get_ended_sessions_once(run: Run, queue: QueueStore) -> None:
 def test_failed_session_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
     routes = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert routes == {"routes": [], "reported": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
+    assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")

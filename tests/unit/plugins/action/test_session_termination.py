@@ -235,7 +235,7 @@ def test_gateways_get_the_ended_session(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     queue.save(NOTE)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "started_at": began}, {})["routes"]
-    assert ended == {"routes": [], "reported": [], "ended": [MADE.id], "vacated": [], "changed": True}
+    assert ended == {"routes": [], "ended": [MADE.id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
@@ -255,7 +255,7 @@ def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: Qu
 @pytest.mark.usefixtures("printed", "queue")
 def test_no_ended_session_sends_no_update(run: Run) -> None:
     ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "started_at": time.time()}, {})
-    assert ended["routes"] == {"routes": [], "reported": [], "ended": [], "vacated": [], "changed": False}
+    assert ended["routes"] == {"routes": [], "ended": [], "vacated": [], "changed": False}
 
 
 def test_check_mode_writes_nothing_and_shows_it(

@@ -30,7 +30,7 @@ def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A gateway with fake HAProxy and firewall table, and the routes of two sessions."""
     Table(partial(monkeypatch.setattr, routing))
     admin = haproxy_of(folder)
-    arguments = {"routes": [OTHER, ROUTE], "reported": [], "ended": [], "vacated": [], "purge": False}
+    arguments = {"routes": [OTHER, ROUTE], "ended": [], "vacated": [], "purge": False}
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "socket")))
     gateway.routes({"state_path": str(folder), **arguments}, False)
     yield

@@ -22,10 +22,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     build_haproxy_maps,
     describe_without_port,
     merge_routes,
-    parse_reported_routes,
     parse_routes,
     parse_vacated,
-    select_reported,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
@@ -256,53 +254,3 @@ def test_links_contain_ssh_and_app_urls() -> None:
     long = dataclasses.replace(built, name="a" * 64)
     assert build_app_links(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
     assert build_app_links(route(1, ssh=None), GATEWAY)["ssh"] is None
-
-
-# ---- routes of sessions that only agents know
-
-
-def reported(existing: dict[str, Route], *routes: Route) -> tuple[list[str], list[str]]:
-    """Return the names of the accepted routes, and the refusals."""
-    accepted, refusals = select_reported(routes, existing)
-    return [each.name for each in accepted], refusals
-
-
-START = f"the route of session session-2 ({IDS[2]}), of which only its agents know, is left out"
-
-
-def test_a_reported_route_is_added_where_it_takes_nothing() -> None:
-    existing = added({}, route(1))
-    assert reported(existing, route(2), route(3)) == (["session-2", "session-3"], [])
-    assert reported(added(existing, route(2)), route(2)) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("existing", "problem"),
-    [
-        (route(1, name="session-2"), f"the name is that of session {IDS[1]}"),
-        (route(1, ssh=route(2).ssh), f"192.0.2.11 port 30005 is that of session session-1 ({IDS[1]})"),
-        (route(1, apps=route(2).apps), f"192.0.2.11 port 30004 is that of session session-1 ({IDS[1]})"),
-        (route(2, ssh=Endpoint("192.0.2.12", 30005)), "that session has another one"),
-    ],
-    ids=["name", "ssh", "app", "id"],
-)
-def test_a_reported_route_takes_nothing_from_another(existing: Route, problem: str) -> None:
-    assert reported(added({}, existing), route(2)) == ([], [f"{START}: {problem}."])
-
-
-def test_of_two_reported_routes_of_one_name_only_the_existing_one_stays() -> None:
-    fake = route(2, name="session-1")
-    accepted, refusals = reported({}, route(1), fake)
-    assert (accepted, len(refusals)) == ([], 2)
-    accepted, refusals = reported(added({}, route(1)), route(1), fake)
-    assert (accepted, refusals) == (
-        [],
-        [f"{START.replace('session-2', 'session-1')}: the name is that of session {IDS[1]}."],
-    )
-
-
-def test_an_invalid_reported_route_does_not_stop_the_others() -> None:
-    routes, refusals = parse_reported_routes([{**ASKED, "name": "../.."}, ASKED])
-    assert [each.id for each in routes] == [IDS[0]]
-    assert len(refusals) == 1
-    assert refusals[0].startswith(f"the route of session '{IDS[0]}', of which only its agents know, is left out: ")

@@ -19,7 +19,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
     Vacated,
-    parse_reported_routes,
     parse_routes,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import (
@@ -54,7 +53,6 @@ def routed(folder: Path, *routes: dict[str, Any], check_mode: bool = False, **wi
         parse_routes(list(routes)),
         wish.get("ended", ()),
         wish.get("purge", False),
-        reported=parse_reported_routes(wish.get("reported", []))[0],
         vacated=wish.get("vacated", ()),
     )
     return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), request, check_mode=check_mode)
@@ -238,19 +236,6 @@ def test_a_run_that_read_its_agents_before_the_end_adds_no_route(folder: Path) -
     assert [name for name in files(folder) if name.startswith("routes/")] == [f"routes/{TWO}.json"]
     assert [link["id"] for link in routed(folder, ROUTE, purge=True).links] == [ONE]
     assert routed(folder, ROUTE).warnings == []
-
-
-@pytest.mark.usefixtures("table", "admin")
-def test_a_reported_session_that_has_ended_gets_no_route_either(folder: Path) -> None:
-    routed(folder, ROUTE)
-    late = routed(folder, ended=[ONE], reported=[ROUTE, OTHER])
-    assert ([link["id"] for link in late.links], late.unrouted) == ([TWO], [ONE])
-    assert late.warnings == [f"routes: session train-llm ({ONE}) has ended, so it gets no route."]
-    assert routed(folder, reported=[ROUTE]).warnings == late.warnings
-    assert [name for name in files(folder) if name.startswith("routes/")] == [f"routes/{TWO}.json"]
-    # What has ended takes nothing from a session that lives.
-    successor = {**ROUTE, "id": "7f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"}
-    assert [link["id"] for link in routed(folder, reported=[ROUTE, successor]).links] == [successor["id"]]
 
 
 @pytest.mark.usefixtures("table", "admin")

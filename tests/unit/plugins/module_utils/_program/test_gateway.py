@@ -15,7 +15,7 @@ from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provis
 from tests.unit.haproxy import AdminSocket
 from tests.unit.phases import failure_of, result_of
 
-NOTHING: dict[str, Any] = {"routes": [], "reported": [], "ended": [], "vacated": [], "purge": False}
+NOTHING: dict[str, Any] = {"routes": [], "ended": [], "vacated": [], "purge": False}
 
 
 @pytest.fixture
@@ -86,14 +86,3 @@ def test_invalid_route_is_refused_with_one_sentence(folder: Path) -> None:
 def test_unprovisioned_host_fails_with_one_sentence(tmp_path: Path) -> None:
     sentence = failure_of("routes", {**NOTHING, "state_path": str(tmp_path / "nowhere")})
     assert sentence.endswith("run backendai.cluster.provision_gateways on this host.")
-
-
-@pytest.mark.usefixtures("running")
-def test_reported_routes_take_nothing_from_others(folder: Path) -> None:
-    routes(folder, routes=[ROUTE])
-    fake = {**OTHER, "name": ROUTE["name"]}
-    result = routes(folder, reported=[fake, {**OTHER, "name": "../.."}])
-    assert (result["changed"], result["links"], len(result["warnings"])) == (False, [], 2)
-    result = routes(folder, reported=[OTHER, ROUTE])
-    assert ([link["id"] for link in result["links"]], result["warnings"]) == ([TWO, ONE], [])
-    assert sorted(path.stem for path in (folder / "routes").iterdir()) == sorted([ONE, TWO])

@@ -43,9 +43,7 @@ def ids(update: dict[str, Any]) -> tuple[list[str], list[str]]:
 def list_reachable(**state: Any) -> list[str]:
     """Return the ids of the reachable sessions if one agent holds a session in this state."""
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
-    recorded, reported = reachable_plans(readings(agent1=facts))
-    assert recorded == []
-    return [session_plan.id for session_plan in reported]
+    return [session_plan.id for session_plan in reachable_plans(readings(agent1=facts, recorded=[published()]))]
 
 
 # ---- routes
@@ -55,7 +53,6 @@ def test_a_session_that_was_started_is_routed() -> None:
     session_plan = published()
     assert build_gateway_update([session_plan], [], NOW) == {
         "routes": [build_gateway_route(session_plan)],
-        "reported": [],
         "ended": [],
         "vacated": [],
         "changed": True,
@@ -65,7 +62,6 @@ def test_a_session_that_was_started_is_routed() -> None:
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
     assert build_gateway_update([], [], 0.0) == {
         "routes": [],
-        "reported": [],
         "ended": [],
         "vacated": [],
         "changed": False,
@@ -127,7 +123,6 @@ def test_what_was_over_before_is_not_routed_either() -> None:
 def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news: bool) -> None:
     assert build_gateway_update([], [ended_entry()], 0.0, already_sent) == {
         "routes": [],
-        "reported": [],
         "ended": [SESSION_ID],
         "vacated": [],
         "changed": news,
@@ -170,50 +165,45 @@ def test_only_committed_sessions_are_reachable(state: dict[str, Any], expected: 
 
 
 def test_what_several_agents_hold_is_one_session() -> None:
-    agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
-    other = held_session(dataclasses.replace(plan({"agent2": 1}, name="other"), id=OTHER_ID), "agent2")
-    agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
-    _recorded, reported = reachable_plans(readings(**agents))
-    assert sorted(session_plan.id for session_plan in reported) == [OTHER_ID, SESSION_ID]
+    made, other = plan({"agent1": 1, "agent2": 1}), plan({"agent2": 1}, name="other")
+    other = dataclasses.replace(other, id=OTHER_ID)
+    agents: dict[str, AgentFacts] = holders(made)
+    held_too = (*agents["agent2"].sessions, held_session(other, "agent2"))
+    agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=held_too)
+    reachable = reachable_plans(readings(recorded=[made, other], **agents))
+    assert sorted(session_plan.id for session_plan in reachable) == [OTHER_ID, SESSION_ID]
 
 
 def test_without_the_agent_of_main1_there_is_no_route() -> None:
-    agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
-    assert reachable_plans(readings(agent2=agents["agent2"])) == ([], [])
+    made = plan({"agent1": 1, "agent2": 1})
+    assert reachable_plans(readings(agent2=holders(made)["agent2"], recorded=[made])) == []
 
 
 def test_without_sessions_on_agents_there_are_no_routes() -> None:
-    assert reachable_plans(readings("agent1", "agent2")) == ([], [])
+    assert reachable_plans(readings("agent1", "agent2", recorded=[published()])) == []
 
 
 def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
     facts = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
-    recorded, reported = reachable_plans(readings(agent1=facts))
-    update = build_gateway_update(recorded, [ended_entry(state="TERMINATING")], 0.0, reported=reported)
-    assert (ids(update), update["reported"]) == (([], [SESSION_ID]), [])
+    plans = reachable_plans(readings(agent1=facts, recorded=[published()]))
+    update = build_gateway_update(plans, [ended_entry(state="TERMINATING")], 0.0)
+    assert ids(update) == ([], [SESSION_ID])
 
 
-def test_sessions_that_were_started_here_are_told_from_reported_ones() -> None:
-    facts = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
-    cluster = dataclasses.replace(readings(**facts), records={SESSION_ID: published(name="recorded")})
-    recorded, reported = reachable_plans(cluster)
-    assert ([plan_of_it.name for plan_of_it in recorded], reported) == (["recorded"], [])
-
-
-def test_a_session_of_which_agents_say_different_things_gets_no_route() -> None:
-    part = held_session(published(), "agent1")
-    other = dataclasses.replace(part, plan=published(name="other"))
-    agents = {"agent1": agent_facts("agent1", sessions=[part]), "agent2": agent_facts("agent2", sessions=[other])}
-    assert reachable_plans(readings(**agents)) == ([], [])
+def test_the_route_of_a_session_is_that_of_the_record_and_one_without_a_record_gets_none() -> None:
+    facts = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
+    assert reachable_plans(readings(agent1=facts)) == []
+    recorded = published(name="recorded")
+    assert reachable_plans(readings(agent1=facts, recorded=[recorded])) == [recorded]
 
 
 def test_a_session_at_the_address_of_another_agent_gets_no_route() -> None:
     facts = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
     (address,) = {port.address for port in published().published}
-    cluster = readings(**facts)
-    assert reachable_plans(dataclasses.replace(cluster, addresses={"agent2": [address]})) == ([], [])
+    cluster = readings(recorded=[published()], **facts)
+    assert reachable_plans(dataclasses.replace(cluster, addresses={"agent2": [address]})) == []
     also = dataclasses.replace(cluster, addresses={"agent1": [address], "agent2": [address]})
-    assert [plan_of_it.id for plan_of_it in reachable_plans(also)[1]] == [SESSION_ID]
+    assert [plan_of_it.id for plan_of_it in reachable_plans(also)] == [SESSION_ID]
 
 
 # ---- ports of ended sessions
@@ -225,9 +215,8 @@ def test_sessions_that_this_run_is_about_to_end_are_sent() -> None:
 
 
 def test_a_session_that_this_run_is_about_to_end_gets_no_route() -> None:
-    started, reported = published(), published(OTHER_ID, name="other")
-    update = build_gateway_update([started], [], NOW, reported=[reported], ending=[SESSION_ID, OTHER_ID])
-    assert (update["routes"], update["reported"], update["ended"]) == ([], [], sorted([SESSION_ID, OTHER_ID]))
+    update = build_gateway_update([published()], [], NOW, ending=[SESSION_ID])
+    assert (update["routes"], update["ended"]) == ([], [SESSION_ID])
 
 
 def test_ports_reserved_at_the_address_of_another_agent_are_not_sent() -> None:
