@@ -72,7 +72,7 @@ class ActionModule(HostAction):
             raise AnsibleActionFail(
                 f"the session has {agents} agents, of which {forks()} are followed: use --forks {agents}."
             )
-        parts = [part for part in variables[LOGGED]["parts"] if part["plan"]["id"] == options["session_id"]]
+        parts = [part for part in variables[LOGGED]["parts"] if part["id"] == options["session_id"]]
 
         def read(since: Since, lines: int) -> Mapping[str, Any] | None:
             request = {**options, "lines": lines, "since": dict(since)}

@@ -20,9 +20,8 @@ from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.errors import as_phrase, as_sentence
 from ..module_utils._model.printable import printable
 from ..module_utils._model.validation import ValidationError
-from ..plugin_utils._lifecycle.reconcile import find_terminating
 from ..plugin_utils._placement.place import Unschedulable
-from ..plugin_utils._planner.cluster_state import ClusterState, owned_by_others
+from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.disk_room import describe_tight_disks
 from ..plugin_utils._planner.session_network import PlanningError
@@ -34,6 +33,7 @@ from ..plugin_utils._queue.entry import (
     TERMINATED,
     TERMINATING,
     QueueEntry,
+    ending_ids,
     mark_creating,
     mark_pending,
     recorded_plans,
@@ -46,7 +46,7 @@ from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.advice import advise
 from ..plugin_utils._request.run_options import NO_UID, NetworkPools
-from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
+from ..plugin_utils._request.spec import SessionSpec, check_same_request, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_arguments, without_garbage_collection
 
 User = tuple[str, int | None]
@@ -60,8 +60,6 @@ class ActionModule(ControlAction):
     @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        if not self._task.check_mode:
-            self.queue(variables).make_digest_key()
         planned = self._plan_pending(variables) if self._task.args.get("queue") else self._plan_request(variables)
         return {**result, "changed": False, **planned}
 
@@ -70,9 +68,7 @@ class ActionModule(ControlAction):
         now, queue = time.time(), self.queue(variables)
         before = {entry.id: entry for entry in self.entries(queue)}
         cluster, starts, specs, missing = self._cluster(variables, before.values()), [], {}, []
-        stale_ids = [
-            session_id for _entry, ids in find_terminating(before.values(), cluster.sessions) for session_id in ids
-        ]
+        stale_ids = ending_ids(before.values())
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
         last = queue.last_pass()
         answers = Answers(free, self._pools(), now, last)
@@ -95,8 +91,7 @@ class ActionModule(ControlAction):
                 if current is None or dataclasses.replace(current, skipped=entry.skipped) != entry:
                     continue
                 specs[entry.name] = entry.spec or {}
-                request, key = spec_from_dict(specs[entry.name]), cluster.digest_key
-                starts.append(start_arguments(decision, request, stale_ids, never_completed=True, digest_key=key))
+                starts.append(start_arguments(decision, stale_ids, never_completed=True))
                 missing.append(decision.missing_images)
                 if not self._task.check_mode:
                     queue.save(mark_creating(current, current_owner(), now, decision.plan))
@@ -119,25 +114,24 @@ class ActionModule(ControlAction):
         From cached facts, it only returns which agents to ``ask`` before it is planned again.
         """
         args = self._task.args
-        spec, cluster, queue = spec_from_dict(args["spec"]), self._cluster(variables, ()), self.queue(variables)
-        user = self._user()
+        spec, queue, user = spec_from_dict(args["spec"]), self.queue(variables), self._user()
+        before = self.entries(queue)
+        cluster = self._cluster(variables, before)
         if args.get("asked"):
             self.save_facts(cluster, variables)
         # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
         # since is parsed and judged again.
         answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
-        waits_behind(self.entries(queue), _make_entry(spec, user, time.time()), answers, self._rules)
+        waits_behind(before, _make_entry(spec, user, time.time()), answers, self._rules)
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
                 cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
                 if args.get("user_uid", NO_UID) != NO_UID and not args.get("repair"):
-                    _check_owner(spec.name, user, entries, cluster)
+                    _check_owner(spec.name, user, entries)
                 known = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
                 entry = known or _make_entry(spec, user, time.time())
-                stale_ids = [
-                    session_id for _entry, ids in find_terminating(entries, cluster.sessions) for session_id in ids
-                ]
+                stale_ids = ending_ids(entries)
                 planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
                 decision = self._decide_request(spec, answers.on(planned), entries, entry)
                 if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
@@ -164,11 +158,9 @@ class ActionModule(ControlAction):
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
         start = start_arguments(
             decision,
-            spec,
             stale_ids,
             never_completed=decision.plan.id in _unfinished_ids(entries),
             recorded_images=entry.images,
-            digest_key=cluster.digest_key,
         )
         warnings += describe_tight_disks([decision.missing_images], cluster.facts)
         if decision.route_problem:
@@ -301,8 +293,7 @@ class ActionModule(ControlAction):
     ) -> None:
         """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.
 
-        The entry of a session that a run has started stays as it is. One that was started elsewhere, and that all
-        agents have committed, gets no entry: its plan is not this control node's own.
+        The entry of a session that a run has started stays as it is.
         """
         if self._task.check_mode or entry.state == RUNNING:
             return
@@ -311,13 +302,7 @@ class ActionModule(ControlAction):
             record = _pending_record(spec, entry, decision)
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
-        if entry.id != decision.plan.id:
-            # The pending session and that of an agent that has returned are the same.
-            queue.remove(entry.id)
-        if decision.public_keys and decision.plan.id not in _unfinished_ids(entries):
-            return
-        owned = dataclasses.replace(with_request, id=decision.plan.id)
-        queue.save(mark_creating(owned, current_owner(), entry.updated_at, decision.plan))
+        queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan))
         if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
             queue.add_skips({passed.id: 1 for passed in count_skips(entries, entry)}, entries)
 
@@ -358,19 +343,17 @@ def _find_entry(
             raise PlanningError(f"the session {spec.name!r} cannot be repaired: no agent holds a part of it{suffix}")
         return None
     if entry.spec is not None:
-        before = fingerprint(spec_from_dict(entry.spec), entry.id, cluster.digest_key)
-        status = RUNNING if entry.state == RUNNING else PENDING
-        check_same_request(spec, before, entry.id, status, cluster.digest_key)
+        check_same_request(spec, spec_from_dict(entry.spec), RUNNING if entry.state == RUNNING else PENDING)
     if entry.owner is not None and entry.owner != current_owner() and entry.id not in cluster.sessions:
         other = f"another run, process {entry.owner.pid}"
         raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
     return dataclasses.replace(entry, updated_at=now)
 
 
-def _check_owner(name: str, user: User, entries: Iterable[QueueEntry], cluster: ClusterState) -> None:
+def _check_owner(name: str, user: User, entries: Iterable[QueueEntry]) -> None:
     """Raise :class:`ValidationError` if a live session of that name belongs to somebody else, without details of it."""
-    live = (entry for entry in entries if entry.name == name and entry.state in (PENDING, CREATING, RUNNING))
-    if owned_by_others(cluster, name, *user) or any((entry.user, entry.user_uid) != user for entry in live):
+    live = (entry for entry in entries if entry.name == name and not entry.has_ended)
+    if any((entry.user, entry.user_uid) != user for entry in live):
         raise ValidationError(f"session_name: {name!r} is taken by another user's session; choose another name")
 
 

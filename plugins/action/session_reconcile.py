@@ -62,7 +62,7 @@ class ActionModule(ControlAction):
                 else entry
                 for entry in current
             ]
-            actions = reconcile(current, cluster.sessions, unreachable, abandoned, now, read, surveyed_since)
+            actions = reconcile(current, cluster.held, unreachable, abandoned, now, read, surveyed_since)
             to_save = [*{**gone, **{entry.id: entry for entry in actions.entries_to_save}}.values()]
             if not self._task.check_mode:
                 save_absences(queue.path, before, absences)

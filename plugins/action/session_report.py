@@ -15,24 +15,24 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.printable import printable, printable_data
 from ..plugin_utils._lifecycle.absence import Absences, describe_cut_off
-from ..plugin_utils._lifecycle.reconcile import find_terminating, reconcile
+from ..plugin_utils._lifecycle.reconcile import reconcile
 from ..plugin_utils._lifecycle.time_limits import end_time
-from ..plugin_utils._planner.agreement import describe_strangers, find_disagreement
-from ..plugin_utils._planner.cluster_state import ClusterState, Parts, containers_of, host_keys_of, plan_of, status_of
-from ..plugin_utils._queue.entry import CREATING, PENDING, RUNNING, TERMINATED, TERMINATING, QueueEntry, recorded_plans
+from ..plugin_utils._planner.agreement import describe_disagreements
+from ..plugin_utils._planner.cluster_state import ClusterState, Session
+from ..plugin_utils._queue.entry import CREATING, PENDING, RUNNING, TERMINATED, TERMINATING, QueueEntry
 from ..plugin_utils._queue.policy import DEFAULT_MAX_SKIPS
 from ..plugin_utils._queue.schedule import QueuePolicy, positions
 from ..plugin_utils._report import logs, verification_table
 from ..plugin_utils._report.agents import agents_report, closed_storage, render_agents
 from ..plugin_utils._report.page import PageSources, render_page
-from ..plugin_utils._report.record import complete_record, session_record, to_json
+from ..plugin_utils._report.record import complete_record, session_record, stranger_record, to_json
 from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._report.verification import (
     AgentReports,
     SessionNotFoundError,
     build_verification_report,
+    find_plan,
     not_found_report,
-    select_session,
 )
 from ..plugin_utils.absence_file import load_absences
 from ..plugin_utils.agent_results import collect_parts
@@ -62,30 +62,27 @@ class ActionModule(ControlAction):
         queue = self.queue(variables)
         entries = self.entries(queue)
         cluster = self.cluster_state(args["agents"], variables, entries)
-        terminating_sessions = find_terminating(entries, cluster.sessions)
-        terminating_ids = {session_id for _entry, ids in terminating_sessions for session_id in ids}
+        live = {entry.id for entry in entries if entry.state != TERMINATED}
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
-        actions = reconcile(entries, cluster.sessions, unreachable, False, now)
+        actions = reconcile(entries, cluster.held, unreachable, False, now)
         # Finished sessions that are not saved in the queue yet.
         finished = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == TERMINATING}
-        running = {
-            session_id: parts for session_id, parts in cluster.sessions.items() if session_id not in terminating_ids
-        }
         away, answered = self.attendance(args["agents"], variables)
         absences = load_absences(self.queue(variables).path)
-        requested = {entry.id: {"created_at": entry.enqueued_at} for entry in entries}
+        by_id = {entry.id: entry for entry in entries}
         sessions = [
             (
                 finished.get(session_id)
                 or {
-                    **_record(parts, absences.explain(_absent(plan_of(parts), away)), now),
-                    "closed_storage": _closed_storage(plan_of(parts), cluster),
-                    **requested.get(session_id, {}),
+                    **_record(session, by_id[session_id], absences.explain(_absent(session.plan, away)), now),
+                    "closed_storage": _closed_storage(session.plan, cluster),
                 },
-                plan_of(parts).created_at,
+                session.plan.created_at,
             )
-            for session_id, parts in running.items()
+            for session_id, session in cluster.sessions.items()
         ]
+        strangers = {name: parts for name, parts in cluster.strangers.items() if name not in live}
+        others = [stranger_record(session_id, parts) for session_id, parts in strangers.items()]
         rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", DEFAULT_MAX_SKIPS)))
         places = positions(entries, cluster, rules)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
@@ -96,7 +93,7 @@ class ActionModule(ControlAction):
                 entry.enqueued_at,
             )
             for entry in entries
-            if entry.state in states and entry.id not in running
+            if entry.state in states and entry.id not in cluster.sessions
         ]
         unseen = {*cluster.unavailable, *_removed_agents(entries, args["agents"])}
         sessions += [
@@ -105,11 +102,14 @@ class ActionModule(ControlAction):
             if entry.state == RUNNING and entry.plan and entry.id not in cluster.sessions
             if not unseen.isdisjoint(entry.plan.agents)
         ]
-        records = [record for record, _since in sessions]
+        seen = [record for record, _since in sessions]
+        # Operators see what has no record here; the page is for everybody.
+        sessions += [(record, record["created_at"]) for record in others]
+        records = [*seen, *others]
         if args.get("path"):
             self.write_report(args["path"], to_json(records))
         if args.get("page_path"):
-            page = render_page(_page_sources(), records, cluster.facts, cluster.unavailable, now)
+            page = render_page(_page_sources(), seen, cluster.facts, cluster.unavailable, now)
             self.write_report(args["page_path"], page, 0o644)
         style = args.get("format") or "table"
         if style == "none":
@@ -121,9 +121,10 @@ class ActionModule(ControlAction):
         asked_all = len(away) + len(answered) == len(args["agents"])
         warnings = [*self.warnings(cluster), *(describe_cut_off(away, answered) if asked_all else [])] + [
             f"session {entry.name or entry.id} has ended, but {', '.join(entry.agents)} may still run a part of it."
-            for entry, _ids in terminating_sessions
+            for entry in entries
+            if entry.state == TERMINATING
         ]
-        warnings += describe_strangers(cluster)
+        warnings += describe_disagreements(cluster)
         if actions.agents:
             warnings.append(
                 f"sessions on {', '.join(actions.agents)} need action: run backendai.cluster.schedule_sessions to"
@@ -152,10 +153,8 @@ class ActionModule(ControlAction):
         name, session_id = self._session_arguments()
         answers = _agent_reports({agent: variables["hostvars"][agent] for agent in self._task.args["agents"]})
         try:
-            entries = self.entries(self.queue(variables))
-            report = build_verification_report(
-                select_session(name, session_id, answers, entries), answers, recorded_plans(entries)
-            )
+            plan = find_plan(name, session_id, self.entries(self.queue(variables)))
+            report = build_verification_report(plan, answers)
         except SessionNotFoundError as error:
             report = not_found_report(name, session_id, f"{error}.")
         lines = verification_table.render_verification(report) if report["session"]["status"] else []
@@ -167,8 +166,8 @@ class ActionModule(ControlAction):
         hostvars = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
         answers = AgentReports(*collect_parts(hostvars, LOGGED))
         try:
-            parts = logs.select_logs(name, session_id, answers, self.entries(self.queue(variables)))
-            report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
+            entries = self.entries(self.queue(variables))
+            report = logs.read_logs(name, session_id, answers, entries, str(self._task.args.get("kernel") or ""))
         except SessionNotFoundError as error:
             report = logs.empty_logs_report(name, session_id, f"{error}.")
         # The file has the lines as they are; what Ansible may show is safe to print.
@@ -234,18 +233,13 @@ def _unseen_record(
     return {**session_record(plan, "DEGRADED", error=error, host_keys=host_keys), "created_at": entry.enqueued_at}
 
 
-def _record(parts: Parts, absent: str, now: float) -> dict[str, Any]:
-    """Return the record of a session on agents; it is not healthy if they disagree, or if some are ``absent``."""
-    disagreement, status = find_disagreement(parts), status_of(parts)
-    error = f"its agents disagree: {disagreement}" if disagreement else absent or None
-    record = session_record(
-        plan_of(parts),
-        "DEGRADED" if error and status == "RUNNING" else status,
-        containers_of(parts),
-        error,
-        host_keys_of(parts),
-    )
-    return {**record, "ends_at": end_time(parts, now) if record["started_at"] else None}
+def _record(session: Session, entry: QueueEntry, absent: str, now: float) -> dict[str, Any]:
+    """Return the record of a session on agents; it is not healthy if some are ``absent``."""
+    status = "DEGRADED" if absent and session.status == "RUNNING" else session.status
+    keys = entry.record.get("host_keys")
+    record = session_record(session.plan, status, session.containers, absent or None, keys)
+    ends_at = end_time(session, now) if record["started_at"] else None
+    return {**record, "ends_at": ends_at, "created_at": entry.enqueued_at}
 
 
 def _agent_reports(hostvars: Mapping[str, Mapping[str, Any]]) -> AgentReports:

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -16,6 +17,8 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.mounts import Source
 from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._lifecycle.repair import find_repairable
+from ..plugin_utils._queue.entry import CREATING, QueueEntry
+from ..plugin_utils._queue.selection import find_entry
 from ..plugin_utils._report.record import to_json, unplanned_record
 from ..plugin_utils._request.gateway import find_site
 from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
@@ -32,7 +35,7 @@ REPAIR = "repair"
 PRUNE = "prune"
 """The purpose of a run that removes images: it needs to know those of all sessions of the queue, and facts get old."""
 
-LOOKING = ("list", "verify", "logs")
+LIST, *SELECTING = LOOKING = ("list", "verify", "logs")
 """The purposes of runs that start no session, so that those that wait are not looked at."""
 
 SOURCE_ADDRESS = "gateway_source_address"
@@ -65,8 +68,9 @@ class ActionModule(ControlAction):
             spec, result["repair"] = spec_from_dict(repaired.spec or {}), repaired.id
         if purpose == PRUNE:
             self.invalidate_facts(agents, task_vars or {})
+        queued = self.queue(task_vars or {}).entries() if purpose != LIST else []
         # Pending sessions may start in this run, too.
-        entries = self.queue(task_vars or {}).entries() if purpose not in LOOKING else []
+        entries = queued if purpose not in LOOKING else []
         waiting = [entry for entry in entries if entry.waits_for_start]
         needing = entries if purpose == PRUNE else waiting
         images = {*(spec.images if spec else ()), *(image for entry in needing for image in entry.wanted_images)}
@@ -78,6 +82,8 @@ class ActionModule(ControlAction):
             "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways), "sites": self._sites(task_vars or {})},
             "images": sorted(images),
             "paths": sorted(mounted.union(*(entry.wanted_paths for entry in waiting))),
+            "keys_of": sorted(entry.id for entry in entries if _needs_keys(entry, spec)),
+            "session_id": _selected_id(run, queued) if purpose in SELECTING else "",
             "to_survey": self._agents_to_survey(run, purpose, agents, task_vars or {}),
             "started_at": time.time(),
             "specs": {spec.name: dataclasses.asdict(spec)} if spec else {},
@@ -109,6 +115,19 @@ class ActionModule(ControlAction):
         if purpose != "create" or not run.facts_max_age:
             return agents
         return [name for name in agents if self.cache(task_vars).load(name, run.facts_max_age) is None]
+
+
+def _needs_keys(entry: QueueEntry, spec: SessionSpec | None) -> bool:
+    """Return whether this run may go on with a session, for which it needs the public keys of its containers."""
+    return bool(entry.plan) and (entry.state == CREATING or (spec is not None and entry.name == spec.name))
+
+
+def _selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:
+    """Return the id of the session that is looked at: a name is one of the queue; empty if there is none."""
+    with contextlib.suppress(ValidationError):
+        entry = find_entry(run.name, run.id, entries)
+        return entry.id if entry else run.id
+    return ""
 
 
 def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, NetworkPools]:

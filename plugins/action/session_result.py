@@ -111,7 +111,10 @@ class ActionModule(ControlAction):
         hostvars = {agent: variables["hostvars"][agent] for agent in agents[:1]}
         parts, errors = collect_parts(hostvars, LOGGED)
         held = {agent: listed[0] for agent, listed in parts.items() if listed}
-        return list(render_logs(logs_report(held, AgentReports(parts, errors), MAIN1))) if held else []
+        if not held:
+            return []
+        hosts = [(MAIN1, agent) for agent in held]
+        return list(render_logs(logs_report("", None, hosts, held, AgentReports(parts, errors), MAIN1)))
 
     def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """Return the links of each gateway, by name."""

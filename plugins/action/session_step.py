@@ -115,7 +115,6 @@ class ActionModule(HostAction):
             request["plan"] = decided["plan"]
         if CLAIM in steps:
             request |= {
-                "request": decided["request"],
                 "stale_sessions": decided["stale_sessions"],
                 "never_completed": decided["never_completed"],
             }

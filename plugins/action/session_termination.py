@@ -54,7 +54,6 @@ class ActionModule(ControlAction):
         return {
             "changed": end.note is not None and not end.agents,
             "warnings": self.warnings(cluster),
-            "plan": end.plan.to_dict() if end.plan else None,
             "agents": list(end.agents),
             "unreachable_agents": list(end.unreachable),
             "record": end.record,

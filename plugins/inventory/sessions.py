@@ -11,8 +11,9 @@ name: sessions
 short_description: Containers of running sessions as hosts
 version_added: 0.1.0
 description:
-  - Reads the running containers of sessions on every agent, with one command over the agent's own connection, and adds
-    a host for each container. Sessions that are still being created are omitted.
+  - Adds a host for each container of the running sessions in the queue of this control node, if its agent says that it
+    runs, which one command over the agent's own connection asks. Sessions that are still being created, and those of
+    other control nodes, are omitted.
   - The name of a host is C(<hostname>.<session name>), such as C(main1.train-llm). If two sessions have the same name,
     the first eight characters of the session's id are appended.
   - Its groups are C(session_<name>), C(role_<role>), C(agent_<agent>) and C(sessions), the group of all of them;
@@ -30,7 +31,7 @@ notes:
   - Commands run as user C(work), not as C(ansible_user) of other hosts; set C(ansible_container_user) for another.
   - The plugin connects to agents as root, or with C(ansible_become). Only settings of the inventory apply; passwords
     that are entered on the command line are not available when an inventory is read.
-  - The variables C(agent_state_path) and C(agent_docker_host) of an agent set the paths of its state and of Docker.
+  - The variable C(agent_docker_host) of an agent sets the address of its engine.
   - C(ansible_timeout) of an agent is the timeout of the query in seconds, V(10) unless set.
 extends_documentation_fragment:
   - constructed
@@ -52,6 +53,12 @@ options:
     type: list
     elements: str
     default: []
+  queue_path:
+    description:
+      - The folder of the queue, as C(session_queue_path), relative to this file.
+      - When empty, it is the one next to the first inventory of the agents.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -94,8 +101,11 @@ from ansible.utils.vars import combine_vars
 from ansible.vars.hostvars import HostVars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
+from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.printable import printable
 from ..plugin_utils import session_hosts
+from ..plugin_utils._queue.entry import RUNNING
+from ..plugin_utils._queue.store import QueueStore, default_path
 from ..plugin_utils.agent_connection import AgentConnection, connection_settings, timeout_of
 from ..plugin_utils.session_hosts import SessionHost
 
@@ -125,7 +135,6 @@ class Agent:
     name: str
     connection: AgentConnection
     names: list[str]
-    state_path: str
     docker_host: str
     seconds: int
 
@@ -145,9 +154,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._read_config_data(path)
         self._merge_inventories(self._agents_inventory(path))
         self._sources = [*inventory.processed_sources, path]
-        agents = self._agents()
+        agents, plans = self._agents(), self._plans(path)
         with ThreadPoolExecutor(MAX_PARALLEL_QUERIES) as pool:
-            hosts = [host for agent_hosts in pool.map(self._query, agents) for host in agent_hosts]
+            listings = zip(agents, pool.map(self._query, agents), strict=True)
+            hosts = [host for agent, output in listings for host in session_hosts.find_hosts(agent.name, output, plans)]
         named_hosts, warnings = session_hosts.assign_host_names(hosts, inventory.hosts)
         self._warn(warnings)
         inventory.add_group(session_hosts.ALL)
@@ -168,6 +178,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
                     f"agents_inventory: {inventory} contains {path} itself; list only inventories of agents."
                 )
         return inventories
+
+    def _plans(self, path: str) -> list[SessionPlan]:
+        """Return the plans of the sessions that have been started from the queue."""
+        configured = self.get_option("queue_path")
+        if configured:
+            folder = os.path.join(os.path.dirname(os.path.abspath(path)), os.path.expanduser(configured))
+        else:
+            others = (source for source in self._sources if source != path)
+            folder = default_path([*self._agents_inventory(path), *others, path])
+            # Of an inventory that is a folder, only the files are known here.
+            hidden = os.path.join(os.path.dirname(folder), ".queue")
+            folder = hidden if os.path.isdir(hidden) and not os.path.isdir(folder) else folder
+        return [entry.plan for entry in QueueStore(folder).entries() if entry.state == RUNNING and entry.plan]
 
     def _merge_inventories(self, paths: list[str]) -> None:
         """Add all groups and hosts of other inventories, with their variables."""
@@ -221,32 +244,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self.templar.available_variables = variables
         try:
             settings = connection_settings(variables, self.templar.template)
-            state_path, docker_host = (
-                str(self.templar.template(variables.get(name, place))) for name, place in _DEFAULT_PATHS
-            )
-            return Agent(
-                host.name, AgentConnection(settings), list(settings), state_path, docker_host, timeout_of(settings)
-            )
+            docker_host = str(self.templar.template(variables.get("agent_docker_host", session_hosts.DOCKER_HOST)))
+            return Agent(host.name, AgentConnection(settings), list(settings), docker_host, timeout_of(settings))
         except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None
 
-    def _query(self, agent: Agent) -> list[SessionHost]:
-        """Return the containers of an agent; none if it cannot be read. Runs in a thread."""
+    def _query(self, agent: Agent) -> str:
+        """Return the names of the running containers of an agent; none if it cannot be read. Runs in a thread."""
         try:
-            code, output, errors = agent.connection.run(
-                session_hosts.list_command(agent.state_path, agent.docker_host, agent.seconds)
-            )
+            code, output, errors = agent.connection.run(session_hosts.list_command(agent.docker_host, agent.seconds))
         except (AnsibleError, OSError) as error:
             self._warn([session_hosts.unavailable_warning(agent.name, str(error))])
-            return []
+            return ""
         if code:
             reason = session_hosts.error_reason(code, errors.decode(errors="replace"), agent.seconds)
             self._warn([session_hosts.unavailable_warning(agent.name, reason)])
-            return []
-        hosts, warnings = session_hosts.parse_listing(agent.name, output.decode(errors="replace"))
-        self._warn(warnings)
-        return hosts
+            return ""
+        return output.decode(errors="replace")
 
     def _add(self, name: str, host: SessionHost, agent: Agent, common_variables: Mapping[str, Any]) -> None:
         """Add a container with its own variables and the common ones.
@@ -276,7 +291,3 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     def _warn(self, warnings: list[str]) -> None:
         for warning in warnings:
             self.display.warning(printable(warning))
-
-
-# The variables of an agent with the paths of its state and of Docker, and their defaults.
-_DEFAULT_PATHS = (("agent_state_path", session_hosts.STATE_PATH), ("agent_docker_host", session_hosts.DOCKER_HOST))

@@ -71,6 +71,7 @@ LIMIT_OPTIONS: dict[str, dict[str, Any]] = {
 SURVEY_OPTIONS: dict[str, dict[str, Any]] = {
     "images": {"type": "list", "elements": "str", "default": []},
     "paths": {"type": "list", "elements": "str", "default": []},
+    "keys_of": {"type": "list", "elements": "str", "default": []},
 }
 
 _ENDPOINT: dict[str, dict[str, Any]] = {

@@ -132,6 +132,11 @@ options:
     type: list
     elements: str
     default: []
+  keys_of:
+    description: The ids of the sessions whose public keys are returned.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: backendai.cluster.session_plan
 """
@@ -191,6 +196,7 @@ agent:
     infiniband: {type: bool, description: "Whether containers may have them: it has some, and O(allow_infiniband)."}
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
+    tunnel_ports: {type: list, elements: int, description: The UDP ports of the VXLANs of its sessions.}
     images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}
     unusable_images:
       description: Those of the O(images) that the engine cannot read, with the reason.
@@ -208,8 +214,10 @@ agent:
       sample: {/mnt/data: {problem: is not a folder, explanation: the source must exist there}}
     sessions:
       description:
-        - "The sessions of the agent: RV(ignore:plan), RV(ignore:request), RV(ignore:committed), RV(ignore:expired),
-          RV(ignore:public_keys) and RV(ignore:containers), the last two by hostname."
+        - "The sessions of the agent: RV(ignore:id), RV(ignore:name), RV(ignore:created_at), RV(ignore:nonce) of the run
+          that claimed it last, RV(ignore:plan_digest) of the plan that it has stored, whether it is RV(ignore:batch),
+          RV(ignore:committed) or RV(ignore:expired), RV(ignore:states) of its containers, and RV(ignore:public_keys) if
+          it is one of O(keys_of)."
       type: list
       elements: dict
     damaged_sessions: {type: list, elements: str, description: The ids of sessions that it holds and cannot read.}

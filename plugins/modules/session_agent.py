@@ -35,6 +35,10 @@ options:
     description: The folders of the agent that sessions may need, for O(phase=survey).
     type: list
     elements: str
+  keys_of:
+    description: The ids of the sessions whose public keys are returned, for O(phase=survey).
+    type: list
+    elements: str
   end:
     description: The ids of the sessions to end, for O(phase=reap).
     type: list
@@ -61,8 +65,6 @@ options:
   history_days:
     description: How many days to keep what the containers printed, for O(phase=reap) and O(phase=remove).
     type: int
-  name:
-    description: The name of the session, for O(phase=verify) and O(phase=logs).
   session_id:
     description: The id of the session.
   kernel:

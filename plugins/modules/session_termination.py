@@ -55,8 +55,6 @@ EXAMPLES = r"""
 
 RETURN = r"""
 record: {type: dict, returned: always, description: The final record of the session.}
-plan: {type: dict, returned: with O(state=begun),
-  description: The plan of the session; V(null) if no agent has a part of it.}
 agents: {type: list, elements: str, returned: with O(state=begun), description: The agents to remove the session from.}
 unreachable_agents: {type: list, elements: str, returned: with O(state=begun),
   description: The agents that remove it later.}

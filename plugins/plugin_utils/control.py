@@ -29,7 +29,6 @@ from ._planner.decision import Decision
 from ._queue.entry import CREATING, QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
 from ._queue.owner import owner_is_alive
 from ._queue.store import QueueStore, default_path
-from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
 
 AGENT_RESULT = "__session_agent"
@@ -47,19 +46,17 @@ OWNER_TIMEOUT = 7200.0
 
 def start_arguments(
     decision: Decision,
-    spec: SessionSpec,
     stale_sessions: Iterable[str],
     *,
     never_completed: bool,
-    digest_key: bytes,
     recorded_images: Mapping[str, ImageIdentity] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments that agents need to carry out a decision, without secrets.
 
     ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
-    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``digest_key`` is that
-    of the queue. ``recorded_images`` are those that the session was started with, by name. What agents have committed
-    before stays if the start fails and ``repairs`` another one: an earlier run has completed it.
+    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``recorded_images``
+    are those that the session was started with, by name. What agents have committed before stays if the start fails
+    and ``repairs`` another one: an earlier run has completed it.
     """
     plan = decision.plan
     return {
@@ -68,13 +65,11 @@ def start_arguments(
         "existing": decision.existing,
         "never_completed": never_completed,
         "repairs": decision.committed and (bool(decision.public_keys) or not never_completed),
-        "request": fingerprint(spec, plan.id, digest_key),
         "agents": plan.agents,
         "missing_images": decision.missing_images,
         "prepare": bool(decision.missing_images) or bool(plan.network and plan.network.swarm_manager),
         "images": decision.images,
         "recorded_images": to_plain(dict(recorded_images or {})),
-        "recorded": decision.recorded,
         "route_problem": decision.route_problem,
         "public_keys": decision.public_keys,
         "min_agents": decision.min_agents,
@@ -219,7 +214,7 @@ class ControlAction(ActionBase):
     ) -> ClusterState:
         """Return the facts of the agents, and the errors of the others; an agent without a result appears in neither.
 
-        The plans of ``entries`` replace what agents say of these sessions. An agent with corrupt facts is unavailable,
+        The plans of ``entries`` are those of the record. An agent with corrupt facts is unavailable,
         and all others can be used. With ``facts_max_age``, cached facts that are at most that many seconds old are used
         for agents without a result, unless ``use_cache`` is false.
         """
@@ -240,7 +235,7 @@ class ControlAction(ActionBase):
             else:
                 unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
         reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
-        return ClusterState(facts, reasons, recorded_plans(entries), digest_key=self.queue(task_vars).digest_key())
+        return ClusterState(facts, reasons, recorded_plans(entries))
 
     def attendance(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Return the agents that could not be reached in this run, and those that answered; others were not asked."""

@@ -161,7 +161,8 @@ class _Logs:
 class _LoggedPart:
     extensible: ClassVar[bool] = True
 
-    plan: SessionPlan
+    id: str
+    batch: bool
     containers: dict[str, ContainerState]
     logs: dict[str, _Logs]
     ended_at: float | None = None
@@ -250,7 +251,7 @@ def check_reply(phase: str, result: Mapping[str, Any]) -> None:
     if phase == "verify" and isinstance(result.get("parts"), list):
         result = {**result, "parts": [_with_source(part) for part in result["parts"]]}
     reply = from_plain(_REPLIES.get(phase, _Reply), result, "the reply of this host is damaged")
-    for part in reply.parts if isinstance(reply, (_Verify, _ReadLogs)) else ():
+    for part in reply.parts if isinstance(reply, _Verify) else ():
         part.plan.check()
 
 

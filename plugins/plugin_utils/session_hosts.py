@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Containers of sessions as inventory hosts: the command for agents, the parser of its output, and host names."""
+"""Containers of sessions of the record as inventory hosts: the command for agents, and host names."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shlex
 from collections import defaultdict
@@ -15,14 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._docker import labels
-from ..module_utils._host.local_session import SESSION, LocalSession
 from ..module_utils._model.errors import as_phrase
-from ..module_utils._model.plan import Kernel
-from ..module_utils._model.printable import printable_data
-from ..module_utils._model.strict_json import parse_json
+from ..module_utils._model.plan import Kernel, SessionPlan
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
-STATE_PATH = "/var/lib/backendai"
 # The group of all containers.
 ALL = "sessions"
 # The exit code of ``timeout`` for a command that timed out.
@@ -31,7 +26,7 @@ TIMED_OUT = 124
 
 @dataclasses.dataclass(frozen=True)
 class SessionHost:
-    """One running container of a committed session.
+    """One running container of a session that has started.
 
     ``agent`` is the inventory name of its agent. ``address`` is the one on the session's network, ``None`` in a session
     with a single container.
@@ -61,39 +56,20 @@ class SessionHost:
         return {f"backendai_{name}": value for name, value in fields.items()}
 
 
-def list_command(state_path: str, docker_host: str, seconds: int) -> str:
-    """Return the command line that prints an agent's sessions, one JSON object per line, then its running containers.
+def list_command(docker_host: str, seconds: int) -> str:
+    """Return the command line that prints the names of an agent's running containers of sessions.
 
     It has to run as root, and exits with :data:`TIMED_OUT` after ``seconds``.
     """
-    sessions = f"{state_path}/sessions"
     label = f"label={labels.OWNER}={labels.OWNER_VALUE}"
     listing = ["docker", "--host", docker_host, "ps", "--filter", label, "--format", "{{.Names}}"]
-    closed = f"{sessions} cannot be entered: run backendai.cluster.provision_agents, or reach the agent as root"
-    # A session may end between the listing and the read.
-    script = (
-        f"cd {shlex.quote(sessions)} 2> /dev/null || {{ echo {shlex.quote(closed)} >&2; exit 1; }}\n"
-        'for file in */session.json; do [ ! -e "$file" ] || { cat "$file"; echo; }; done\n'
-        f"exec {shlex.join(listing)}"
-    )
-    return shlex.join(["timeout", str(seconds), "/bin/sh", "-c", script])
+    return shlex.join(["timeout", str(seconds), *listing])
 
 
-def parse_listing(agent: str, output: str) -> tuple[list[SessionHost], list[str]]:
-    """Return the containers in the output of :func:`list_command` on an agent, and warnings for invalid lines."""
-    lines = [line for line in output.splitlines() if line]
-    running = {line for line in lines if not line.startswith("{")}
-    hosts: list[SessionHost] = []
-    warnings: list[str] = []
-    for line in lines:
-        if not line.startswith("{"):
-            continue
-        session = _parse_session(line)
-        if session is None:
-            warnings.append(f"{agent}: a stored session cannot be read, so its containers are left out.")
-        elif session.committed:
-            hosts += [_host(agent, session, kernel) for kernel in session.kernels if kernel.container in running]
-    return hosts, warnings
+def find_hosts(agent: str, output: str, plans: Iterable[SessionPlan]) -> list[SessionHost]:
+    """Return the containers that run on an agent, by the output of :func:`list_command`, of sessions of the record."""
+    running = set(output.splitlines())
+    return [_host(plan, kernel) for plan in plans for kernel in plan.kernels_on(agent) if kernel.container in running]
 
 
 def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:
@@ -143,15 +119,6 @@ def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
     return {name: f"{{{{ hostvars[{agent!r}][{name!r}] }}}}" for name in names}
 
 
-def _parse_session(line: str) -> LocalSession | None:
-    try:
-        session = SESSION.load(json.dumps(printable_data(parse_json(line))))
-        session.plan.check()
-    except ValueError:
-        return None
-    return session
-
-
-def _host(agent: str, session: LocalSession, kernel: Kernel) -> SessionHost:
-    fields = {name: getattr(kernel, name) for name in ("role", "index", "rank", "hostname", "container", "address")}
-    return SessionHost(session_id=session.plan.id, session_name=session.plan.name, agent=agent, **fields)
+def _host(plan: SessionPlan, kernel: Kernel) -> SessionHost:
+    names = ("role", "index", "rank", "hostname", "agent", "container", "address")
+    return SessionHost(plan.id, plan.name, **{name: getattr(kernel, name) for name in names})

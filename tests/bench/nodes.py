@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group
-from tests.unit.builders import agent_facts, bare_session
+from tests.unit.builders import agent_facts, bare_plan, bare_session
 
 GIB = 1 << 30
 GPU = "cuda.device"
@@ -52,13 +52,13 @@ def equal_containers(size: int, gpus: int = 1) -> list[Group]:
     return [group for group in groups if group.count]
 
 
-def session(name: str, created_at: float, containers: Mapping[str, int], gpus: int = 1) -> HeldSession:
-    """Return a session with that many containers on each agent, with that many GPUs each."""
+def session(name: str, created_at: float, containers: Mapping[str, int], gpus: int = 1) -> SessionPlan:
+    """Return the plan of a session with that many containers on each agent, with that many GPUs each."""
     demand = request(gpus)
-    return bare_session(name, created_at, {agent: [demand] * count for agent, count in containers.items()})
+    return bare_plan(name, created_at, {agent: [demand] * count for agent, count in containers.items()})
 
 
-def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequence[HeldSession]) -> AgentFacts:
+def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Iterable[SessionPlan]) -> AgentFacts:
     """Return the facts of an agent on such a node, with that many GPUs allocated with their CPU and memory."""
     cpu, mem, gpus = node
     return dataclasses.replace(
@@ -68,12 +68,17 @@ def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequ
         allocated=request(gpus_taken),
         online_cpus=CORES[:cpu],
         containers=gpus_taken,
-        sessions=tuple(sessions),
+        sessions=tuple(map(bare_session, sessions)),
     )
 
 
 def cluster(size: int, load: float, rng: random.Random) -> list[AgentFacts]:
     """Return that many agents with that share of GPUs allocated to half as many sessions, most on several agents."""
+    return cluster_with_plans(size, load, rng)[0]
+
+
+def cluster_with_plans(size: int, load: float, rng: random.Random) -> tuple[list[AgentFacts], dict[str, SessionPlan]]:
+    """Return such agents, and the plans of their sessions by id."""
     drawn = rng.choices(nodes(), k=size)
     parts: list[list[tuple[int, int]]] = []
     hosts: dict[int, dict[str, int]] = {}
@@ -85,7 +90,7 @@ def cluster(size: int, load: float, rng: random.Random) -> list[AgentFacts]:
         for owner, gpus in parts[-1]:
             hosts.setdefault(owner, {})[f"agent{number}"] = gpus
     sessions = {owner: session(str(owner), float(owner), counts) for owner, counts in hosts.items()}
-    return [
+    agents = [
         agent(
             f"agent{number}",
             node,
@@ -94,3 +99,4 @@ def cluster(size: int, load: float, rng: random.Random) -> list[AgentFacts]:
         )
         for number, (node, parts_of_agent) in enumerate(zip(drawn, parts, strict=True))
     ]
+    return agents, {plan.id: plan for plan in sessions.values()}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable, place
 from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, equal_containers, nodes, request, session
 
@@ -39,7 +39,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self._nodes = nodes()
-        self._held: list[dict[str, HeldSession]] = [{} for _node in self._nodes]
+        self._held: list[dict[str, SessionPlan]] = [{} for _node in self._nodes]
         self._gpus: list[dict[str, int]] = [{} for _node in self._nodes]
         self._free = [(cpu, mem * GIB, gpus) for cpu, mem, gpus in self._nodes]
         self.facts: list[AgentFacts] = []

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import RUNNING, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, fingerprint
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
 from tests.large.engine import recorded
 from tests.large.identity import CONTAINERS, LargeLab, SimulatedAgent
 from tests.unit.builders import IMAGE, NOW, POOLS, USER, agent_facts, held, public_keys, spec
@@ -41,8 +41,7 @@ def ensure_sessions(lab: LargeLab, agents: Sequence[SimulatedAgent], count: int 
         chosen = [facts[name] for name in dict.fromkeys(hosts)]
         plan = make_plan(request, Placement(hosts, len(chosen)), chosen, POOLS, session_id, USER, NOW)
         for name in plan.agents:
-            session = dataclasses.replace(held(plan, name), request=fingerprint(request, session_id))
-            Store(str(by_name[name].state)).save(session)
+            Store(str(by_name[name].state)).save(held(plan, name))
         _save_entry(lab.queue, request, plan)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group
-from tests.unit.builders import agent_facts, bare_session
+from tests.unit.builders import agent_facts, bare_plan, bare_session
 
 SELECTIONS = ("concentrated", "dispersed", "roundrobin")
 
@@ -64,7 +64,7 @@ def build_agents(descriptions: Sequence[dict[str, int]], **changes: Any) -> list
             online_cpus=list(range(description["online"])),
             containers=description["containers"],
             max_containers=description["max_containers"],
-            sessions=[bare_session(f"old-{name}", description["latest"], {"elsewhere": [{}]})],
+            sessions=[bare_session(bare_plan(f"old-{name}", description["latest"], {"elsewhere": [{}]}))],
             **changes,
         )
         for name, description in zip("abcd", descriptions, strict=False)

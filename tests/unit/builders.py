@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.held_sess
     ContainerState,
     HeldSession,
     PublicKeys,
+    by_state,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
@@ -37,11 +38,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_opt
     parse_pools,
     parse_run,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
-    SessionSpec,
-    fingerprint,
-    parse_spec,
-)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, parse_spec
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
 
 GIB = 1 << 30
@@ -118,6 +115,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         infiniband=False,
         networks=(),
         vnis=(),
+        tunnel_ports=frozenset(),
         images={IMAGE: ImageIdentity(**image_data())},
         unusable_images={},
         image_disk=None,
@@ -162,8 +160,8 @@ def bridged(made: SessionPlan) -> SessionPlan:
     return dataclasses.replace(made, network=network)
 
 
-def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> HeldSession:
-    """Return a session as held by any of its agents, of which only the requests of its containers matter, by agent."""
+def bare_plan(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> SessionPlan:
+    """Return a plan of which only the requests of its containers matter, by agent."""
     placed = [(agent, request) for agent, listed in requests.items() for request in listed]
     kernels = tuple(
         Kernel(
@@ -171,7 +169,7 @@ def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[d
         )
         for rank, (agent, request) in enumerate(placed)
     )
-    plan_of_it = SessionPlan(
+    return SessionPlan(
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
         name=name,
         user=USER,
@@ -187,41 +185,47 @@ def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[d
         agent_addresses=(),
         created_at=float(created_at),
     )
-    return HeldSession(plan_of_it, {}, True, False, {}, {})
+
+
+def bare_session(of: SessionPlan, **changes: Any) -> HeldSession:
+    """Return a session as any of its agents has it, of which only the plan matters."""
+    known: dict[str, Any] = {"nonce": "", "plan_digest": of.digest, "batch": False, "committed": True}
+    known |= {"expired": False, "states": ()}
+    return HeldSession(id=of.id, name=of.name, created_at=of.created_at, **{**known, **changes})
 
 
 def held_session(
-    of: SessionPlan,
-    agent: str,
-    asked: SessionSpec | None = None,
-    stopped: Mapping[str, tuple[str, int | None]] | None = None,
-    **changes: Any,
+    of: SessionPlan, agent: str, stopped: Mapping[str, tuple[str, int | None]] | None = None, **changes: Any
 ) -> HeldSession:
-    """Return a healthy session as in the facts of one of its agents, with the request ``asked``.
+    """Return a healthy session as in the facts of one of its agents, which was asked for its keys.
 
-    ``stopped`` are (status, exit code) of containers that are not healthy, by hostname.
+    ``stopped`` are (status, exit code) of containers that are not healthy, by hostname. ``containers`` are all of
+    them.
     """
     hostnames = [kernel.hostname for kernel in of.kernels_on(agent)]
     states = {hostname: (stopped or {}).get(hostname, ("running", None)) for hostname in hostnames}
+    containers = {hostname: ContainerState(status, "sha256:1", code) for hostname, (status, code) in states.items()}
     healthy = HeldSession(
-        plan=of,
-        request=fingerprint(asked, of.id) if asked else {},
+        id=of.id,
+        name=of.name,
+        created_at=of.created_at,
+        nonce="nonce-1",
+        plan_digest=of.digest,
+        batch=bool(of.command),
         committed=True,
         expired=False,
+        states=by_state(changes.pop("containers", containers)),
         public_keys={hostname: public_keys(of)[hostname] for hostname in hostnames},
-        containers={hostname: ContainerState(status, "sha256:1", code) for hostname, (status, code) in states.items()},
     )
     return dataclasses.replace(healthy, **changes)
 
 
-def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -> dict[str, AgentFacts]:
+def holders(of: SessionPlan, **changes: Any) -> dict[str, AgentFacts]:
     """Return the facts of the agents of a healthy session, by name."""
-    return {name: agent_facts(name, sessions=[held_session(of, name, asked, **changes)]) for name in of.agents}
+    return {name: agent_facts(name, sessions=[held_session(of, name, **changes)]) for name in of.agents}
 
 
-def readings(
-    *names: str, left_out: Any = None, recorded: Iterable[SessionPlan] = (), **facts: AgentFacts
-) -> ClusterState:
+def readings(*names: str, left_out: Any = None, recorded: Any = (), **facts: AgentFacts) -> ClusterState:
     """Return the readings of default agents (``names``), of others (``facts``), and of left-out ones.
 
     ``recorded`` are the plans of sessions of which the control node has a record.
@@ -243,8 +247,9 @@ def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> LocalSession
     if isinstance(changes.get("expires_at"), float):
         changes["expires_at"] = Deadline(boot_id(), changes["expires_at"] - BOOTED)
     pinned = {kernel.hostname: PinnedResources([core]) for core, kernel in enumerate(of.kernels_on(agent))}
-    keys = {kernel.hostname: public_keys(of)[kernel.hostname] for kernel in of.kernels_on(agent)}
-    return dataclasses.replace(LocalSession(of, {}, agent, "nonce-1", None, pinned, keys), **changes)
+    all_keys = public_keys(of)
+    keys = {kernel.hostname: all_keys[kernel.hostname] for kernel in of.kernels_on(agent)}
+    return dataclasses.replace(LocalSession(of, agent, "nonce-1", None, pinned, keys), **changes)
 
 
 def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:

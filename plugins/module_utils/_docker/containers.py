@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._model.change import Change
-from .._model.timestamp import parse_timestamp
 from . import labels
 from .container import Container, create_container
 from .sdk import docker
@@ -77,18 +76,13 @@ def pid_of(client: docker.APIClient, container: str) -> int:
     return int(client.inspect_container(container)["State"]["Pid"])
 
 
-def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
-    """Return a stopped container's exit code and exit time, in seconds since the epoch.
-
-    Both are ``None`` if it was never started or no longer exists.
-    """
+def exit_code_of(client: docker.APIClient, container: str) -> int | None:
+    """Return a stopped container's exit code; ``None`` if it was never started or no longer exists."""
     try:
         state = client.inspect_container(container)["State"]
     except docker.errors.NotFound:
-        return None, None
-    if state["FinishedAt"].startswith("0001-"):
-        return None, None
-    return int(state["ExitCode"]), parse_timestamp(state["FinishedAt"])
+        return None
+    return None if state["FinishedAt"].startswith("0001-") else int(state["ExitCode"])
 
 
 def conflicting_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:

@@ -7,16 +7,13 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import Counter
-from typing import Any
 
 from .._model.devices import PinnedResources
 from .._model.held_session import PublicKeys
-from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.state_format import StateFormat
-from .deadline import Deadline, deadline_in
+from .deadline import Deadline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +22,10 @@ class LocalSession:
 
     ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is
     ``None`` once the session is committed. ``pinned`` are the cores and devices of each
-    container, ``keys`` the public keys, empty if a claim was interrupted before they were generated. ``request`` is the
-    normalized request of the user.
+    container, ``keys`` the public keys, empty if a claim was interrupted before they were generated.
     """
 
     plan: SessionPlan
-    request: dict[str, Any]
     agent: str
     nonce: str
     expires_at: Deadline | None
@@ -61,11 +56,4 @@ class LocalSession:
         return dict(total)
 
 
-def _without_clock(data: dict[str, Any]) -> dict[str, Any]:
-    """Convert the time at which a claim expires, in seconds since the epoch, to one that the clock does not change."""
-    at = data["expires_at"]
-    return {**data, "expires_at": None if at is None else to_plain(deadline_in(at - time.time()))}
-
-
-# Version 2: containers may have macvlans, which are no network of the engine. Version 3: claims expire by uptime.
-SESSION = StateFormat("the session", LocalSession, (dict, _without_clock))
+SESSION = StateFormat("the session", LocalSession)

@@ -252,10 +252,7 @@ class Store:
         """Write a session atomically."""
         folder = self.folder(session.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
-        network = session.plan.network
-        # A release that does not know macvlans would look for the engine's network, and recreate the containers.
-        version = 3 if session.expires_at else 2 if network and network.engine_network is None else 1
-        write_atomically(folder / DESCRIPTION, SESSION.dump(session, version))
+        write_atomically(folder / DESCRIPTION, SESSION.dump(session))
 
     def save_checksums(self, session_id: str, paths: Iterable[Path]) -> None:
         """Save the checksums of files of a session, to detect later changes."""

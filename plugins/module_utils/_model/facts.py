@@ -20,7 +20,6 @@ from .images import ImageDisk, ImageIdentity
 from .mounts import Unusable
 from .network import Underlay
 from .plain_data import DataError, Repeated, from_plain, to_plain
-from .plan import SessionPlan
 from .session import is_session_id
 from .storage import StorageService
 
@@ -39,29 +38,6 @@ class Swarm:
     node: str
     nodes: tuple[str, ...] = ()
     port: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class SessionUsage:
-    """The resources that a session uses on one agent. ``slots`` are bytes for memory, counts for the rest.
-
-    ``created_at`` is in seconds since the epoch.
-    """
-
-    session_id: str
-    name: str
-    created_at: float
-    slots: dict[str, int]
-    containers: int
-
-    @classmethod
-    def of(cls, agent: str, plan: SessionPlan) -> SessionUsage:
-        """Return the usage of the session of that plan on ``agent``."""
-        requests = [kernel.resources for kernel in plan.kernels_on(agent)]
-        slots: dict[str, int] = {}
-        for slot, amount in (item for request in requests for item in request.items()):
-            slots[slot] = slots.get(slot, 0) + amount
-        return cls(plan.id, plan.name, plan.created_at, slots, len(requests))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,8 +75,9 @@ class AgentFacts:
     name. ``tcp_ports`` are the TCP ports that are listened on, claimed by a session, or reserved, and
     ``reserved_ports`` those of ended sessions, by id, to which gateways may have a route. ``allow_host_network`` is
     whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
-    the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``has_infiniband`` is whether the agent
-    has InfiniBand device nodes, and ``infiniband`` whether containers may have them.
+    the VXLAN network identifiers, ``tunnel_ports`` the UDP ports of sessions' VXLANs. ``swarm`` is ``None`` outside a
+    swarm. ``has_infiniband`` is whether the agent has InfiniBand device nodes, and ``infiniband`` whether containers
+    may have them.
 
     ``images`` are the requested images by name, ``None`` if absent, and ``unusable_images`` why others cannot be read;
     ``image_disk`` is where the engine keeps them, ``None`` if that is not known. ``unusable_paths`` are the requested
@@ -137,6 +114,7 @@ class AgentFacts:
     infiniband: bool
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
+    tunnel_ports: frozenset[int]
     images: dict[str, ImageIdentity | None]
     unusable_images: dict[str, str]
     image_disk: ImageDisk | None
@@ -151,6 +129,7 @@ class AgentFacts:
     closed_storage: tuple[StorageService, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
+    lasting_slots: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Not properties, because each scheduling decision reads them several times for every agent.
@@ -158,6 +137,8 @@ class AgentFacts:
         free = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "online_cpu_count", len(self.online_cpus))
+        # Those that a request does not accept: sessions free none of them when they end, as far as is known.
+        object.__setattr__(self, "lasting_slots", frozenset())
 
     @functools.cached_property
     def headroom(self) -> Headroom:
@@ -165,30 +146,16 @@ class AgentFacts:
         return _shared_headroom(tuple(self.free.items()), self.online_cpu_count, self.containers, self.max_containers)
 
     @functools.cached_property
-    def session_usage(self) -> tuple[SessionUsage, ...]:
-        """The usage of this agent's sessions; expired claims use nothing."""
-        return tuple(SessionUsage.of(self.name, session.plan) for session in self.sessions if not session.expired)
-
-    @functools.cached_property
     def latest_session(self) -> float:
         """The creation time of this agent's newest session, in seconds since the epoch; 0 without sessions."""
-        return max((session.plan.created_at for session in self.sessions), default=0.0)
-
-    @property
-    def tunnel_ports(self) -> frozenset[int]:
-        """The UDP ports of the VXLANs of this agent's sessions."""
-        networks = [session.plan.network for session in self.sessions]
-        return frozenset(network.port for network in networks if network and network.port)
+        return max((session.created_at for session in self.sessions), default=0.0)
 
     def offers(self, slot: str) -> bool:
         """Return whether this agent has any capacity of ``slot``."""
         return self.capacity.get(slot, 0) > 0
 
     def with_gpus(self, request: GpuRequest) -> AgentFacts:
-        """Return these facts as if the agent had no other NVIDIA GPUs than those that a request accepts.
-
-        Sessions free none of these when they end, as far as is known.
-        """
+        """Return these facts as if the agent had no other NVIDIA GPUs than those that a request accepts."""
         slots = {device.slot for device in self.devices if not request.accepts(device)}
         if not slots:
             return self
@@ -199,13 +166,7 @@ class AgentFacts:
             unused = [device for device in accepted if device.free or not self.allocated.get(slot)]
             allocated[slot] = capacity[slot] - min(capacity[slot], self.free.get(slot, 0), len(unused))
         facts = dataclasses.replace(self, capacity=capacity, allocated=allocated)
-        usage = tuple(
-            dataclasses.replace(
-                usage, slots={slot: amount for slot, amount in usage.slots.items() if slot not in slots}
-            )
-            for usage in self.session_usage
-        )
-        object.__setattr__(facts, "session_usage", usage)
+        object.__setattr__(facts, "lasting_slots", frozenset(slots))
         return facts
 
     def to_dict(self) -> dict[str, Any]:
@@ -241,11 +202,6 @@ def _invalid_values(facts: AgentFacts) -> Iterator[str]:
         yield "reserved_ports must be those of sessions"
     if not all(map(is_session_id, facts.damaged_sessions)):
         yield "damaged_sessions must be ids of sessions"
-    try:
-        for session in facts.sessions:
-            session.plan.check()
-    except DataError as error:
-        yield str(error)
 
 
 def _parse_address(text: str) -> object:

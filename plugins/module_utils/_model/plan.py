@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import ipaddress
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -29,6 +31,7 @@ from .session import (
     App,
     Mount,
     PublishedPort,
+    is_hostname,
     is_session_id,
 )
 
@@ -177,6 +180,11 @@ class SessionPlan:
         plan.check()
         return plan
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """The digest of the whole plan, by which a control node sees whether an agent has stored that of its record."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
     def check(self) -> None:
         """Raise :class:`DataError` for a plan that cannot be carried out, such as that of a damaged file.
 
@@ -208,7 +216,6 @@ def _format_endpoint(kernel: Kernel) -> str:
     return f"{kernel.address or '-'}{port}"
 
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _INTERFACE = re.compile(r"[\w.-]{1,15}", re.ASCII)
 _MAC = re.compile(r"([0-9a-f]{2}(:[0-9a-f]{2}){5})?", re.IGNORECASE)
 
@@ -221,7 +228,7 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
         yield "its id is not that of a session"
     if not hostnames or len({*hostnames}) < len(hostnames):
         yield "it has no containers, or two of one hostname"
-    if not all(map(_NAME.fullmatch, (plan.name, *hostnames))):
+    if not all(map(is_hostname, (plan.name, *hostnames))):
         yield "its name, or a hostname, has other characters than a-z, 0-9 and -"
     if len(plan.apps) > MAX_APPS or len(plan.published) > MAX_APPS + 1:
         yield f"it has more than {MAX_APPS} apps"

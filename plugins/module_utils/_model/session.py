@@ -95,6 +95,14 @@ def is_session_id(text: str) -> bool:
     return _SESSION_ID.fullmatch(text) is not None
 
 
+_HOSTNAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+def is_hostname(text: str) -> bool:
+    """Return whether a text can be the name of a session or of a container."""
+    return _HOSTNAME.fullmatch(text) is not None
+
+
 def link_prefix(session: str, app: str) -> str:
     """Return the path of an app in links by path."""
     return f"/s/{session}/{app}"

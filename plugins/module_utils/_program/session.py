@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._docker.client import connect
+from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._host.time_limit import Turns
 from .._model.change import Change, as_diff
@@ -22,7 +23,6 @@ from .._session.output import DAYS, find_kept, read_kept
 from .._session.reap import reap as reap_sessions
 from .._session.remove import remove_claimed
 from .._session.reply_logs import ReplyLogs
-from .._session.verify import find_local_sessions
 from .._session.verify import verify as verify_part
 
 TIMEOUT_SECONDS = 3
@@ -89,35 +89,40 @@ def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 
 def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the verified ``parts`` of sessions with a ``name`` or ``session_id``, or an ``error``."""
+    """Return the verified part of the session ``session_id`` as the only one of ``parts``, or an ``error``."""
     store = Store(options["state_path"])
     try:
-        sessions = find_local_sessions(store, options["name"], options["session_id"])
-        parts = [verify_part(connect(options["docker_host"]), store, session, TIMEOUT_SECONDS) for session in sessions]
+        session = _find_session(store, options["session_id"])
+        parts = [verify_part(connect(options["docker_host"]), store, session, TIMEOUT_SECONDS)] if session else []
     except EXPECTED as error:
         return {"parts": [], "error": reason(error)}
     return {"parts": parts, "error": None}
 
 
 def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the ``parts`` of the sessions with a ``name`` or ``session_id``, with the last ``lines`` of each log.
+    """Return the part of the session ``session_id`` as the only one of ``parts``, with the last ``lines`` of each log.
 
     With ``kernel``, the hostname of a container, only its logs are returned; with ``since``, in seconds since the epoch
-    by hostname, only the later lines of containers. All logs share the bytes of the reply. A part that has
-    ended has an ``ended_at``, and of those with a ``name`` only the last one is returned.
+    by hostname, only the later lines of containers. All logs share the bytes of the reply. A part that has ended has an
+    ``ended_at``.
     """
-    store, reply = Store(options["state_path"]), ReplyLogs()
-    kernel, lines, since = options["kernel"], options["lines"], options.get("since")
+    store, session_id, reply, parts = Store(options["state_path"]), options["session_id"], ReplyLogs(), []
+    kernel, lines = options["kernel"], options["lines"]
     try:
-        sessions = find_local_sessions(store, options["name"], options["session_id"])
-        client = connect(options["docker_host"]) if sessions else None
-        parts = [read_logs(client, session, kernel, lines, reply, since) for session in sessions if client]
-        kept = find_kept(store, options["name"], options["session_id"])
-        if kept and kept.plan.id not in {session.plan.id for session in sessions}:
+        session, kept = _find_session(store, session_id), find_kept(store, session_id)
+        if session:
+            client = connect(options["docker_host"])
+            parts.append(read_logs(client, session, kernel, lines, reply, options.get("since")))
+        elif kept:
             parts.append(read_kept(store, kept, kernel, lines, reply))
     except EXPECTED as error:
         return {"parts": [], "error": reason(error)}
     return {"parts": parts, "error": None}
+
+
+def _find_session(store: Store, session_id: str) -> LocalSession | None:
+    """Return the session of that id, ``None`` if this agent has no part of it; nothing has an empty one."""
+    return store.session(session_id) if session_id else None
 
 
 def marker(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class Agent:
         from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 
         request = part.request
-        names = ("request", "agent", "nonce", "seconds", "stale_sessions", "never_completed")
+        names = ("agent", "nonce", "seconds", "stale_sessions", "never_completed")
         values = {**{name: request[name] for name in names}, "applied_next": "apply" in request["steps"]}
         claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), **values)
         try:

@@ -111,7 +111,7 @@ def apply_claimed(
         _require_images(client, store, request, require_claim(store, plan.id, request.nonce))
     with store.session_lock(plan.id):
         if check_mode:
-            session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
+            session = store.session(plan.id) or LocalSession(plan, request.agent, request.nonce, None, {}, {})
             session = dataclasses.replace(session, plan=plan, agent=request.agent)
         else:
             session = require_claim(store, plan.id, request.nonce)

@@ -11,7 +11,7 @@ import dataclasses
 import ipaddress
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
@@ -57,7 +57,6 @@ class ClaimRequest(NamedTuple):
     """
 
     plan: SessionPlan
-    request: dict[str, Any]
     agent: str
     nonce: str
     seconds: int
@@ -116,7 +115,7 @@ def claim(
                 changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
             )
         until = deadline_in(request.seconds)
-        session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})
+        session = LocalSession(request.plan, request.agent, request.nonce, until, pinned, {})
         published = request.plan.published_on(request.agent)
         store.ports.reserve(request.plan.id, [port.host_port for port in published])
         # Stored before anything is created, so that everything belongs to a claim; then again with its keys.

@@ -49,7 +49,7 @@ def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> t
         if main is None:
             return True, None
         if main["State"] in STOPPED:
-            return True, containers.exit_status(client, main["Id"])[0]
+            return True, containers.exit_code_of(client, main["Id"])
         remaining = until - time.monotonic()
         if remaining <= 0:
             return False, None

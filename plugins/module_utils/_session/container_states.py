@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._docker import labels
-from .._docker.containers import exit_status
+from .._docker.containers import exit_code_of
 from .._docker.sdk import docker
 from .._model.held_session import ContainerState
 from .._model.session import STOPPED
@@ -23,5 +23,5 @@ def container_states(client: docker.APIClient, containers: Iterable[Mapping[str,
 
 def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:
     ended = container["State"] in STOPPED
-    exit_code, finished_at = exit_status(client, container["Id"]) if ended else (None, None)
-    return ContainerState(container["State"], container["Labels"].get(labels.IMAGE_DIGEST), exit_code, finished_at)
+    exit_code = exit_code_of(client, container["Id"]) if ended else None
+    return ContainerState(container["State"], container["Labels"].get(labels.IMAGE_DIGEST), exit_code)

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from .._model.cordon import Cordon
 from .._model.devices import Device
 from .._model.errors import as_phrase
 from .._model.facts import AgentFacts
-from .._model.held_session import HeldSession
+from .._model.held_session import HeldSession, by_state
 from .._model.images import ImageDisk
 from .._model.mounts import Source, Unusable
 from .._model.quantity import parse_bytes, parse_slot
@@ -77,6 +77,8 @@ class AgentSettings(NamedTuple):
 class FactsQuery(NamedTuple):
     """The images and folders that a session needs; ``paths`` are words of :class:`Source`.
 
+    ``keys_of`` are the ids of sessions whose public keys are wanted.
+
     ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
     expired claim, because the next claim removes them, unless ``counts_expired``.
     """
@@ -85,6 +87,7 @@ class FactsQuery(NamedTuple):
     paths: Sequence[str] = ()
     excluded: Sequence[str] = ()
     counts_expired: bool = False
+    keys_of: Sequence[str] = ()
 
 
 def collect_facts(
@@ -101,6 +104,9 @@ def collect_facts(
     sessions, damaged = store.load_all()
     active = active_sessions(sessions, query.excluded, counts_expired=query.counts_expired)
     orphans = _orphans(containers, sessions)
+    by_session: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for container in containers:
+        by_session[container["Labels"].get(labels.SESSION_ID, "")].append(container)
     held = {*store.held_ids()}
     mounts = settings.mounts
     info = client.info()
@@ -174,11 +180,15 @@ def collect_facts(
         infiniband=has_infiniband and settings.allow_infiniband,
         networks=tuple(sorted({*network.networks_in_use(links), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(links), *_claimed_vnis(active)})),
+        tunnel_ports=frozenset(_tunnel_ports(active)),
         images={name: image.identity if image else None for name, image in images.items()},
         unusable_images=unusable_images,
         image_disk=_image_disk(engine_folder(info), settings, images),
         unusable_paths=_unusable_paths(client, store, mounts, query.paths),
-        sessions=tuple(_held_session(client, store, session, containers, gpus, state.draining) for session in sessions),
+        sessions=tuple(
+            _held_session(client, store, session, by_session[session.plan.id], gpus, state.draining, query.keys_of)
+            for session in sessions
+        ),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
 
@@ -290,6 +300,10 @@ def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
     return {session.plan.network.vni for session in sessions if session.plan.network and session.plan.network.vni}
 
 
+def _tunnel_ports(sessions: Iterable[LocalSession]) -> set[int]:
+    return {session.plan.network.port for session in sessions if session.plan.network and session.plan.network.port}
+
+
 def _find_images(client: docker.APIClient, names: Iterable[str]) -> tuple[dict[str, Image | None], dict[str, str]]:
     """Return the images by name, ``None`` if absent, and why the engine cannot read others, as a phrase."""
 
@@ -326,8 +340,22 @@ def _held_session(
     containers: Iterable[Mapping[str, Any]],
     gpus: Gpus,
     draining: Cordon | None,
+    wanted: Collection[str],
 ) -> HeldSession:
-    ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
-    states = container_states(client, ours)
-    known = (session.plan, session.request, session.committed, session.expired, session.keys, states)
-    return HeldSession(*known, *read_times(client, store, session, gpus), draining)
+    plan, keys = session.plan, session.keys if session.plan.id in wanted else {}
+    lived, idle = read_times(client, store, session, gpus)
+    return HeldSession(
+        plan.id,
+        plan.name,
+        plan.created_at,
+        session.nonce,
+        plan.digest,
+        batch=bool(plan.command),
+        committed=session.committed,
+        expired=session.expired,
+        states=by_state(container_states(client, containers)),
+        lived=lived,
+        idle=idle,
+        cordon=draining,
+        public_keys=keys,
+    )

@@ -31,9 +31,10 @@ def read_logs(
 ) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
-    ``logs`` has for each container here, by hostname: its ``log``, the logs of its ``apps`` by name, and an ``error``
-    for logs that could not be read. With a ``hostname``, only that container is included; with ``since``, in seconds
-    since the epoch by hostname, only later lines of containers, and no logs of apps.
+    ``batch`` is whether it has a command, with which it ends. ``logs`` has for each container here, by hostname: its
+    ``log``, the logs of its ``apps`` by name, and an ``error`` for logs that could not be read. With a ``hostname``,
+    only that container is included; with ``since``, in seconds since the epoch by hostname, only later lines of
+    containers, and no logs of apps.
     """
     existing = containers.find_containers(client, session.plan.id)
     ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
@@ -49,7 +50,8 @@ def read_logs(
             logs |= {name: partial(_read_or_error, read) for name, read in of_apps.items()}
         reads[kernel.hostname] = {**logs}
     return {
-        "plan": session.plan.to_dict(),
+        "id": session.plan.id,
+        "batch": bool(session.plan.command),
         "containers": to_plain(container_states(client, existing)),
         "logs": reply.collect(reads),
     }

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -170,14 +170,9 @@ def _too_much(
         yield oldest[1]
 
 
-def find_kept(store: Store, name: str, session_id: str) -> KeptOutput | None:
-    """Return the output of the session with that id, or of the last one with that name."""
-    root = store.root / "output"
-    if session_id:
-        return _load(root / session_id) if is_session_id(session_id) else None
-    loaded: Iterable[KeptOutput | None] = map(_load, root.iterdir()) if root.is_dir() else ()
-    matching = [output for output in loaded if output and output.plan.name == name]
-    return max(matching, key=lambda output: (output.plan.created_at, output.plan.id), default=None)
+def find_kept(store: Store, session_id: str) -> KeptOutput | None:
+    """Return the output of the session with that id."""
+    return _load(store.root / "output" / session_id) if is_session_id(session_id) else None
 
 
 def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int, reply: ReplyLogs) -> dict[str, Any]:
@@ -197,7 +192,8 @@ def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int, reply: 
         for name, apps in logs.items()
     }
     return {
-        "plan": kept.plan.to_dict(),
+        "id": kept.plan.id,
+        "batch": bool(kept.plan.command),
         "containers": to_plain(kept.containers),
         "logs": reply.collect(reads),
         "ended_at": kept.ended_at,

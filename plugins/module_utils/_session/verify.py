@@ -18,21 +18,6 @@ from .container_states import container_states
 from .drift import find_drift
 
 
-def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalSession]:
-    """Return this agent's part of the session with that id, or without an id of all sessions with that name.
-
-    Raises :class:`CorruptStateError` if none matches and a stored session cannot be read: it could be the match.
-    """
-    if session_id:
-        session = store.session(session_id)
-        return [session] if session else []
-    readable, damaged = store.load_all()
-    matching = [session for session in readable if session.plan.name == name]
-    if damaged and not matching:
-        raise damaged[0]
-    return matching
-
-
 def verify(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> dict[str, Any]:
     """Return the state of this agent's part of a session, as plain data.
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from ...module_utils._model.state_format import StateFormat
-from .._planner.cluster_state import Parts, containers_of
+from .._planner.cluster_state import Session
 from .._queue.entry import RUNNING, QueueEntry, mark_terminating
 from .._report.record import ended_record, session_record
 
@@ -89,7 +89,7 @@ def describe_cut_off(away: Collection[str], answered: Collection[str]) -> list[s
 
 
 def end_lost(
-    entries: Iterable[QueueEntry], sessions: Mapping[str, Parts], lost: Collection[str], seconds: int, now: float
+    entries: Iterable[QueueEntry], sessions: Mapping[str, Session], lost: Collection[str], seconds: int, now: float
 ) -> list[QueueEntry]:
     """Return the entries of sessions that end because an agent is ``lost`` and their failure policy says so.
 
@@ -101,7 +101,8 @@ def end_lost(
         gone = [agent for agent in plan.agents if agent in lost] if plan else []
         if plan and gone and plan.failure_policy == "terminate":
             reason = f"{', '.join(gone)} did not answer for {seconds} seconds and session_failure_policy is terminate"
-            record = session_record(plan, "TERMINATED", containers_of(sessions.get(entry.id, {})))
+            known = sessions.get(entry.id)
+            record = session_record(plan, "TERMINATED", known.containers if known else {})
             record = ended_record(record, "TERMINATED", reason, None, entry.enqueued_at, now)
             ended.append(mark_terminating(entry, record, plan.agents, now))
     return ended

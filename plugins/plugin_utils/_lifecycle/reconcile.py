@@ -10,16 +10,15 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
-from .._planner.agreement import find_disagreement
-from .._planner.cluster_state import Parts, completed, containers_of, host_keys_of, plan_of
+from .._planner.cluster_state import Parts, Session, find_sessions
 from .._queue.entry import (
     CREATING,
     PENDING,
     RUNNING,
     TERMINATING,
     QueueEntry,
+    ending_ids,
     mark_running,
     mark_terminated,
     mark_terminating,
@@ -50,27 +49,29 @@ class ReconcileActions:
 
 def reconcile(
     entries: Iterable[QueueEntry],
-    sessions: Mapping[str, Parts],
+    held: Mapping[str, Parts],
     unreachable: Collection[str],
     end_orphaned: bool,
     now: float,
     surveyed: Mapping[str, Collection[str]] | None = None,
     surveyed_since: float = 0.0,
 ) -> ReconcileActions:
-    """Return the actions that follow from the queue and from the ``sessions`` on agents, by id.
+    """Return the actions that follow from the queue and from what agents hold, by session id.
 
-    ``unreachable`` are the agents of the inventory without facts. Entries of runs that died must have the state
-    ``CREATING`` and no owner; they are ended only with ``end_orphaned``. The agents ``surveyed`` were read after
-    ``surveyed_since``, each with the ids of sessions that it holds and cannot read: a session that started earlier and
-    that none of them holds has ended elsewhere; the plan of one that waits is forgotten then, since nothing is left of
-    its last start. Times are in seconds since the epoch.
+    A session without an entry is left alone: whoever started it ends it. ``unreachable`` are the agents of the
+    inventory without facts. Entries of runs that died must have the state ``CREATING`` and no owner; they are ended
+    only with ``end_orphaned``. The agents ``surveyed`` were read after ``surveyed_since``, each with the ids of
+    sessions that it holds and cannot read: a session that started earlier and that none of them holds has ended
+    elsewhere; the plan of one that waits is forgotten then, since nothing is left of its last start. Times are in
+    seconds since the epoch.
     """
     listed = list(entries)
+    sessions = find_sessions(held, recorded_plans(listed))
     unreadable = _group((session_id, agent) for agent, ids in (surveyed or {}).items() for session_id in ids)
     completed_starts = [
-        mark_running(entry, now, _record(sessions[entry.id], "RUNNING"))
+        mark_running(entry, now, _record(sessions[entry.id], entry, "RUNNING"))
         for entry in listed
-        if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))
+        if _is_orphaned(entry) and entry.id in sessions and _is_complete(sessions[entry.id])
     ]
     vanished = [
         entry
@@ -79,14 +80,12 @@ def reconcile(
     ]
     forgotten = [dataclasses.replace(entry, plan=None) for entry in vanished if entry.state == PENDING]
     by_id = {entry.id: entry for entry in [*listed, *completed_starts, *forgotten]}
-    terminations = find_terminating(by_id.values(), sessions)
-    ending_parts = {
-        entry.id: _merge_parts(sessions.get(session_id, {}) for session_id in ids) for entry, ids in terminations
-    }
+    parts = {session_id: session.parts for session_id, session in sessions.items()}
+    parts |= {session_id: held[session_id] for session_id in ending_ids(by_id.values()) if session_id in held}
     save = [
         _next_entry(
             entry,
-            ending_parts.get(entry.id, sessions.get(entry.id, {})),
+            parts.get(entry.id, {}),
             [*unreachable, *unreadable.get(entry.id, ())],
             end_orphaned=end_orphaned,
             now=now,
@@ -94,69 +93,32 @@ def reconcile(
         for entry in by_id.values()
     ]
     save += [_vanished_entry(entry, now) for entry in vanished if entry.state == RUNNING]
-    queued_ids = {
-        *(entry.id for entry in by_id.values() if entry.unfinished),
-        *(session_id for _entry, ids in terminations for session_id in ids),
+    committed = {
+        session_id: session
+        for session_id, session in sessions.items()
+        if not by_id[session_id].unfinished and all(part.committed for part in session.parts.values())
     }
-    unqueued = [parts for session_id, parts in sessions.items() if session_id not in queued_ids]
-    # What agents disagree on is left alone: one of them must not end or restart what another one runs.
-    committed = [
-        parts for parts in unqueued if all(part.committed for part in parts.values()) and not find_disagreement(parts)
-    ]
-    recorded = recorded_plans(by_id.values())
-    save += [
-        _termination_entry(parts, by_id.get(plan_of(parts).id), now)
-        for parts in committed
-        if plan_of(parts).id in recorded or _all_answered(parts)
-    ]
+    save += [_termination_entry(session, by_id[session_id], now) for session_id, session in committed.items()]
     changed = {entry.id: entry for entry in [*completed_starts, *forgotten, *save] if entry is not None}
-    all_terminations = find_terminating({**by_id, **changed}.values(), sessions)
+    ending = [entry for entry in {**by_id, **changed}.values() if entry.state == TERMINATING]
     return ReconcileActions(
         end=_group(
-            (agent, session_id)
-            for entry, ids in all_terminations
-            for session_id in ids
-            for agent in (*sessions.get(session_id, {}), *unreadable.get(session_id, ()))
+            (agent, entry.id)
+            for entry in ending
+            for agent in (*held.get(entry.id, {}), *unreadable.get(entry.id, ()))
             if agent in entry.agents
         ),
         restart=_group(
-            (agent, plan_of(parts).id)
-            for parts in committed
-            if plan_of(parts).failure_policy == "restart" and plan_of(parts).id not in changed
-            for agent in _agents_with_stopped(parts)
+            (agent, session_id)
+            for session_id, session in committed.items()
+            if session.plan.failure_policy == "restart" and session_id not in changed
+            for agent in _agents_with_stopped(session)
         ),
         agents_with_expired_claims=tuple(
-            sorted({agent for parts in sessions.values() for agent, part in parts.items() if part.expired})
+            sorted({agent for each in held.values() for agent, part in each.items() if part.expired})
         ),
         entries_to_save=tuple(changed.values()),
     )
-
-
-def find_terminating(
-    entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]
-) -> list[tuple[QueueEntry, list[str]]]:
-    """Return each TERMINATING entry with the ids of the sessions that it applies to.
-
-    A session that was ended while all of its agents were unreachable is known only by its name: the entry applies to
-    sessions of that name that are older than the entry, if all of their agents say so.
-    """
-
-    def matching_ids(entry: QueueEntry) -> list[str]:
-        if entry.record["id"] is not None:
-            return [entry.id]
-        return [
-            session_id
-            for session_id, parts in sessions.items()
-            if all(part.plan.name == entry.name for part in parts.values())
-            and all(part.plan.created_at <= entry.enqueued_at for part in parts.values())
-        ]
-
-    return [(entry, matching_ids(entry)) for entry in entries if entry.state == TERMINATING]
-
-
-def _merge_parts(sessions: Iterable[Parts]) -> Parts:
-    """Return the parts of several sessions as if they were one: only their agents matter."""
-    return {agent: part for parts in sessions for agent, part in parts.items()}
 
 
 def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -167,24 +129,20 @@ def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
-def find_end_reason(parts: Parts, now: float) -> tuple[str, int | None]:
+def find_end_reason(session: Session, now: float) -> tuple[str, int | None]:
     """Return why a committed session is over (empty if it is not) and the exit code that ended it."""
-    plan, containers = plan_of(parts), containers_of(parts)
+    plan, containers = session.plan, session.containers
     stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
     if plan.command and MAIN1 in stopped:
         exit_code = stopped[MAIN1].exit_code
         return f"the command ended with exit code {exit_code}", exit_code
-    if plan.command and MAIN1 not in containers and plan.agents[0] in parts:
+    if plan.command and MAIN1 not in containers and plan.agents[0] in session.parts:
         return f"{MAIN1} was removed, and with it the command", None
-    failed = [
-        kernel.hostname
-        for kernel in plan.kernels
-        if kernel.hostname in stopped and not completed(plan, kernel.hostname, stopped)
-    ]
+    failed = [name for name in stopped if not session.completed(name)]
     if failed and plan.failure_policy == "terminate":
         exit_code = stopped[failed[0]].exit_code
         return f"{failed[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code
-    return time_reason(parts, now), None
+    return time_reason(session, now), None
 
 
 def _next_entry(
@@ -209,8 +167,9 @@ def _next_entry(
                 if unreachable
                 else mark_terminated(entry, record, now)
             )
-        plan = plan_of(parts)
-        return mark_terminating(entry, {**session_record(plan, "ERROR"), **_end_fields(record)}, plan.agents, now)
+        agents = entry.plan.agents if entry.plan else list(parts)
+        planned = session_record(entry.plan, "ERROR") if entry.plan else {}
+        return mark_terminating(entry, {**planned, **_end_fields(record)}, agents, now)
     if entry.state == TERMINATING:
         remaining = [agent for agent in entry.agents if agent in parts or agent in unreachable]
         if not remaining:
@@ -218,11 +177,6 @@ def _next_entry(
         if tuple(remaining) != entry.agents:
             return dataclasses.replace(entry, agents=tuple(remaining), updated_at=now)
     return None
-
-
-def _all_answered(parts: Parts) -> bool:
-    """Return whether all agents of a session hold its plan: without a record, nothing is ended on the word of some."""
-    return parts.keys() >= {*plan_of(parts).agents}
 
 
 def _has_vanished(entry: QueueEntry, surveyed: Mapping[str, Collection[str]]) -> bool:
@@ -242,64 +196,34 @@ def _is_orphaned(entry: QueueEntry) -> bool:
     return entry.state == CREATING and entry.owner is None and not entry.waits_for_start
 
 
-def _is_complete(parts: Parts) -> bool:
+def _is_complete(session: Session) -> bool:
     """Return whether the start is complete: all agents have committed, and there is no command left to start."""
-    if not parts or plan_of(parts).command:
-        return False
-    return all(part.committed for part in parts.values()) and parts.keys() >= set(plan_of(parts).agents)
+    return session.committed and not session.plan.command
 
 
 def _end_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in ("error", "reason", "exit_code", "created_at", "ended_at")}
 
 
-def _termination_entry(parts: Parts, entry: QueueEntry | None, now: float) -> QueueEntry | None:
+def _termination_entry(session: Session, entry: QueueEntry, now: float) -> QueueEntry | None:
     """Return the TERMINATING entry of a committed session that is over; ``None`` if it is not."""
-    plan = plan_of(parts)
-    reason, exit_code = find_end_reason(parts, now)
+    reason, exit_code = find_end_reason(session, now)
     if not reason:
         return None
-    record = _record(parts, "TERMINATED")
-    return make_terminating_entry(
-        plan, ended_record(record, "TERMINATED", reason, exit_code, requested_at(plan, entry), now), now
+    record = ended_record(
+        _record(session, entry, "TERMINATED"), "TERMINATED", reason, exit_code, entry.enqueued_at, now
     )
+    return mark_terminating(entry, record, session.plan.agents, now)
 
 
-def _record(parts: Parts, status: str) -> dict[str, Any]:
-    return session_record(plan_of(parts), status, containers_of(parts), host_keys=host_keys_of(parts))
+def _record(session: Session, entry: QueueEntry, status: str) -> dict[str, Any]:
+    known = {hostname: keys.host for hostname, keys in session.public_keys.items()} or entry.record.get("host_keys")
+    return session_record(session.plan, status, session.containers, host_keys=known)
 
 
-def requested_at(plan: SessionPlan, entry: QueueEntry | None) -> float:
-    """Return when a session was requested, from its entry in the queue if there is one."""
-    return entry.enqueued_at if entry else plan.created_at
-
-
-def make_terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:
-    """Return the entry by which a session is removed from all of its agents."""
-    return QueueEntry(
-        id=plan.id,
-        name=plan.name,
-        state=TERMINATING,
-        user=plan.user,
-        resource_group=plan.resource_group,
-        priority=0,
-        spec=None,
-        record=record,
-        enqueued_at=plan.created_at,
-        updated_at=now,
-        agents=tuple(plan.agents),
-        user_uid=plan.user_uid,
-    )
-
-
-def _agents_with_stopped(parts: Parts) -> list[str]:
+def _agents_with_stopped(session: Session) -> list[str]:
     """Return the agents with a container of the session that exists and does not run."""
     startable = (*STOPPED, "created")
-    return [
-        agent
-        for agent, part in parts.items()
-        if any(
-            state.status in startable and not completed(part.plan, name, part.containers)
-            for name, state in part.containers.items()
-        )
-    ]
+    stopped = {name for name, state in session.containers.items() if state.status in startable}
+    due = {name for name in stopped if not session.completed(name)}
+    return list(dict.fromkeys(kernel.agent for kernel in session.plan.kernels if kernel.hostname in due))

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ...module_utils._model.validation import ValidationError
 from .._queue.entry import QueueEntry
+from .._queue.selection import find_entry
 from .._request.run_options import RunOptions
 
 
@@ -18,16 +19,11 @@ def find_repairable(run: RunOptions, entries: Iterable[QueueEntry]) -> QueueEntr
 
     Raises :class:`ValidationError` if there is none with its request, or more than one.
     """
-    option, value = ("session_id", run.id) if run.id else ("session_name", run.name)
-    matching = [
-        entry for entry in entries if run.id in ("", entry.id) and run.name in ("", entry.name) and not entry.has_ended
-    ]
-    if len(matching) > 1:
-        ids = ", ".join(sorted(entry.id for entry in matching))
-        raise ValidationError(f"session_name: {len(matching)} sessions are called {value!r}: give session_id ({ids}).")
-    if not matching or matching[0].spec is None:
+    entry = find_entry(run.name, run.id, entries)
+    if entry is None or entry.spec is None:
+        option, value = ("session_id", run.id) if run.id else ("session_name", run.name)
         raise ValidationError(
             f"{option}: the queue of this control node has no request of {value!r}; run repair_session where the"
-            " session was started, or create_session with the same variables."
+            " session was started."
         )
-    return matching[0]
+    return entry

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
-from .._planner.cluster_state import ClusterState, plan_of, status_of
+from .._planner.cluster_state import ClusterState
 from .._planner.published_ports import gateway_address
 from .._planner.route_address import find_foreign_address, find_other_owner
 from .._planner.session_network import PlanningError
@@ -86,11 +86,9 @@ def reachable_plans(cluster: ClusterState) -> list[SessionPlan]:
     Left out are those at an address that is not their agent's own.
     """
     plans = [
-        plan_of(parts)
-        for session_id, parts in cluster.sessions.items()
-        if session_id in cluster.records
-        and status_of(parts) in ("RUNNING", "DEGRADED")
-        and plan_of(parts).agents[0] in parts
+        session.plan
+        for session in cluster.sessions.values()
+        if session.status in ("RUNNING", "DEGRADED") and session.plan.agents[0] in session.parts
     ]
     return [plan for plan in plans if not find_foreign_address(plan, cluster)]
 

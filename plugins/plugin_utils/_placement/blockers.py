@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...module_utils._model.capacity import Bundle, HasCapacity
-from ...module_utils._model.facts import AgentFacts, SessionUsage
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.plan import SessionPlan
 from .agent_classes import CapacityVector, Normalizer
 from .demand import Demand
 from .packing import Budget, BudgetExceededError, Frontier, Packing, ReachableCounts, reachable_totals
@@ -23,8 +25,36 @@ MAX_PACKINGS = 64
 STEPS = 1_000_000
 
 
-def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
+@dataclasses.dataclass(frozen=True)
+class SessionUsage:
+    """The resources that a session uses on one agent. ``slots`` are bytes for memory, counts for the rest.
+
+    ``created_at`` is in seconds since the epoch.
+    """
+
+    session_id: str
+    name: str
+    created_at: float
+    slots: dict[str, int]
+    containers: int
+
+    @classmethod
+    def of(cls, agent: AgentFacts, plan: SessionPlan) -> SessionUsage:
+        """Return what the end of the session of that plan would free on an agent."""
+        requests = [kernel.resources for kernel in plan.kernels_on(agent.name)]
+        slots: Counter[str] = Counter()
+        for request in requests:
+            slots.update(request)
+        freed = {slot: amount for slot, amount in slots.items() if slot not in agent.lasting_slots}
+        return cls(plan.id, plan.name, plan.created_at, freed, len(requests))
+
+
+def blocking_sessions(
+    agents: Sequence[AgentFacts], demand: Demand, plans: Mapping[str, SessionPlan], *, single_node: bool
+) -> tuple[str, ...]:
     """Return the names of sessions that free enough capacity when all of them end, oldest first; empty if none do.
+
+    They are sessions of ``plans``, by id: what others use is not freed. Expired claims use nothing.
 
     That is the oldest session that is sufficient alone. If there is none, it is the smallest number of oldest sessions
     that is sufficient, without those that are not needed: more capacity never hurts, so none of the rest can be
@@ -38,7 +68,7 @@ def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_no
             )
         else:
             room = _MixedCapacity(demand)
-        stage = _Simulation(agents, {slot for request in demand.requests for slot in request}, room)
+        stage = _Simulation(agents, plans, {slot for request in demand.requests for slot in request}, room)
         return tuple(session.name for session in _smallest_sufficient_set(stage, room))
     except BudgetExceededError:
         return ()
@@ -170,7 +200,13 @@ class _Simulation:
     ``sessions`` are all sessions, oldest first, each represented by its usage of one agent.
     """
 
-    def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _CapacityModel) -> None:
+    def __init__(
+        self,
+        agents: Sequence[AgentFacts],
+        plans: Mapping[str, SessionPlan],
+        slots: Iterable[str],
+        room: _CapacityModel,
+    ) -> None:
         self._agents, self._slots, self._room = agents, slots, room
         self._left: dict[int, _RemainingCapacity] = {}
         headrooms = [agent.headroom for agent in agents]
@@ -179,16 +215,11 @@ class _Simulation:
         self._steps: list[list[tuple[int, _RemainingCapacity, Any]]] = []
         for part, agents_of_it in Counter(self._parts).items():
             room.add(part, agents_of_it)
-        self._positions: dict[str, list[int]] = {}
-        sessions: dict[str, SessionUsage] = {}
+        self._holdings: dict[str, dict[int, SessionUsage]] = {}
         for at, agent in enumerate(agents):
-            for holding in agent.session_usage:
-                if holding.session_id in sessions:
-                    self._positions[holding.session_id].append(at)
-                else:
-                    self._positions[holding.session_id] = [at]
-                    sessions[holding.session_id] = holding
-        self.sessions = sorted(sessions.values(), key=_age)
+            for plan in (plans[held.id] for held in agent.sessions if held.id in plans and not held.expired):
+                self._holdings.setdefault(plan.id, {})[at] = SessionUsage.of(agent, plan)
+        self.sessions = sorted((next(iter(held.values())) for held in self._holdings.values()), key=_age)
 
     def end_oldest(self, count: int) -> None:
         """End exactly the ``count`` oldest sessions, given that only oldest sessions have ended until now."""
@@ -200,10 +231,8 @@ class _Simulation:
     def end(self, session: SessionUsage, sign: int = 1) -> None:
         """End a session (1), or restore one that has ended (-1); ``session`` is its usage of any agent."""
         step = []
-        for at in self._positions[session.session_id]:
-            agent = self._agents[at]
-            holding = next(usage for usage in agent.session_usage if usage.session_id == session.session_id)
-            remaining = self._left[at] if at in self._left else _RemainingCapacity.of(agent, self._slots)
+        for at, holding in self._holdings[session.session_id].items():
+            remaining = self._left[at] if at in self._left else _RemainingCapacity.of(self._agents[at], self._slots)
             step.append((at, remaining, self._parts[at]))
             after = remaining.after(holding, sign)
             self._change(at, after, self._room.part(after))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.quantity import format_slots
 from .blockers import blocking_sessions
 from .demand import Demand, Member
@@ -57,11 +58,11 @@ def explain(
     attempt: PartialPlacement,
     *,
     single_node: bool,
-    name_blockers: bool = True,
+    plans: Mapping[str, SessionPlan] | None = None,
 ) -> Unschedulable:
     """Return why the containers that an attempt leaves unplaced do not fit on these agents.
 
-    Without ``name_blockers``, the sessions that would have to end are not looked for.
+    It names sessions of ``plans``, by id, that would have to end; without these they are not looked for.
     """
     remaining = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in remaining))
@@ -77,8 +78,8 @@ def explain(
         least = min((_lack(request, left) for left in room.most), key=lambda lack: _weight(lack, request))
         roles = {member.role for member in remaining if member.shape == shape}
         missing |= dict.fromkeys(roles, least)
-    proven = attempt.unplaced and name_blockers
-    blocking = blocking_sessions(agents, demand, single_node=single_node) if proven else ()
+    named = plans if attempt.unplaced else None
+    blocking = blocking_sessions(agents, demand, named, single_node=single_node) if named else ()
     names = f" ({join_names([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
     cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The state of the cluster: the facts of all agents, and the sessions that they hold."""
+"""The state of the cluster: the facts of all agents, and the sessions of the record as far as agents hold them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,83 @@ Parts = Mapping[str, HeldSession]
 
 
 @dataclasses.dataclass(frozen=True)
+class Session:
+    """A session of the record: its ``plan``, and the ``parts`` that agents of the plan say they hold."""
+
+    plan: SessionPlan
+    parts: Parts
+
+    @functools.cached_property
+    def containers(self) -> dict[str, ContainerState]:
+        """The existing containers by hostname: an agent has no say about those of others."""
+        found = {kernel.hostname: self._part_of(kernel.agent).get(kernel.hostname) for kernel in self.plan.kernels}
+        return {hostname: state for hostname, state in found.items() if state}
+
+    def _part_of(self, agent: str) -> Mapping[str, ContainerState]:
+        return self.parts[agent].containers if agent in self.parts else {}
+
+    @functools.cached_property
+    def status(self) -> str:
+        """The status: ``CREATING`` while a claim is pending, ``ERROR`` if one has expired.
+
+        ``RUNNING`` if every agent of the plan has committed and every container runs, or has completed the command;
+        ``DEGRADED`` otherwise.
+        """
+        pending = [part for part in self.parts.values() if not part.committed]
+        if pending:
+            return "ERROR" if any(part.expired for part in pending) else "CREATING"
+        healthy = {name for name, state in self.containers.items() if state.status == "running" or self.completed(name)}
+        return "RUNNING" if len(healthy) == len(self.plan.kernels) else "DEGRADED"
+
+    @property
+    def expired(self) -> bool:
+        """Whether only expired claims are left of it: it no longer counts."""
+        return all(part.expired for part in self.parts.values())
+
+    @property
+    def committed(self) -> bool:
+        """Whether all agents of the plan have committed their parts."""
+        return all(agent in self.parts and self.parts[agent].committed for agent in self.plan.agents)
+
+    def completed(self, hostname: str) -> bool:
+        """Return whether a container has exited with code 0 because the session's command in it has completed."""
+        state = self.containers[hostname]
+        return state.status in STOPPED and state.exit_code == 0 and self.plan.runs_command(hostname)
+
+    @property
+    def public_keys(self) -> dict[str, PublicKeys]:
+        """The public keys of its containers by hostname, each as its own agent has them, as far as they were asked."""
+        return {
+            kernel.hostname: self.parts[kernel.agent].public_keys[kernel.hostname]
+            for kernel in self.plan.kernels
+            if kernel.agent in self.parts and kernel.hostname in self.parts[kernel.agent].public_keys
+        }
+
+
+def find_sessions(held: Mapping[str, Parts], records: Mapping[str, SessionPlan]) -> dict[str, Session]:
+    """Return the sessions of the record of which agents hold a part, by id; parts that were not planned are ignored."""
+    sessions = {}
+    for session_id, parts in held.items():
+        plan = records.get(session_id)
+        agents = frozenset(plan.agents) if plan else frozenset()
+        planned = {agent: part for agent, part in parts.items() if agent in agents}
+        if plan and planned:
+            sessions[session_id] = Session(plan, planned)
+    return sessions
+
+
+@dataclasses.dataclass(frozen=True)
 class ClusterState:
     """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``.
 
     ``records`` are the plans of sessions, by id, that this control node has made itself. ``addresses`` are those that
-    the inventory gives agents, by name; an agent with a host name there has none. ``digest_key`` is that of the queue,
-    for the digests of secrets in the requests of their sessions.
+    the inventory gives agents, by name; an agent with a host name there has none.
     """
 
     facts: Mapping[str, AgentFacts]
     unavailable: Mapping[str, str]
     records: Mapping[str, SessionPlan] = dataclasses.field(default_factory=dict)
     addresses: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
-    digest_key: bytes = dataclasses.field(default=b"", repr=False)
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:
@@ -43,37 +107,51 @@ class ClusterState:
         return [self.facts[name] for name in sorted(self.facts)]
 
     @functools.cached_property
-    def sessions(self) -> Mapping[str, Parts]:
-        """The sessions on agents, by id; the parts of a session are sorted by the names of their agents.
-
-        A session of which there is a record has the plan of that, whatever its agents say, and no parts elsewhere.
-        """
-        sessions: dict[str, dict[str, HeldSession]] = {}
-        recorded_agents = {session_id: frozenset(plan.agents) for session_id, plan in self.records.items()}
+    def held(self) -> Mapping[str, Parts]:
+        """All that agents say they hold, by session id; the parts are sorted by the names of their agents."""
+        held: dict[str, dict[str, HeldSession]] = {}
         for facts in self.agents:
-            for session in facts.sessions:
-                record = self.records.get(session.plan.id)
-                if record is None:
-                    sessions.setdefault(session.plan.id, {})[facts.name] = session
-                elif facts.name in recorded_agents[record.id]:
-                    sessions.setdefault(record.id, {})[facts.name] = dataclasses.replace(session, plan=record)
-        return sessions
+            for part in facts.sessions:
+                held.setdefault(part.id, {})[facts.name] = part
+        return held
 
     @functools.cached_property
-    def names(self) -> Mapping[str, Mapping[str, Parts]]:
-        """The sessions on agents by name, and then by id."""
-        names: dict[str, dict[str, Parts]] = {}
-        for session_id, parts in self.sessions.items():
-            names.setdefault(plan_of(parts).name, {})[session_id] = parts
+    def sessions(self) -> Mapping[str, Session]:
+        """The sessions of the record of which agents hold a part, by id."""
+        return find_sessions(self.held, self.records)
+
+    @functools.cached_property
+    def strangers(self) -> Mapping[str, Parts]:
+        """What agents say they hold of sessions without a record, by session id: it gives nobody any right."""
+        return {session_id: parts for session_id, parts in self.held.items() if session_id not in self.records}
+
+    @functools.cached_property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """The ids of the sessions of the record that live on agents, by name."""
+        names: dict[str, list[str]] = {}
+        for session_id, session in self.sessions.items():
+            if not session.expired:
+                names.setdefault(session.plan.name, []).append(session_id)
         return names
+
+    @functools.cached_property
+    def agents_of_strangers(self) -> Mapping[str, Collection[str]]:
+        """The agents that hold sessions without a record, by the name of the session: they refuse another one of it."""
+        agents: dict[str, set[str]] = {}
+        for parts in self.strangers.values():
+            for agent, part in parts.items():
+                if not part.expired:
+                    agents.setdefault(part.name, set()).add(agent)
+        return agents
+
+    def is_taken(self, name: str) -> bool:
+        """Return whether a session of that name is on any agent, so that a decision depends on the name."""
+        return name in self.names or name in self.agents_of_strangers
 
     def holders(self, session_id: str) -> list[str]:
         """Return the agents that say that they hold a part of a session, readable or not, sorted by name."""
-        return [
-            facts.name
-            for facts in self.agents
-            if session_id in facts.damaged_sessions or any(part.plan.id == session_id for part in facts.sessions)
-        ]
+        parts = self.held.get(session_id, {})
+        return [facts.name for facts in self.agents if facts.name in parts or session_id in facts.damaged_sessions]
 
     def was_read(self, agent: str) -> bool:
         """Return whether an agent returned facts or an error."""
@@ -94,13 +172,13 @@ class ClusterState:
     def with_plan(self, plan: SessionPlan) -> ClusterState:
         """Return this state as if the agents held ``plan`` already, to plan the next session."""
         changed = {name: _add_plan(self.facts[name], plan) for name in plan.agents if name in self.facts}
-        return dataclasses.replace(self, facts={**self.facts, **changed})
+        return dataclasses.replace(self, facts={**self.facts, **changed}, records={**self.records, plan.id: plan})
 
     @functools.cached_property
     def emptied(self) -> ClusterState:
         """This state as if there were no sessions, and no address, identifier or port were taken."""
         nothing: dict[str, Any] = {"allocated": {}, "containers": 0, "sessions": (), "networks": (), "vnis": ()}
-        nothing |= {"tcp_ports": frozenset(), "reserved_ports": {}}
+        nothing |= {"tcp_ports": frozenset(), "tunnel_ports": frozenset(), "reserved_ports": {}}
         facts = {name: dataclasses.replace(agent, **nothing) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
@@ -115,7 +193,7 @@ class ClusterState:
 
 
 def _drop_sessions(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:
-    remaining = tuple(session for session in facts.sessions if session.plan.id not in ended)
+    remaining = tuple(session for session in facts.sessions if session.id not in ended)
     return facts if len(remaining) == len(facts.sessions) else dataclasses.replace(facts, sessions=remaining)
 
 
@@ -124,6 +202,9 @@ def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
     taken = dict(facts.allocated)
     for slot, amount in (item for kernel in kernels for item in kernel.resources.items()):
         taken[slot] = taken.get(slot, 0) + amount
+    planned = HeldSession(
+        plan.id, plan.name, plan.created_at, "", "", batch=False, committed=False, expired=False, states=()
+    )
     return dataclasses.replace(
         facts,
         allocated=taken,
@@ -131,8 +212,9 @@ def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
         containers=facts.containers + len(kernels),
         networks=(*facts.networks, *([network.subnet] if network and network.subnet else [])),
         tcp_ports=facts.tcp_ports.union(plan.tcp_ports(facts.name)),
+        tunnel_ports=facts.tunnel_ports.union([network.port] if network and network.port else []),
         vnis=(*facts.vnis, *([network.vni] if network and network.vni else [])),
-        sessions=(*facts.sessions, HeldSession(plan, {}, False, False, {}, {})),
+        sessions=(*facts.sessions, planned),
     )
 
 
@@ -147,64 +229,3 @@ def _take(devices: Sequence[Device], gpu: GpuRequest, requests: Iterable[Mapping
         missing[device.slot] -= takes
         after.append(dataclasses.replace(device, free=False) if takes else device)
     return tuple(after)
-
-
-def plan_of(parts: Parts) -> SessionPlan:
-    """Return the plan of a session that at least one agent holds: that of the record, if there is one.
-
-    Otherwise it is that of the first agent: what follows from it for other agents needs :func:`find_disagreement`.
-    """
-    return next(iter(parts.values())).plan
-
-
-def status_of(parts: Parts) -> str:
-    """Return the status of a session from its parts.
-
-    ``RUNNING`` if every agent of the plan has committed and every container runs, or has completed the command;
-    ``CREATING`` while a claim is pending; ``ERROR`` if a claim has expired; ``DEGRADED`` otherwise.
-    """
-    pending = [part for part in parts.values() if not part.committed]
-    if pending:
-        return "ERROR" if any(part.expired for part in pending) else "CREATING"
-    plan, containers = plan_of(parts), containers_of(parts)
-    healthy = {
-        name for name, state in containers.items() if state.status == "running" or completed(plan, name, containers)
-    }
-    return "RUNNING" if healthy == {kernel.hostname for kernel in plan.kernels} else "DEGRADED"
-
-
-def completed(plan: SessionPlan, hostname: str, containers: Mapping[str, ContainerState]) -> bool:
-    """Return whether a container has exited with code 0 because the session's command in it has completed."""
-    state = containers[hostname]
-    return state.status in STOPPED and state.exit_code == 0 and plan.runs_command(hostname)
-
-
-def owned_by_others(cluster: ClusterState, name: str, user: str, user_uid: int | None) -> bool:
-    """Return whether agents hold a session of that name that is not this user's. Who owns it has both name and uid."""
-    plans = [plan_of(parts) for parts in cluster.names.get(name, {}).values() if not _has_expired(parts)]
-    return any((plan.user, plan.user_uid) != (user, user_uid) for plan in plans)
-
-
-def _has_expired(parts: Parts) -> bool:
-    """Return whether only expired claims are left of a session: it no longer counts."""
-    return all(part.expired for part in parts.values())
-
-
-def public_keys_of(plan: SessionPlan, parts: Parts) -> dict[str, PublicKeys]:
-    """Return the public keys of a session's containers by hostname, each as the container's own agent has them."""
-    # An agent has no say about the containers of others.
-    return {
-        kernel.hostname: parts[kernel.agent].public_keys[kernel.hostname]
-        for kernel in plan.kernels
-        if kernel.agent in parts and kernel.hostname in parts[kernel.agent].public_keys
-    }
-
-
-def host_keys_of(parts: Parts) -> dict[str, str]:
-    """Return the public host keys of a session's containers by hostname, as far as they are known."""
-    return {hostname: keys.host for hostname, keys in public_keys_of(plan_of(parts), parts).items()}
-
-
-def containers_of(parts: Parts) -> dict[str, ContainerState]:
-    """Return the containers of a session by hostname, from all its agents."""
-    return {hostname: state for part in parts.values() for hostname, state in part.containers.items()}

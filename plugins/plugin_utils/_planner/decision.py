@@ -17,9 +17,8 @@ from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
 from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
-from .._request.spec import TIMES, SessionSpec, check_same_request
-from .agreement import find_extension
-from .cluster_state import ClusterState, Parts, plan_of, public_keys_of, status_of
+from .._request.spec import TIMES, SessionSpec
+from .cluster_state import ClusterState, Session
 from .eligibility import (
     describe_cordoned,
     eligible_agents,
@@ -43,8 +42,7 @@ class Decision:
     ``public_keys`` are those of all containers, by hostname, if every agent has committed the session, which then needs
     no claim; otherwise it is empty. ``committed``: at least one agent has. ``min_agents`` is a proven lower bound of
     the number of agents; it is not computed for existing plans. ``images`` are those present on the agents, as plain
-    data by agent and name. ``recorded``: the plan was made by this control node, not only reported by agents.
-    ``route_problem`` is why gateways must not get a route to it, empty if they may.
+    data by agent and name. ``route_problem`` is why gateways must not get a route to it, empty if they may.
     """
 
     plan: SessionPlan
@@ -53,7 +51,6 @@ class Decision:
     public_keys: dict[str, dict[str, str]]
     min_agents: int | None = None
     images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
-    recorded: bool = True
     route_problem: str = ""
     committed: bool = False
 
@@ -76,29 +73,31 @@ def decide(
 
     Without ``name_blockers``, a refusal does not name the sessions that would have to end: most of its time.
 
-    The same request under the name of an existing session returns its plan, so that a second run repairs the session or
-    changes nothing. The plan is that of the record, or else one on which all agents of the session agree. Raises
-    :class:`ValidationError` or :class:`PlanningError` with one sentence if the request can never be met.
+    A session of the record that agents hold under ``session_id`` has its plan already, so that a second run repairs it
+    or changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence if the request can
+    never be met.
     """
     if not cluster.facts:
         raise PlanningError(
             f"no agent can be used: {cluster.explain_unavailable(cluster.unavailable) or 'the inventory has none'}"
         )
-    existing, agents = _existing_plan(spec, cluster, session_id), cluster.agents
-    if existing:
+    session, agents = _existing_session(spec, cluster, session_id), cluster.agents
+    if session:
+        existing = session.plan
         return Decision(
             existing,
             True,
             _missing_images(existing, agents),
-            _committed_keys(existing, cluster),
+            _committed_keys(session),
             images=_present_images(existing, agents),
-            recorded=existing.id in cluster.records,
             route_problem=find_foreign_address(existing, cluster),
-            committed=any(part.committed for part in cluster.sessions[existing.id].values()),
+            committed=any(part.committed for part in session.parts.values()),
         )
-    eligible, lacks = _with_ports(spec, eligible_agents(spec, agents, cluster.unavailable), pools)
+    eligible = _without_namesakes(spec.name, eligible_agents(spec, agents, cluster.unavailable), cluster)
+    eligible, lacks = _with_ports(spec, eligible, pools)
+    plans = cluster.records if name_blockers else None
     for _attempt in range(MAX_ATTEMPTS):
-        placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=name_blockers)
+        placement = _place(spec, eligible, swarm_managers(spec, agents), plans)
         if isinstance(placement, Unschedulable):
             break
         try:
@@ -154,11 +153,11 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
     Raises :class:`ForeignAddressError` if only the inventory, which may change, keeps it from being met.
     """
     try:
-        if _existing_plan(spec, cluster, session_id):
+        if _existing_session(spec, cluster, session_id):
             return True
         agents = cluster.emptied.agents
         eligible = eligible_agents(spec, agents, cluster.unavailable)
-        placement = _place(spec, eligible, swarm_managers(spec, agents), name_blockers=False)
+        placement = _place(spec, eligible, swarm_managers(spec, agents), None)
         if isinstance(placement, Unschedulable):
             return False
         # Without the addresses of all agents, which take long to collect and make no difference.
@@ -174,7 +173,10 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
 
 
 def _place(
-    spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str], *, name_blockers: bool
+    spec: SessionSpec,
+    eligible: Sequence[AgentFacts],
+    swarms: Mapping[str, str],
+    plans: Mapping[str, SessionPlan] | None,
 ) -> Placement | Unschedulable:
     """Return the first placement found: preferred agents come first; architectures and swarms are not mixed.
 
@@ -203,7 +205,7 @@ def _place(
             groups,
             single_node=single_node,
             selection=spec.agent_selection,
-            name_blockers=name_blockers,
+            plans=plans,
             topology=topology,
         )
         if isinstance(result, Placement):
@@ -213,58 +215,50 @@ def _place(
     return min(reversed(refusals), key=lambda each: (sum(each.unplaced.values()), not each.blocking_sessions))
 
 
-def _committed_keys(plan: SessionPlan, cluster: ClusterState) -> dict[str, dict[str, str]]:
-    committed = {agent: part for agent, part in cluster.sessions[plan.id].items() if part.committed}
-    keys = public_keys_of(plan, committed)
-    complete = committed.keys() >= set(plan.agents) and keys.keys() == {kernel.hostname for kernel in plan.kernels}
+def _committed_keys(session: Session) -> dict[str, dict[str, str]]:
+    """Return the keys of all containers if all agents have committed, and have been asked for them; else nothing."""
+    keys = session.public_keys
+    complete = session.committed and keys.keys() == {kernel.hostname for kernel in session.plan.kernels}
     return to_plain(keys) if complete else {}
 
 
-def _existing_plan(spec: SessionSpec, cluster: ClusterState, session_id: str) -> SessionPlan | None:
-    """Return the plan of the session of that name, if its request is the same; ``None`` if there is no such session.
+def _existing_session(spec: SessionSpec, cluster: ClusterState, session_id: str) -> Session | None:
+    """Return the session of that id as far as agents hold it; ``None`` if there is no such session.
 
-    If several have the name, it is that of ``session_id``, of which there is a record.
+    Raises :class:`ValidationError` if another one of that name lives.
     """
-    same_name = cluster.names.get(spec.name, {})
-    # A session with an expired claim on every agent no longer counts.
-    live = {known: parts for known, parts in same_name.items() if not all(part.expired for part in parts.values())}
-    if not live:
+    same_name = cluster.names.get(spec.name, ())
+    if session_id not in same_name:
+        if same_name:
+            raise ValidationError(
+                f"session_name: {spec.name!r} is the name of another session that lives; end that one, or choose"
+                " another name."
+            )
         return None
-    if session_id in live and session_id in cluster.records:
-        plan = cluster.records[session_id]
-    elif len(live) > 1:
-        raise ValidationError(
-            f"session_name: {len(live)} sessions are called {spec.name!r} already ({', '.join(sorted(live))});"
-            " end them first."
-        )
-    else:
-        plan = _reported_plan(spec, cluster, next(iter(live.values())))
-    unreachable = [name for name in plan.agents if name not in cluster.facts]
+    session = cluster.sessions[session_id]
+    unreachable = [name for name in session.plan.agents if name not in cluster.facts]
     if unreachable:
         raise PlanningError(
             f"the session {spec.name!r} has containers on agents that cannot be used:"
             f" {cluster.explain_unavailable(unreachable)}"
         )
-    return plan
+    return session
 
 
-def _reported_plan(spec: SessionSpec, cluster: ClusterState, parts: Parts) -> SessionPlan:
-    """Return the plan that the agents of a session hold, if all hold the same, and its request is the same.
+def _without_namesakes(name: str, eligible: Sequence[AgentFacts], cluster: ClusterState) -> list[AgentFacts]:
+    """Return the agents without a session of that name that has no record: they would refuse another one.
 
-    The request of a session of which there is a record has been compared with that already.
+    Others may have it: nobody has a right to a name because an agent says so. Raises :class:`PlanningError` if there
+    are none.
     """
-    plan = plan_of(parts)
-    if plan.id in cluster.records:
-        return plan
-    for part in parts.values():
-        check_same_request(spec, part.request, plan.id, status_of(parts), cluster.digest_key)
-    extension = find_extension(parts, cluster)
-    if extension:
+    taken = cluster.agents_of_strangers.get(name, ())
+    left = [agent for agent in eligible if agent.name not in taken]
+    if eligible and not left:
         raise PlanningError(
-            f"the session {spec.name!r} is not repaired, because this control node did not start it and its agents"
-            f" disagree: {extension}; end it, or repair it where it was started"
+            f"session_name: {', '.join(sorted(taken))} already has a session {name!r}, which this control node has no"
+            " record of; choose another name"
         )
-    return plan
+    return left
 
 
 def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, list[str]]:

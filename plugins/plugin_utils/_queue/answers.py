@@ -20,7 +20,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAX_APPS
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
-from .._planner.cluster_state import ClusterState, owned_by_others
+from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, decide, is_feasible
 from .._planner.eligibility import excludes_all, what_excludes
 from .._planner.published_ports import count_free
@@ -103,9 +103,7 @@ class Answers:
             spec = _checked_spec(entry)
         except ValidationError as error:
             return Unschedulable(as_phrase(error), {})
-        namesake = entry.name in self.cluster.names
-        if namesake and owned_by_others(self.cluster, entry.name, entry.user, entry.user_uid):
-            return Unschedulable(f"the name {entry.name!r} is taken by another user's session", {})
+        namesake = self.cluster.is_taken(entry.name)
         try:
             blockers = self.computed <= NAMED_BLOCKERS
             decision = decide(spec, self.cluster, self._pools, entry.id, entry.user, self._now, name_blockers=blockers)
@@ -116,16 +114,14 @@ class Answers:
             elif not namesake:
                 self._refused[key] = refusal
             return refusal
-        if isinstance(decision, Unschedulable):
+        if isinstance(decision, Unschedulable) and not namesake:
             self._no_room[key] = decision
             if entry.resource_group not in self._grown:
                 self._unchanged[self._stored_key(entry, key)] = decision
-        elif decision.plan.id != entry.id:
-            return Unschedulable(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
         return decision if isinstance(decision, Unschedulable) else decision.with_uid(entry.user_uid)
 
     def _known(self, entry: QueueEntry, key: str) -> Unschedulable | None:
-        if entry.name in self.cluster.names:
+        if self.cluster.is_taken(entry.name):
             return None
         known = self._no_room.get(key)
         if known is None:
@@ -160,7 +156,7 @@ class Answers:
     def is_feasible(self, entry: QueueEntry) -> bool:
         """Return whether a session could start if all others ended."""
         key = f"{entry.request_key} {self._state(entry.resource_group, empty=True)}"
-        namesake = entry.name in self.cluster.names
+        namesake = self.cluster.is_taken(entry.name)
         known = None if namesake else self._feasible.get(key, self._last.feasible.get(key))
         if known is None:
             try:
@@ -251,7 +247,7 @@ def _room(agent: AgentFacts, pools: NetworkPools, *, empty: bool) -> list[Any]:
         agent.containers,
         # No session needs more.
         min(count_free(agent, pools), MAX_APPS + 1),
-        [(usage.session_id, usage.name, usage.created_at, usage.slots) for usage in agent.session_usage],
+        [session.id for session in agent.sessions if not session.expired],
     ]  # fmt: skip
     return [
         agent.name,

@@ -316,6 +316,11 @@ def recorded_plans(entries: Iterable[QueueEntry]) -> dict[str, SessionPlan]:
     return {entry.id: entry.plan for entry in planned if entry.plan and entry.plan.id == entry.id}
 
 
+def ending_ids(entries: Iterable[QueueEntry]) -> list[str]:
+    """Return the ids of the sessions that have to be removed from agents."""
+    return [entry.id for entry in entries if entry.state == TERMINATING]
+
+
 def reserved_plans(entries: Iterable[QueueEntry], held_ids: Collection[str], own_id: str = "") -> list[SessionPlan]:
     """Return the plans of other runs that have not been claimed yet; ``held_ids`` are the session ids on agents."""
     others = (entry for entry in entries if entry.id != own_id and entry.id not in held_ids)

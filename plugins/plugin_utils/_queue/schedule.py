@@ -102,11 +102,12 @@ def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str,
     """Return the usage of each user's sessions, and the capacity of all agents: amounts by slot."""
     taken: dict[str, dict[str, float]] = {}
     capacity: dict[str, float] = {}
-    for agent, facts in cluster.facts.items():
+    for facts in cluster.facts.values():
         _add(capacity, facts.capacity)
-        for plan in (session.plan for session in facts.sessions if not session.expired):
-            for kernel in plan.kernels_on(agent):
-                _add(taken.setdefault(plan.user, {}), kernel.resources)
+    for session in cluster.sessions.values():
+        for kernel in session.plan.kernels:
+            if kernel.agent in session.parts and not session.parts[kernel.agent].expired:
+                _add(taken.setdefault(session.plan.user, {}), kernel.resources)
     return taken, capacity
 
 

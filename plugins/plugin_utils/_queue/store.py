@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,9 +30,6 @@ from .entry import CREATING, PENDING, CorruptEntryError, Heads, QueueEntry, stor
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
 LOCK_TIMEOUT = 30.0
-
-# The file of the key for digests of secrets. Agents, which store the digests, do not have it.
-KEY_FILE = "digest.key"
 
 # How often later sessions have skipped those that wait: one file, because a start may skip all of them.
 SKIPS_FILE = ".skips"
@@ -243,21 +239,6 @@ class QueueStore:
                 self._file(session_id).unlink(missing_ok=True)
             if session_ids and self.path.exists():
                 self._fsync_folder()
-
-    def digest_key(self) -> bytes:
-        """Return the key for digests of secrets; empty if there is none yet."""
-        with self._convert_os_errors("read"), contextlib.suppress(FileNotFoundError):
-            return (self.path / KEY_FILE).read_bytes()
-        return b""
-
-    def make_digest_key(self) -> None:
-        """Make the key for digests of secrets, unless there is one. It never changes, and is as secret as an entry."""
-        if self.digest_key():
-            return
-        with self.lock(), self._convert_os_errors("written"):
-            if not self.digest_key():
-                path, key = self.path / KEY_FILE, secrets.token_bytes(32)
-                write_atomically(path, key, prepare=lambda handle: share_with_group(handle, self.path))
 
     def _file(self, session_id: str) -> Path:
         if not is_session_id(session_id):

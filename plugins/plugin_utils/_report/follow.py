@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, MAX_LINES, STOPPED
 from ...module_utils._model.timestamp import parse_timestamp
 from .logs import parse_lines
@@ -113,4 +112,4 @@ def has_ended(part: Mapping[str, Any]) -> bool:
 def command_ended(part: Mapping[str, Any]) -> bool:
     """Return whether the session's command has ended here, and with it the session."""
     main = part["containers"].get(MAIN1)
-    return bool(main) and main["status"] in STOPPED and bool(SessionPlan.from_dict(part["plan"]).command)
+    return bool(main) and main["status"] in STOPPED and bool(part["batch"])

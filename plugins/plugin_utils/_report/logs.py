@@ -6,66 +6,84 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.plan import Kernel, SessionPlan
+from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.printable import printable
 from ...module_utils._model.strict_json import parse_json
+from ...module_utils._model.validation import ValidationError
 from .._queue.entry import CREATING, PENDING, QueueEntry
-from .verification import AgentReports, SessionNotFoundError, select_session
+from .._queue.selection import find_entry
+from .verification import AgentReports, SessionNotFoundError, select_parts
+
+Host = tuple[str, str]
+"""The hostname of a container, and its agent."""
 
 
-def select_logs(
-    name: str, session_id: str, answers: AgentReports, entries: Sequence[QueueEntry]
-) -> dict[str, Mapping[str, Any]]:
-    """Return the parts of the selected session by agent; if none of that name lives, of the last one that ended.
+def read_logs(
+    name: str, session_id: str, answers: AgentReports, entries: Sequence[QueueEntry], hostname: str
+) -> dict[str, Any]:
+    """Return the logs of a session that lives or has ended, or of its container ``hostname``, as plain data.
 
+    Of a session without a record, agents are asked by its id, and each has the containers that it says.
     Raises :class:`SessionNotFoundError`, also if agents have kept nothing of it.
     """
-    live = {agent: [part for part in parts if part.get("ended_at") is None] for agent, parts in answers.parts.items()}
-    waiting = [entry for entry in entries if entry.state in (PENDING, CREATING) and entry.name == name]
-    if any(live.values()) or (waiting and not session_id):
-        answers = dataclasses.replace(answers, parts=live)
-    elif any(answers.parts.values()):
-        plans = [part["plan"] for parts in answers.parts.values() for part in parts]
-        last = max(plans, key=lambda plan: (plan["created_at"], plan["id"]))["id"]
-        parts = {
-            agent: [part for part in parts if part["plan"]["id"] == last] for agent, parts in answers.parts.items()
-        }
-        answers = dataclasses.replace(answers, parts=parts)
-    matching = [entry for entry in entries if (entry.id == session_id if session_id else entry.name == name)]
-    if any(answers.parts.values()) or not matching or any(not entry.has_ended for entry in matching):
-        return select_session(name, session_id, answers, entries)
-    last = max(matching, key=lambda entry: entry.updated_at)
-    cause = f": {last.record['reason']}" if last.record.get("reason") else ""
+    try:
+        entry = find_entry(name, session_id, entries)
+    except ValidationError as error:
+        raise SessionNotFoundError(as_phrase(error)) from None
+    parts = select_parts(answers, entry.id if entry else session_id)
     unreachable = "".join(f"; {agent} is unavailable: {reason}" for agent, reason in answers.errors.items())
-    raise SessionNotFoundError(
-        f"the session {last.name or last.id!r} is {last.record['status']}{cause}; no agent has kept"
-        f" its output{unreachable}"
-    )
+    if entry is None and not parts:
+        hint = "" if session_id else "; give session_id for one that was started elsewhere, which list_sessions shows"
+        raise SessionNotFoundError(
+            f"this control node has no record of the session {session_id or name!r}{hint}{unreachable}"
+        )
+    if entry is None:
+        return logs_report(session_id, name or None, _hosts_of(parts), parts, answers, hostname)
+    if not parts and (entry.has_ended or entry.state in (PENDING, CREATING)):
+        cause = f": {entry.record['reason']}" if entry.record.get("reason") else ""
+        outcome = f"{cause}; no agent has kept its output{unreachable}" if entry.has_ended else ": no agent holds it"
+        raise SessionNotFoundError(f"the session {entry.name or entry.id!r} is {entry.record['status']}{outcome}")
+    return logs_report(entry.id, entry.name, _planned_hosts(entry) or _hosts_of(parts), parts, answers, hostname)
 
 
-def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, hostname: str) -> dict[str, Any]:
-    """Return the logs of all containers of a session in rank order, or of that ``hostname``, as plain data.
+def _planned_hosts(entry: QueueEntry) -> list[Host]:
+    """Return the containers of a session of the record, in rank order."""
+    kernels = [(kernel.hostname, kernel.agent) for kernel in entry.plan.kernels] if entry.plan else []
+    return kernels or [(kernel["hostname"], kernel["agent"]) for kernel in entry.record["kernels"]]
+
+
+def _hosts_of(parts: Mapping[str, Mapping[str, Any]]) -> list[Host]:
+    """Return the containers that agents say they have, sorted."""
+    return sorted((hostname, agent) for agent, part in parts.items() for hostname in part["logs"])
+
+
+def logs_report(
+    session_id: str,
+    name: str | None,
+    hosts: Sequence[Host],
+    parts: Mapping[str, Mapping[str, Any]],
+    answers: AgentReports,
+    hostname: str,
+) -> dict[str, Any]:
+    """Return the logs of these containers of a session, or of that ``hostname``, as plain data.
 
     ``agents`` are the errors of unreachable agents of these containers, and ``error`` is one sentence about them,
     ``None`` if there are none. Raises :class:`SessionNotFoundError` if the session has no such container.
     """
-    plan = SessionPlan.from_dict(next(iter(parts.values()))["plan"])
-    kernels = [kernel for kernel in plan.kernels if hostname in ("", kernel.hostname)]
-    if not kernels:
-        hostnames = ", ".join(kernel.hostname for kernel in plan.kernels)
-        raise SessionNotFoundError(
-            f"session_kernel: {hostname!r} is not a container of {plan.name!r}; it has {hostnames}"
-        )
-    agents = {kernel.agent: answers.errors[kernel.agent] for kernel in kernels if kernel.agent in answers.errors}
+    selected = [host for host in hosts if hostname in ("", host[0])]
+    called = name or session_id
+    if not selected:
+        hostnames = ", ".join(known for known, _agent in hosts)
+        raise SessionNotFoundError(f"session_kernel: {hostname!r} is not a container of {called!r}; it has {hostnames}")
+    agents = {agent: answers.errors[agent] for _hostname, agent in selected if agent in answers.errors}
     return {
-        "session": {"id": plan.id, "name": plan.name},
-        "kernels": [_container_logs(kernel, parts.get(kernel.agent), answers) for kernel in kernels],
+        "session": {"id": session_id, "name": name},
+        "kernels": [_container_logs(known, agent, parts.get(agent), answers) for known, agent in selected],
         "agents": agents,
-        "error": _error_message(plan.name, agents) if agents else None,
+        "error": _error_message(called, agents) if agents else None,
     }
 
 
@@ -88,22 +106,22 @@ def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"== {kernel['hostname']}: {_shown(kernel['error'])} =="
 
 
-def _container_logs(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
+def _container_logs(hostname: str, agent: str, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
     """Return the logs of one container; ``unknown``: its agent is unreachable, ``missing``: it does not exist."""
     fields: dict[str, Any] = {
-        "hostname": kernel.hostname,
-        "agent": kernel.agent,
+        "hostname": hostname,
+        "agent": agent,
         "status": "missing",
         "exit_code": None,
     }
     nothing: dict[str, Any] = {"log": [], "apps": {}, "error": None}
-    if part is None and kernel.agent in answers.errors:
-        error = f"{kernel.agent} is unavailable: {answers.errors[kernel.agent]}"
+    if part is None and agent in answers.errors:
+        error = f"{agent} is unavailable: {answers.errors[agent]}"
         return {**fields, "status": "unknown", **nothing, "error": error}
-    if part is None or kernel.hostname not in part["logs"] or kernel.hostname not in part["containers"]:
+    if part is None or hostname not in part["logs"] or hostname not in part["containers"]:
         return {**fields, **nothing}
-    state = part["containers"][kernel.hostname]
-    logs = part["logs"][kernel.hostname]
+    state = part["containers"][hostname]
+    logs = part["logs"][hostname]
     return {
         **fields,
         "status": state["status"],

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...module_utils._model.held_session import ContainerState
+from ...module_utils._model.held_session import ContainerState, HeldSession
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
 from .._placement.place import Unschedulable
@@ -58,6 +58,7 @@ def session_record(
         "user": plan.user,
         "uid": plan.user_uid,
         "host_keys": dict(host_keys or {}),
+        "recorded": True,
         "image": plan.kernels[0].image,
         "resources": _resources([(kernel.resources, 1) for kernel in plan.kernels]),
         "created_at": plan.created_at,
@@ -89,7 +90,8 @@ _NO_LIFE: dict[str, Any] = dict.fromkeys(
 
 def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored record with all fields."""
-    return {**record, **{name: record.get(name) for name in _NO_LIFE}, "host_keys": record.get("host_keys") or {}}
+    life = {name: record.get(name) for name in _NO_LIFE}
+    return {**record, **life, "host_keys": record.get("host_keys") or {}, "recorded": True}
 
 
 def _resources(groups: Iterable[tuple[Mapping[str, int], int]]) -> dict[str, dict[str, int]]:
@@ -130,8 +132,36 @@ def unplanned_record(
         "error": error,
         **_NO_LIFE,
         "host_keys": {},
+        "recorded": True,
         "image": roles[0].image if roles else None,
         "resources": _resources([(role.resources, role.replicas) for role in roles]) if roles else None,
+    }
+
+
+def stranger_record(session_id: str, parts: Mapping[str, HeldSession]) -> dict[str, Any]:
+    """Return what agents say of a session that has no record here, for operators: it is nobody's."""
+    first = next(iter(parts.values()))
+    states = [(agent, name, state) for agent, part in parts.items() for name, state in part.containers.items()]
+    running = all(state.status == "running" for _agent, _name, state in states)
+    pending = [part for part in parts.values() if not part.committed]
+    status = "RUNNING" if running else "DEGRADED"
+    if pending:
+        status = "ERROR" if any(part.expired for part in pending) else "CREATING"
+    known = {"hostname", "agent", "status", "image_digest"}
+    return {
+        **unplanned_record(None, first.name, status, session_id),
+        "kernels": [
+            {
+                **dict.fromkeys(name for name in _KERNEL_FIELDS if name not in known),
+                "hostname": name,
+                "agent": agent,
+                "status": state.status,
+                "image_digest": state.image_digest,
+            }
+            for agent, name, state in states
+        ],
+        "created_at": first.created_at,
+        "recorded": False,
     }
 
 

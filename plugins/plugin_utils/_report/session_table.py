@@ -30,7 +30,7 @@ def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: floa
         rows.append(
             (
                 record["name"] or "-",
-                record["user"] or "-",
+                record["user"] or ("-" if record["recorded"] else "(no record)"),
                 # One container is on one agent, whatever was requested.
                 (record["cluster_mode"] or "-").capitalize() if size != 1 else "-",
                 str(size or "-"),

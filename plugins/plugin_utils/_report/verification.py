@@ -10,14 +10,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.errors import ClusterError
-from ...module_utils._model.held_session import HeldSession
+from ...module_utils._model.errors import ClusterError, as_phrase
+from ...module_utils._model.held_session import ContainerState, HeldSession, by_state
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import Mount
+from ...module_utils._model.validation import ValidationError
 from .._planner.agreement import format_value, plan_difference
-from .._planner.cluster_state import plan_of, status_of
-from .._queue.entry import CREATING, PENDING, QueueEntry, recorded_plans
+from .._planner.cluster_state import Session
+from .._queue.entry import QueueEntry
+from .._queue.selection import find_entry
 
 # The checks of each pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
@@ -46,54 +48,45 @@ class AgentReports:
     observed: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
 
 
-def select_session(
-    name: str, session_id: str, answers: AgentReports, entries: Iterable[QueueEntry]
+def find_plan(name: str, session_id: str, entries: Iterable[QueueEntry]) -> SessionPlan:
+    """Return the plan of the live session of that name or id. Raises :class:`SessionNotFoundError`."""
+    try:
+        entry = find_entry(name, session_id, entries)
+    except ValidationError as error:
+        raise SessionNotFoundError(as_phrase(error)) from None
+    if entry is None:
+        raise SessionNotFoundError(f"this control node has no record of the session {session_id or name!r}")
+    if entry.plan is None or entry.has_ended:
+        where = "" if entry.has_ended else ": no agent holds it"
+        raise SessionNotFoundError(f"the session {entry.name or entry.id!r} is {entry.record['status']}{where}")
+    return entry.plan
+
+
+def select_parts(
+    answers: AgentReports, session_id: str, plan: SessionPlan | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the parts of the selected session by agent. Raises :class:`SessionNotFoundError`.
-
-    If several have the name, it is the one of which there is a record.
-    """
-    listed = list(entries)
-    by_id: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for agent, parts in answers.parts.items():
-        for part in parts:
-            by_id.setdefault(part["plan"]["id"], {})[agent] = part
-    if len(by_id) > 1:
-        recorded = recorded_plans(listed)
-        by_id = {known: parts for known, parts in by_id.items() if known in recorded} or by_id
-    if len(by_id) > 1:
-        raise SessionNotFoundError(
-            f"session_name: {len(by_id)} sessions are called {name!r}: give session_id ({', '.join(sorted(by_id))})"
-        )
-    for parts_of_one in by_id.values():
-        actual_name = next(iter(parts_of_one.values()))["plan"]["name"]
-        if name and name != actual_name:
-            raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {actual_name!r}, not of {name!r}")
-        return parts_of_one
-    waiting = (entry for entry in listed if entry.state in (PENDING, CREATING))
-    queued = next((entry for entry in waiting if (entry.id == session_id if session_id else entry.name == name)), None)
-    if queued:
-        raise SessionNotFoundError(
-            f"the session {queued.name or queued.id!r} is {queued.record['status']}: no agent holds it"
-        )
-    unreachable = "; ".join(f"{agent}: {reason}" for agent, reason in answers.errors.items())
-    suffix = f", and not all agents are available: {unreachable}" if unreachable else ""
-    raise SessionNotFoundError(f"no session {session_id or name!r} was found{suffix}")
+    """Return the parts of a session by agent; of one with a ``plan``, those of its agents."""
+    parts = {agent: part for agent, listed in answers.parts.items() for part in listed if part_id(part) == session_id}
+    return {agent: part for agent, part in parts.items() if plan is None or agent in plan.agents}
 
 
-def build_verification_report(
-    parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, records: Mapping[str, SessionPlan] | None = None
-) -> dict[str, Any]:
+def part_id(part: Mapping[str, Any]) -> str:
+    """Return the id of the session of a part that an agent has verified, or of which it has read the logs."""
+    return str(part["plan"]["id"] if "plan" in part else part["id"])
+
+
+def build_verification_report(plan: SessionPlan, answers: AgentReports) -> dict[str, Any]:
     """Return the report of a session as plain data; ``error`` is one sentence, ``None`` for a healthy session.
 
-    The plan is that of ``records``, by session id, if it is there; an agent with another plan differs from it.
+    The plan is that of the record; an agent with another plan differs from it.
     """
-    held = {agent: _parse_part(agent, part) for agent, part in parts.items()}
-    plan = (records or {}).get(plan_of(held).id, plan_of(held))
-    planned = frozenset(plan.agents)
-    parsed = {agent: dataclasses.replace(part, plan=plan) for agent, part in held.items() if agent in planned}
+    held = select_parts(answers, plan.id)
+    parts = select_parts(answers, plan.id, plan)
+    if not parts and not any(agent in answers.errors for agent in plan.agents):
+        raise SessionNotFoundError(f"the session {plan.name!r} is on no agent")
+    session = Session(plan, {agent: _parse_part(part) for agent, part in parts.items()})
     report: dict[str, Any] = {
-        "session": {"id": plan.id, "name": plan.name, "status": status_of(parsed)},
+        "session": {"id": plan.id, "name": plan.name, "status": session.status},
         "healthy": False,
         "error": None,
         "agents": {agent: answers.errors[agent] for agent in plan.agents if agent in answers.errors},
@@ -102,8 +95,8 @@ def build_verification_report(
             for agent in plan.agents
             for change in (parts[agent]["drift"] if agent in parts else _missing_part(plan, agent, answers))
         ]
-        + [change for agent, part in held.items() for change in _plan_drift(plan, agent, part.plan)],
-        "pairs": _list_pairs(plan, [parts[agent] for agent in parsed]),
+        + [change for agent, part in held.items() for change in _plan_drift(plan, agent, part)],
+        "pairs": _list_pairs(plan, [*parts.values()]),
         "mounts": [_compare_mount(plan, mount, answers) for mount in plan.mounts],
     }
     failures = _summarize_failures(report)
@@ -127,15 +120,19 @@ def is_unchecked(pair: Mapping[str, Any]) -> bool:
     return pair["name"] is None
 
 
-def _parse_part(agent: str, part: Mapping[str, Any]) -> HeldSession:
-    kept = {field: part[field] for field in ("plan", "committed", "expired", "containers")}
-    location = f"the session on {agent} is corrupt"
-    return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, location)
+def _parse_part(part: Mapping[str, Any]) -> HeldSession:
+    plan = SessionPlan.from_dict(part["plan"])
+    containers = {
+        hostname: from_plain(ContainerState, state, f"the state of {hostname} is damaged")
+        for hostname, state in part["containers"].items()
+    }
+    known = (plan.id, plan.name, plan.created_at, "", plan.digest, bool(plan.command))
+    return HeldSession(*known, part["committed"], part["expired"], by_state(containers))
 
 
-def _plan_drift(plan: SessionPlan, agent: str, other: SessionPlan) -> list[dict[str, Any]]:
+def _plan_drift(plan: SessionPlan, agent: str, part: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the drift of an agent that holds another plan of a session, or a part that the plan does not have."""
-    difference = plan_difference(plan, other)
+    difference = plan_difference(plan, SessionPlan.from_dict(part["plan"]))
     if difference:
         field, expected, actual = difference
         change = {"subject": f"plan: {field}", "actual": format_value(actual), "expected": format_value(expected)}

@@ -7,10 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import hmac
-import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -225,79 +221,25 @@ def check_stored(spec: SessionSpec) -> None:
         )
 
 
-def fingerprint(spec: SessionSpec, salt: str, key: bytes = b"") -> dict[str, Any]:
-    """Return the request as plain data that can be stored and compared.
-
-    The user's environment and scripts may hold secrets, so they appear as HMACs under ``key``, salted with ``salt``:
-    without the key, a guess cannot be tried. Without a key they are digests, as earlier releases made them.
-    """
-
-    def digest(content: str) -> str:
-        salted = f"{salt}:{content}".encode()
-        if not key:
-            return hashlib.sha256(salted).hexdigest()
-        return f"{_KEYED}{_key_id(key)}:{hmac.digest(key, salted, 'sha256').hex()}"
-
-    data = dataclasses.asdict(spec)
-    scripts = [(data, name) for name in SCRIPTS]
-    for holder, name in (*scripts, *((app, "command") for app in data["apps"])):
-        holder[name] = digest(holder[name]) if holder[name] else ""
-    # Earlier releases have stored requests without these.
-    for app, defaults in ((app, App("", 0)) for app in data["apps"]):
-        for name in ("path", "start", "program"):
-            if app[name] == getattr(defaults, name):
-                del app[name]
-    for holder in (data, *data["roles"]):
-        holder["env"] = {name: digest(f"{name}={value}") for name, value in holder["env"].items()}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
-
-
-_KEYED = "hmac:"
-_KEY_IDS = re.compile(rf'"{_KEYED}([0-9a-f]{{8}}):')
-
-
-def _key_id(key: bytes) -> str:
-    """Return a name of a key, by which digests under another one are recognized."""
-    return hmac.digest(key, b"id", "sha256").hex()[:8]
-
-
-_ADDED = [field for field in dataclasses.fields(SessionSpec) if field.default is not dataclasses.MISSING]
-
-
-def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
-    phrases = []
-    # Requests of earlier releases lack options that have been added since.
-    added: dict[str, Any] = {field.name: _plain_default(field.default) for field in _ADDED}
-    for option in sorted(set(before) | set(after)):
-        old, new = (side.get(option, added.get(option)) for side in (before, after))
+def changed_options(before: SessionSpec, after: SessionSpec) -> list[str]:
+    """Return a phrase for each difference of two requests; what may hold secrets is named, and not shown."""
+    phrases, (old_values, new_values) = [], map(to_plain, (before, after))
+    for option in sorted(new_values):
+        old, new = old_values[option], new_values[option]
         if old == new:
             continue
         if option == "env":
-            # Data of an agent may be corrupt.
-            old, new = (side if isinstance(side, dict) else {} for side in (old, new))
-            names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
+            names = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
         elif option in (*SCRIPTS, "apps"):
             phrases.append(f"session_{option}")
         elif option == "roles":
-            roles = [_index_by_name(side) for side in (old, new)]
+            roles = [{role["name"]: role for role in side} for side in (old, new)]
             names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
             phrases.append(f"session_roles ({', '.join(names) or 'their order'})")
         else:
             phrases.append(f"session_{option} (is {old!r}, requested {new!r})")
     return phrases
-
-
-def _plain_default(value: Any) -> Any:
-    if value == ():
-        return []
-    return dataclasses.asdict(value) if isinstance(value, GpuRequest) else value
-
-
-def _index_by_name(roles: Any) -> dict[str, Any]:
-    listed = roles if isinstance(roles, list) else []
-    return {str(role["name"]): role for role in listed if isinstance(role, dict) and "name" in role}
 
 
 def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
@@ -310,19 +252,9 @@ def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
             )
 
 
-def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str, key: bytes = b"") -> None:
-    """Raise :class:`ValidationError` if the existing session of that name has a different request.
-
-    ``before`` is the :func:`fingerprint` of its request, made with ``salt`` and, unless by an earlier release, a key.
-    """
-    key_ids = {*_KEY_IDS.findall(json.dumps(before))}
-    if key_ids - {_key_id(key)}:
-        raise ValidationError(
-            f"session_name: {spec.name!r} is taken by a session ({status}) that was created with another queue, whose"
-            " digest.key is needed to compare session_env and scripts: set session_queue_path to that queue, or choose"
-            " another name."
-        )
-    differs = changed_options(before, fingerprint(spec, salt, key if key_ids else b""))
+def check_same_request(spec: SessionSpec, before: SessionSpec, status: str) -> None:
+    """Raise :class:`ValidationError` if the existing session of that name has a different request, ``before``."""
+    differs = changed_options(before, spec)
     if differs:
         raise ValidationError(
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"

@@ -26,7 +26,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import parse_pools
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
-    fingerprint,
     parse_spec,
 )
 from tests.bench.agent_program.parts import PartTimes
@@ -84,7 +83,7 @@ class Sessions:
         with self._times.measure("plan"):
             plan = self.plan(spec, facts)
         with self._times.measure("claim"):
-            request = claim.ClaimRequest(plan, fingerprint(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
+            request = claim.ClaimRequest(plan, self._agent, nonce, CLAIM_SECONDS)
             keys = claim.claim(self._client, self._store, self._settings, request, check_mode=False).keys
         with self._times.measure("apply"):
             part = apply.ApplyRequest(plan, self._agent, nonce, _contents(plan, keys), self._default_network)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_vacated
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import find_terminating, reconcile
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import reconcile
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
     build_gateway_update,
     find_vacated,
@@ -18,13 +18,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.route
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import summarize_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.agreement import describe_strangers
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    ClusterState,
-    containers_of,
-    plan_of,
-    status_of,
-)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.agreement import describe_disagreements
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
@@ -35,11 +30,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import owner_is_alive
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import select_logs
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import read_logs
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page import PageSources, render_page
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, stranger_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, select_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, find_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import NOW, POOLS, REPOSITORY, SESSION_ID, USER, spec
 from tests.unit.fuzz.mutations import assert_sentence
@@ -63,13 +58,10 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
     for entry in entries:
         owner_is_alive(entry, 7200.0)
     for end_orphaned in (True, False):
-        actions = reconcile(
-            entries, cluster.sessions, ["agent9"], end_orphaned, NOW, dict.fromkeys(cluster.facts, ()), NOW
-        )
+        actions = reconcile(entries, cluster.held, ["agent9"], end_orphaned, NOW, dict.fromkeys(cluster.facts, ()), NOW)
         for entry in actions.entries_to_save:
             assert QueueEntry.from_json(entry.to_json(), "x.json") == QueueEntry.from_json(entry.to_json(), "x.json")
     expired_history(entries, NOW, 30)
-    find_terminating(entries, cluster.sessions)
     free = cluster
     for plan in reserved_plans(entries, cluster.sessions):
         free = free.with_plan(plan)
@@ -81,9 +73,10 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
     for name, session_id in (("train-llm", ""), ("", SESSION_ID)):
         with refused_at_most():
             end_session(name, session_id, entries, cluster, force=True, now=NOW)
-        for select in (select_session, select_logs):
-            with refused_at_most():
-                select(name, session_id, AgentReports({}, {"agent1": "it is off"}), entries)
+        with refused_at_most():
+            find_plan(name, session_id, entries)
+        with refused_at_most():
+            read_logs(name, session_id, AgentReports({}, {"agent1": "it is off"}), entries, "")
     _list(entries, cluster)
 
 
@@ -91,15 +84,19 @@ def _create(cluster: ClusterState) -> None:
     request = spec(name="train-llm", cluster_size=2, cluster_mode="multi-node")
     decision: Any = decide(request, cluster, POOLS, SESSION_ID, USER, NOW)
     if hasattr(decision, "plan"):
-        json.dumps(start_arguments(decision, request, [], never_completed=False, digest_key=b"k"), allow_nan=False)
+        json.dumps(start_arguments(decision, [], never_completed=False), allow_nan=False)
         decision.plan.lines()
 
 
 def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
     records = [(entry.record, entry.enqueued_at) for entry in entries]
-    for parts in cluster.sessions.values():
-        record = session_record(plan_of(parts), status_of(parts), containers_of(parts))
-        records.append((record, plan_of(parts).created_at))
+    records += [
+        (session_record(session.plan, session.status, session.containers), session.plan.created_at)
+        for session in cluster.sessions.values()
+    ]
+    for session_id, parts in cluster.strangers.items():
+        record = stranger_record(session_id, parts)
+        records.append((record, record["created_at"]))
     "\n".join(session_table(records, NOW)).encode()
     render_page(PAGE, [record for record, _since in records], cluster.facts, cluster.unavailable, NOW).encode()
     for record, _since in records:
@@ -108,4 +105,4 @@ def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
     # One that no gateway accepts would stop all routes.
     parse_vacated(vacated)
     json.dumps(build_gateway_update(reachable_plans(cluster), entries, 0.0, vacated=vacated), allow_nan=False)
-    "\n".join(describe_strangers(cluster)).encode()
+    "\n".join(describe_disagreements(cluster)).encode()

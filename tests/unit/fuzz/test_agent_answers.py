@@ -27,7 +27,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
     AgentReports,
     build_verification_report,
-    select_session,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
@@ -37,7 +36,7 @@ from tests.unit.fuzz.reading import refused_at_most, use
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 PLAN = plan({"agent1": 1, "agent2": 1}, apps=[{"name": "web", "port": 80}], mounts=[{"source": "/a", "target": "/b"}])
-CONTAINERS = {"main1": {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}}
+CONTAINERS = {"main1": {"status": "running", "image_digest": "sha256:1", "exit_code": None}}
 PAIR = {"from": "main1", "to": "sub1", "name": True, "tcp": True, "frame": None, "ssh": False, "ssh_error": "refused"}
 PART = {"plan": PLAN.to_dict(), "committed": True, "expired": False, "containers": CONTAINERS}
 VERIFIED = {
@@ -46,7 +45,8 @@ VERIFIED = {
     "pairs": [{**PAIR, "latency_ms": 0.1}],
 }
 LOGGED = {
-    "plan": PLAN.to_dict(),
+    "id": SESSION_ID,
+    "batch": True,
     "containers": CONTAINERS,
     "logs": {"main1": {"log": '["a"]', "apps": {"web": '["b"]'}, "error": None}},
 }
@@ -99,6 +99,7 @@ def consume(phase: str, reply: dict[str, Any]) -> None:
     if phase == "survey" and reply["agent"]:
         cluster = ClusterState({"agent1": AgentFacts.from_dict("agent1", reply["agent"])}, {})
         use([queued(2)], cluster)
+        use([queued(2), queued(3, id=SESSION_ID, name="train-llm", state="RUNNING", plan=PLAN)], cluster)
     elif phase == "start":
         consume_start(reply)
     elif phase == "pull":
@@ -110,17 +111,17 @@ def consume(phase: str, reply: dict[str, Any]) -> None:
         with refused_at_most():
             for parts in ([reply["parts"]], [reply["parts"], [VERIFIED]]):
                 answers = AgentReports({f"agent{n}": part for n, part in enumerate(parts, 1)}, {}, ["/b"])
-                report = build_verification_report(select_session("train-llm", "", answers, []), answers)
+                report = build_verification_report(PLAN, answers)
                 "\n".join(verification_table.render_verification(report)).encode()
     elif phase == "marker":
         answers = AgentReports(
             {"agent1": [VERIFIED]}, {}, reply.get("created", []), reply.get("leftover", []), reply.get("observed") or {}
         )
-        build_verification_report(select_session("train-llm", "", answers, []), answers)
+        build_verification_report(PLAN, answers)
     elif phase == "logs":
         with refused_at_most():
             answers = AgentReports({"agent1": reply["parts"]})
-            report = logs.logs_report(logs.select_logs("train-llm", "", answers, []), answers, "")
+            report = logs.read_logs("", SESSION_ID, answers, [], "")
             "\n".join(logs.render_logs(report)).encode()
     elif phase == "routes":
         "\n".join(

@@ -14,9 +14,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
     ValidationErrors,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+    changed_options,
     check_designated_agents,
     check_spec,
-    fingerprint,
     spec_from_dict,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import parse_token_request
@@ -55,7 +55,7 @@ def test_any_variables_are_a_request_or_refused(given_variables: Any, purpose: s
         stored = spec_from_dict(session_request.dataclasses.asdict(spec))
         assert stored == spec
         check_spec(stored)
-        fingerprint(spec, SESSION_ID)
+        assert changed_options(spec, spec) == []
 
 
 @fuzz

@@ -34,8 +34,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
-from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import find_local_sessions
-from ansible_collections.backendai.cluster.plugins.plugin_utils.session_hosts import parse_listing
 from tests.unit.agent import engine, kernel, store
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
@@ -74,11 +72,10 @@ def test_any_session_file_is_a_session_or_left_out(
             assert_sentence(error)
             assert str(path) in str(error)
         render_ruleset(store, None).encode()
-        for name, session_id in (("train-llm", ""), ("", SESSION_ID)):
-            try:
-                find_local_sessions(store, name, session_id)
-            except ClusterError as error:
-                assert_sentence(error)
+        try:
+            store.session(SESSION_ID)
+        except ClusterError as error:
+            assert_sentence(error)
         _changes, failures = restore(store, lambda: client, start=False)
         for failure in failures:
             assert_sentence(failure)
@@ -88,7 +85,6 @@ def test_any_session_file_is_a_session_or_left_out(
             assert session.slots is not None
             assert session.kernels is not None
             store.started_commands(session)
-        parse_listing("agent1", content.decode(errors="replace"))
         assert any(session.expired for session in readable) or path.read_bytes() == content
 
     try_all()

@@ -54,10 +54,8 @@ def decided(of: SessionPlan = MADE, *, committed: bool = False, partly: bool = F
     return {
         **start_arguments(
             Decision(of, committed or partly, {}, keys, committed=committed or partly),
-            spec(),
             [],
             never_completed=False,
-            digest_key=b"",
         ),
         "nonce": f"nonce of {of.name}",
     }

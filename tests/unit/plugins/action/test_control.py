@@ -24,7 +24,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     InventoryAddresses,
     start_arguments,
 )
-from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested, spec
+from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested
 from tests.unit.plugins.action.conftest import Run, keep
 
 PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
@@ -291,17 +291,15 @@ def test_unwritable_report_is_an_error_and_leaves_no_file(run: Run, tmp_path: Pa
 
 
 def test_start_has_no_secrets() -> None:
-    session_plan, session_spec = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
+    session_plan = plan(env={"TOKEN": "hunter2"})
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
     start = start_arguments(
         Decision(session_plan, False, pulls, {}, 2, images),
-        session_spec,
         [SESSION_ID],
         never_completed=True,
-        digest_key=b"",
     )
-    nonce, request = start.pop("nonce"), start.pop("request")
+    nonce = start.pop("nonce")
     assert start == {
         "plan": session_plan.to_dict(),
         "id": SESSION_ID,
@@ -313,14 +311,13 @@ def test_start_has_no_secrets() -> None:
         "missing_images": pulls,
         "images": images,
         "recorded_images": {},
-        "recorded": True,
         "route_problem": "",
         "public_keys": {},
         "stale_sessions": [SESSION_ID],
         "min_agents": 2,
     }
-    assert (len(nonce), request["name"]) == (32, "train-llm")
-    assert "hunter2" not in json.dumps(request)
+    assert len(nonce) == 32
+    assert "hunter2" not in json.dumps(start)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +332,7 @@ def test_start_needs_prepare_for_images_or_an_overlay(
     assert network is not None
     session_plan = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
     decision = Decision(session_plan, False, pulls, {})
-    assert start_arguments(decision, spec(), [], never_completed=False, digest_key=b"")["prepare"] is prepare
+    assert start_arguments(decision, [], never_completed=False)["prepare"] is prepare
 
 
 @pytest.mark.parametrize(
@@ -352,20 +349,18 @@ def test_start_repairs_what_an_earlier_run_has_committed(
     committed: bool, keys: dict[str, dict[str, str]], never_completed: bool, repairs: bool
 ) -> None:
     decision = Decision(plan(), True, {}, keys, committed=committed)
-    start = start_arguments(decision, spec(), [], never_completed=never_completed, digest_key=b"")
+    start = start_arguments(decision, [], never_completed=never_completed)
     assert start["repairs"] is repairs
 
 
 def test_every_start_has_its_own_nonce() -> None:
     decision = Decision(plan(), False, {}, {})
-    first, second = (
-        start_arguments(decision, spec(), [], never_completed=False, digest_key=b"") for _start in range(2)
-    )
+    first, second = (start_arguments(decision, [], never_completed=False) for _start in range(2))
     assert first["nonce"] != second["nonce"]
 
 
 def test_playbooks_select_existing_keys_of_a_start() -> None:
-    start = start_arguments(Decision(plan(), False, {}, {}), spec(), [], never_completed=False, digest_key=b"")
+    start = start_arguments(Decision(plan(), False, {}, {}), [], never_completed=False)
     text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
     selected = set(re.findall(r"__session_starts[^}\n]*?(?:map\(attribute=|selectattr\()'(\w+)'", text))
     assert {"prepare", "missing_images"} <= selected <= set(start)

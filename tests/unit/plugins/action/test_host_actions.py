@@ -52,6 +52,7 @@ def test_agent_info_sends_settings_and_defaults(run: Run, requests: Asked) -> No
         "state_path": "/var/lib/backendai",
         "images": [IMAGE],
         "paths": [],
+        "keys_of": [],
     }
     assert (settings["cpu_overcommit"], settings["slots"], settings["schedulable"]) == (8, slots, True)
     assert {**FACTS, "changed": False}.items() <= result.items()

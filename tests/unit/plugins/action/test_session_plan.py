@@ -17,13 +17,12 @@ from ansible.utils.display import Display
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint, spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import (
     GIB,
     IMAGE,
@@ -68,7 +67,7 @@ def test_plan_is_returned_for_the_agents(run: Run) -> None:
     assert result["missing_images"] == {"agent2": [IMAGE]}
     assert len(result["nonce"]) == 32
     assert (result["pending"], result["changed"]) == (None, False)
-    assert result["plan"]["name"] == result["request"]["name"] == "train-llm"
+    assert result["plan"]["name"] == "train-llm"
     assert "hunter2" not in json.dumps(result)
 
 
@@ -95,10 +94,9 @@ def test_image_that_would_fill_a_disk_is_warned_of(run: Run, check_mode: bool) -
     assert result["warnings"][-1].startswith("agent1: its disk may get full: the images (lab/python:1) take 5.4 GB, ")
 
 
-def test_existing_session_is_no_change_in_check_mode(run: Run) -> None:
-    session_plan = plan({"agent1": 4})
-    hostvars = fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED))])
-    result = run(ActionModule, arguments(), answers(agent1=hostvars), check_mode=True)
+def test_existing_session_is_no_change_in_check_mode(run: Run, queue: QueueStore) -> None:
+    queue.save(of_entry(id=SESSION_ID, state="RUNNING", plan=HELD))
+    result = run(ActionModule, arguments(), holding(), check_mode=True)
     assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
     assert (result["existing"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
@@ -118,7 +116,7 @@ def test_start_is_returned_for_the_steps(run: Run) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1")))
     (start,) = planned["starts"]
     assert {name: planned[name] for name in start} == start
-    assert {"plan", "id", "agents", "nonce", "request", "stale_sessions", "public_keys"} <= set(start)
+    assert {"plan", "id", "agents", "nonce", "stale_sessions", "public_keys"} <= set(start)
     assert (planned["record"], start["id"]) == (None, planned["plan"]["id"])
 
 
@@ -201,6 +199,9 @@ ROOM = answers(agent1=fit("agent1"))
 NO_ROOM = answers(agent1=fit("agent1", 3))
 
 
+HELD = plan({"agent1": 4})
+
+
 def of_entry(number: int = 1, **changes: Any) -> QueueEntry:
     """Return the queue's entry of the requested session."""
     return requested(number, spec(**ASKED), **changes)
@@ -208,8 +209,7 @@ def of_entry(number: int = 1, **changes: Any) -> QueueEntry:
 
 def holding(**state: Any) -> dict[str, Any]:
     """Return the variables of a run in which an agent runs the session."""
-    session_plan = plan({"agent1": 4})
-    return answers(agent1=fit("agent1", sessions=[held_session(session_plan, "agent1", spec(**ASKED), **state)]))
+    return answers(agent1=fit("agent1", sessions=[held_session(HELD, "agent1", **state)]))
 
 
 def test_start_is_saved_before_the_claim_with_its_request(run: Run, queue: QueueStore) -> None:
@@ -267,7 +267,9 @@ def test_existing_and_queued_sessions_keep_the_time_that_they_got(run: Run, queu
     run(ActionModule, arguments(**asked), full)
     assert run(ActionModule, limited(**asked), full)["pending"]["shortfall"] == {"cpu": 1}
     queue.remove(queue.entries()[0].id)
-    held = held_session(plan({"agent1": 4}, max_lifetime=7200), "agent1", spec(**{**ASKED, **asked}))
+    made = plan({"agent1": 4}, max_lifetime=7200)
+    held = held_session(made, "agent1")
+    queue.save(requested(1, spec(**ASKED, **asked), id=SESSION_ID, state="RUNNING", plan=made))
     again = run(ActionModule, limited(**asked), answers(agent1=fit("agent1", sessions=[held])))
     assert (again["existing"], again["plan"]["max_lifetime"]) == (True, 7200)
 
@@ -314,24 +316,23 @@ def test_session_started_by_another_run_is_rejected(run: Run, queue: QueueStore)
 def test_claimed_session_of_another_run_is_taken_over(
     run: Run, queue: QueueStore, owner: Any, state: dict[str, Any]
 ) -> None:
-    queue.save(of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=owner, updated_at=time.time()))
+    queue.save(of_entry(id=SESSION_ID, state="CREATING", plan=HELD, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
     assert (result["id"], result["existing"], result["never_completed"]) == (SESSION_ID, True, True)
     assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, current_owner())]
 
 
-@pytest.mark.parametrize("history", [True, False])
-def test_committed_session_needs_no_entry(run: Run, queue: QueueStore, history: bool) -> None:
-    if history:
-        queue.save(of_entry(id=SESSION_ID, state="TERMINATED", spec=None))
+def test_entry_of_a_running_session_stays_as_it_is(run: Run, queue: QueueStore) -> None:
+    before = of_entry(id=SESSION_ID, state="RUNNING", plan=HELD)
+    queue.save(before)
     result = run(ActionModule, arguments(), holding())
     assert (result["existing"], result["never_completed"]) == (True, False)
-    assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * history
+    assert [(entry.state, entry.updated_at) for entry in queue.entries()] == [("RUNNING", before.updated_at)]
 
 
 def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueStore) -> None:
-    session_plan = plan({"agent1": 4})
-    queue.save(make_terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
+    running = of_entry(id=SESSION_ID, state="RUNNING", plan=HELD)
+    queue.save(mark_terminating(running, session_record(HELD, "TERMINATED"), HELD.agents, NOW))
     result = run(ActionModule, arguments(), holding())
     assert (result["existing"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
@@ -385,12 +386,11 @@ def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueStore) -> Non
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
-@pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
-def test_pending_session_on_a_returning_agent_is_the_same(run: Run, queue: QueueStore, state: dict[str, Any]) -> None:
-    queue.save(of_entry())
-    result = run(ActionModule, arguments(), holding(**state))
+def test_a_running_session_on_a_returning_agent_is_meant_and_not_one_that_waits(run: Run, queue: QueueStore) -> None:
+    queue.save(of_entry(1), of_entry(2, id=SESSION_ID, state="RUNNING", plan=HELD))
+    result = run(ActionModule, arguments(), holding())
     assert (result["id"], result["existing"]) == (SESSION_ID, True)
-    assert [entry.id for entry in queue.entries()] == ([SESSION_ID] if state else [])
+    assert sorted(entry.state for entry in queue.entries()) == ["PENDING", "RUNNING"]
 
 
 def test_next_attempt_reuses_the_entry(run: Run, queue: QueueStore) -> None:
@@ -404,6 +404,8 @@ def test_next_attempt_reuses_the_entry(run: Run, queue: QueueStore) -> None:
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
 def test_check_mode_saves_nothing(run: Run, queue: QueueStore, hostvars: dict[str, Any]) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=9)))
+    if hostvars not in (ROOM, NO_ROOM):
+        queue.save(of_entry(2, id=SESSION_ID, state="CREATING", plan=HELD))
     before = queue.entries()
     run(ActionModule, arguments(), hostvars, check_mode=True)
     assert queue.entries() == before
@@ -469,7 +471,8 @@ def test_cached_facts_alone_never_make_a_session_wait(run: Run, queue: QueueStor
 
 def test_an_error_from_cached_facts_asks_all_first(run: Run, queue: QueueStore) -> None:
     cache = keep(queue, "agent2", "agent3")
-    other = held_session(plan({"agent1": 1}), "agent1", spec(cluster_size=1))
+    queue.save(requested(1, spec(cluster_size=1), id=SESSION_ID, state="RUNNING", plan=plan({"agent1": 1})))
+    other = held_session(plan({"agent1": 1}), "agent1")
     cache.save([agent_facts("agent1", sessions=[other])], time.time())
     assert asked_for(run, {}, answers()) == ["agent1", "agent2", "agent3"]
     result = run(ActionModule, {**arguments(), **CACHED, "asked": "all"}, answers(agent1=fit("agent1")))
@@ -527,15 +530,6 @@ def test_pending_session_knows_whether_capacity_was_released(
     assert (result["plan"], result["capacity_released"]) == (None, freed)
 
 
-@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_agents_get_digests_under_a_key_that_stays_in_the_queue(run: Run, queue: QueueStore, check_mode: bool) -> None:
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
-    key = queue.digest_key()
-    assert bool(key) is not check_mode
-    assert result["starts"][0]["request"] == fingerprint(spec(**ASKED), result["plan"]["id"], key)
-    assert key.hex() not in json.dumps(result["starts"]) or check_mode
-
-
 def test_the_owner_is_in_the_plan_the_queue_and_the_record(run: Run, queue: QueueStore) -> None:
     owner = {"user": "bob", "user_uid": 1002}
     plan_of_it = run(ActionModule, {**arguments(), **owner}, ROOM)["plan"]
@@ -566,17 +560,13 @@ def test_a_name_belongs_to_its_owner_and_nothing_is_said_of_the_session(
     assert str(refused.value) == TAKEN
 
 
-def test_the_name_of_a_session_that_only_agents_know_belongs_to_its_owner(run: Run) -> None:
-    made = dataclasses.replace(plan({"agent1": 4}, **ASKED), user="alice", user_uid=1001)
-    hostvars = answers(agent1=fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED))]))
+def test_the_name_of_a_session_that_only_agents_know_belongs_to_nobody(run: Run, queue: QueueStore) -> None:
     owned = {**arguments(), "user": "alice", "user_uid": 1001}
-    assert run(ActionModule, owned, hostvars)["existing"] is True
-    for other in ({"user": "bob", "user_uid": 1001}, {"user": "alice", "user_uid": 1002}):
-        with pytest.raises(AnsibleActionFail) as refused:
-            run(ActionModule, {**owned, **other}, hostvars)
-        assert str(refused.value) == TAKEN
-    # An operator repairs it: by the same request, or by its id.
-    assert run(ActionModule, {**arguments(), "user": "carol"}, hostvars)["existing"] is True
+    start = run(
+        ActionModule, owned, {"hostvars": {**holding()["hostvars"], "agent2": {"__session_agent": fit("agent2")}}}
+    )
+    assert (start["existing"], start["agents"]) == (False, ["agent2"])
+    assert [entry.user for entry in queue.entries()] == ["alice"]
 
 
 # ---- what one user may have

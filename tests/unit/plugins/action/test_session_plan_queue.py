@@ -15,8 +15,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_plan import Ac
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
@@ -159,7 +158,8 @@ def test_session_of_a_killed_run_starts_nowhere_else_while_its_agent_is_away(run
 
 def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueStore) -> None:
     session_plan = plan({"agent1": 1})
-    queue.save(make_terminating_entry(session_plan, session_record(session_plan, "TERMINATED"), NOW))
+    running = requested(9, id=SESSION_ID, state="RUNNING", plan=session_plan)
+    queue.save(mark_terminating(running, session_record(session_plan, "TERMINATED"), session_plan.agents, NOW))
     for number in (1, 2):
         queue.save(requested(number))
     hostvars = answers(
@@ -172,11 +172,9 @@ def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueStore
 
 
 def test_claimed_session_is_resumed(run: Run, queue: QueueStore) -> None:
-    request = spec(name="session-1")
-    entry = requested(1, request)
-    queue.save(entry)
-    session_plan = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=entry.id)
-    facts = holders(session_plan, request, committed=False)
+    session_plan = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=requested(1).id)
+    queue.save(requested(1, plan=session_plan))
+    facts = holders(session_plan, committed=False)
     (start,) = run(ActionModule, ARGUMENTS, answers(agent1=facts["agent1"]))["starts"]
     assert (start["existing"], start["plan"]) == (True, session_plan.to_dict())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,17 +15,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import fingerprint
 from tests.unit.builders import (
     IMAGE,
     POOLS,
     SESSION_ID,
     agent_facts,
     held_session,
-    holders,
     image_data,
     plan,
     requested,
@@ -41,33 +38,18 @@ GATEWAYS = {**dataclasses.asdict(POOLS), "gateways": ("198.51.100.7",)}
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 
-def with_mount(of: SessionPlan) -> SessionPlan:
-    return dataclasses.replace(of, mounts=(Mount("/", "/mnt/host", False),))
-
-
-def with_kernel(of: SessionPlan) -> SessionPlan:
-    more = dataclasses.replace(of.kernels[-1], agent="agent3", hostname="sub4", index=4, rank=4)
-    underlays = {**of.underlays, "agent3": of.underlays[of.agents[-1]]}
-    return dataclasses.replace(of, kernels=(*of.kernels, more), underlays=underlays)
-
-
-def with_image(of: SessionPlan) -> SessionPlan:
-    return dataclasses.replace(
-        of, kernels=tuple(dataclasses.replace(kernel, image="evil/image:1") for kernel in of.kernels)
-    )
-
-
-EXTENSIONS = {"a mount of /": with_mount, "a kernel elsewhere": with_kernel, "another image": with_image}
-
-
-def survey(**plans: SessionPlan | None) -> dict[str, Any]:
-    """Return the variables of a run in which agents say that they hold a part of these plans."""
+def survey(**holding: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the variables of a run in which agents say that they hold a part of the session, with changes."""
     hostvars = {}
     for name in AGENTS:
-        told = plans.get(name)
-        held = [dataclasses.replace(held_session(MADE, name, ASKED), plan=told)] if told else []
+        told = holding.get(name)
+        held = [held_session(MADE, name, **told)] if told is not None else []
         hostvars[name] = {"__session_agent": result(agent_facts(name, sessions=held))}
     return {"hostvars": hostvars}
+
+
+LIE = {"name": "other", "plan_digest": "0" * 64, "created_at": 0.0}
+"""What an agent may say of a session: it has another plan, under another name."""
 
 
 def answers(facts: dict[str, AgentFacts]) -> dict[str, Any]:
@@ -92,117 +74,65 @@ def refusal(run: Run, variables: dict[str, Any], **args: Any) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("extend", EXTENSIONS.values(), ids=EXTENSIONS)
 @pytest.mark.parametrize("repair", ["", SESSION_ID])
-@pytest.mark.parametrize("all_agents", [True, False])
-def test_plan_of_a_repair_is_that_of_the_record(
-    run: Run, queue: QueueStore, extend: Callable[[SessionPlan], SessionPlan], repair: str, all_agents: bool
-) -> None:
+@pytest.mark.parametrize("told", [survey(agent1=LIE, agent2=LIE, agent3=LIE), survey(agent1=LIE, agent2={})])
+def test_plan_of_a_repair_is_that_of_the_record(run: Run, queue: QueueStore, told: dict[str, Any], repair: str) -> None:
     record(queue)
-    told = survey(agent1=extend(MADE), agent2=extend(MADE) if all_agents else MADE, agent3=extend(MADE))
     start = planned(run, told, repair=repair)
     assert SessionPlan.from_dict(start["plan"]) == MADE
-    assert (start["agents"], start["existing"], start["recorded"]) == (["agent1", "agent2"], True, True)
+    assert (start["agents"], start["existing"]) == (["agent1", "agent2"], True)
     assert sorted(start["public_keys"]) == ["main1", "sub1", "sub2", "sub3"]
     assert start["missing_images"] == {}
 
 
-@pytest.mark.parametrize(
-    ("extend", "sentence"),
-    [
-        (
-            with_mount,
-            (
-                "its mounts[0] is {'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False} on agent1"
-                " and missing on "
-            ),
-        ),
-        (with_kernel, "its kernels[4] is {"),
-        (with_image, "its kernels[0].image is 'evil/image:1' on agent1 and 'lab/python:1' on agent2"),
-    ],
-    ids=EXTENSIONS,
-)
-def test_without_a_record_agents_have_to_agree(
-    run: Run, queue: QueueStore, extend: Callable[[SessionPlan], SessionPlan], sentence: str
+def test_a_session_without_a_record_is_not_repaired_and_another_of_its_name_is_made_elsewhere(
+    run: Run, queue: QueueStore
 ) -> None:
-    error = refusal(run, survey(agent1=extend(MADE), agent2=MADE))
-    assert error.startswith(
-        "the session 'train-llm' is not repaired, because this control node did not start it and its agents disagree: "
+    start = planned(run, survey(agent1={}, agent2={}))
+    assert (start["existing"], start["agents"], start["id"] == SESSION_ID) == (False, ["agent3"], False)
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(start["id"], "CREATING")]
+
+
+def test_where_every_agent_has_a_session_of_the_name_without_a_record_there_is_none(
+    run: Run, queue: QueueStore
+) -> None:
+    assert refusal(run, survey(agent1={}, agent2={}, agent3={})) == (
+        "session_name: agent1, agent2, agent3 already has a session 'train-llm', which this control node has no record"
+        " of; choose another name."
     )
-    assert sentence in error
-    assert error.endswith("; end it, or repair it where it was started.")
-    assert queue.entries() == []
-
-
-@pytest.mark.parametrize(
-    ("holding", "sentence"),
-    [
-        ({"agent1": with_kernel(MADE), "agent2": with_kernel(MADE)}, "agent1 says that agent3 has a part of it, and"),
-        ({"agent1": MADE}, "agent1 says that agent2 has a part of it, and agent2 says that it has none"),
-        ({"agent3": MADE}, "agent3 says that it has a part of it, of a plan for agent1, agent2"),
-        ({"agent1": MADE, "agent2": MADE, "agent3": MADE}, "agent3 says that it has a part of it"),
-    ],
-    ids=["one more agent", "an agent lost its part", "an agent of none of it", "one agent too many"],
-)
-def test_without_a_record_no_agent_gets_anything_new(run: Run, holding: dict[str, SessionPlan], sentence: str) -> None:
-    assert sentence in refusal(run, survey(**holding))
-
-
-def test_without_a_record_what_all_agents_hold_is_repaired(run: Run, queue: QueueStore) -> None:
-    start = planned(run, survey(agent1=MADE, agent2=MADE))
-    assert (SessionPlan.from_dict(start["plan"]), start["recorded"], start["never_completed"]) == (MADE, False, False)
     assert queue.entries() == []
 
 
 def test_part_that_an_agent_lost_is_planned_again(run: Run, queue: QueueStore) -> None:
     before = record(queue)
-    start = planned(run, survey(agent1=MADE))
+    start = planned(run, survey(agent1={}))
     assert (SessionPlan.from_dict(start["plan"]), start["public_keys"], start["never_completed"]) == (MADE, {}, False)
     (entry,) = queue.entries()
     assert (entry.state, entry.owner, entry.plan, entry.updated_at) == ("RUNNING", None, MADE, before.updated_at)
 
 
-def test_request_of_the_record_counts_and_not_that_of_an_agent(run: Run, queue: QueueStore) -> None:
+def test_request_is_compared_with_that_of_the_record(run: Run, queue: QueueStore) -> None:
     entry = record(queue)
-    facts = {
-        name: agent_facts(name, sessions=[held_session(MADE, name, spec(image="evil/image:1"))]) for name in AGENTS
-    }
-    assert planned(run, answers(facts))["plan"]["id"] == SESSION_ID
+    assert planned(run, survey(agent1={}, agent2={}))["plan"]["id"] == SESSION_ID
     queue.save(dataclasses.replace(entry, spec=dataclasses.asdict(spec(image="other:1", name="train-llm"))))
-    assert "is taken by a session (RUNNING) that differs in session_cluster_mode" in refusal(run, answers(facts))
+    told = survey(agent1={}, agent2={})
+    assert "is taken by a session (RUNNING) that differs in session_cluster_mode" in refusal(run, told)
 
 
 def test_agent_has_no_say_about_the_keys_of_others(run: Run, queue: QueueStore) -> None:
     record(queue)
     stranger = {kernel.hostname: PublicKeys("ssh-ed25519 EVIL", "ssh-ed25519 EVIL") for kernel in MADE.kernels}
-    facts = {name: agent_facts(name, sessions=[held_session(MADE, name, ASKED)]) for name in ("agent1", "agent2")}
-    evil = held_session(MADE, "agent2", ASKED, public_keys=stranger)
+    facts = {name: agent_facts(name, sessions=[held_session(MADE, name)]) for name in ("agent1", "agent2")}
+    evil = held_session(MADE, "agent2", public_keys=stranger)
     keys = planned(run, answers({**facts, "agent2": agent_facts("agent2", sessions=[evil])}))["public_keys"]
     own = {kernel.hostname for kernel in MADE.kernels_on("agent2")}
     assert {hostname for hostname in keys if "EVIL" in keys[hostname]["user"]} == own
 
 
-@pytest.mark.parametrize("recorded", [True, False], ids=["with a record", "without a record"])
-def test_request_of_a_repair_has_digests_under_the_key_of_the_queue(
-    run: Run, queue: QueueStore, recorded: bool
-) -> None:
-    queue.make_digest_key()
-    if recorded:
-        record(queue)
-    request = fingerprint(ASKED, SESSION_ID, queue.digest_key())
-    start = planned(run, answers(holders(MADE, request=request)))
-    assert (start["existing"], start["request"]) == (True, request)
-
-
-def test_without_a_record_a_session_with_digests_of_another_queue_is_not_repaired(run: Run) -> None:
-    told = answers(holders(MADE, request=fingerprint(ASKED, SESSION_ID, b"another")))
-    assert "was created with another queue, whose digest.key is needed" in refusal(run, told)
-
-
 def test_namesake_that_an_agent_made_up_does_not_stop_a_repair(run: Run, queue: QueueStore) -> None:
     record(queue)
-    variables = survey(agent1=MADE, agent2=MADE)
-    fake = held_session(dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID), "agent3", ASKED)
+    variables = survey(agent1={}, agent2={})
+    fake = held_session(dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID), "agent3")
     variables["hostvars"]["agent3"] = {"__session_agent": result(agent_facts("agent3", sessions=[fake]))}
     assert planned(run, variables)["plan"]["id"] == SESSION_ID
 
@@ -210,7 +140,7 @@ def test_namesake_that_an_agent_made_up_does_not_stop_a_repair(run: Run, queue: 
 def test_images_of_the_record_are_returned(run: Run, queue: QueueStore) -> None:
     image = ImageIdentity(**image_data(1, "registry/python"))
     record(queue, images={IMAGE: image})
-    assert planned(run, survey(agent1=MADE, agent2=MADE))["recorded_images"] == {IMAGE: dataclasses.asdict(image)}
+    assert planned(run, survey(agent1={}, agent2={}))["recorded_images"] == {IMAGE: dataclasses.asdict(image)}
 
 
 def test_repair_of_a_session_that_no_agent_holds_is_refused(run: Run, queue: QueueStore) -> None:
@@ -226,7 +156,7 @@ def test_repair_of_a_session_that_no_agent_holds_is_refused(run: Run, queue: Que
 
 def test_failed_repair_keeps_the_record(run: Run, queue: QueueStore) -> None:
     record(queue)
-    error = refusal(run, survey(agent1=MADE), attempt=6, attempts=5, refused=["agent2 no longer has room"])
+    error = refusal(run, survey(agent1={}), attempt=6, attempts=5, refused=["agent2 no longer has room"])
     assert error.startswith("the session 'train-llm' cannot be repaired: other runs claimed the resources first")
     (entry,) = queue.entries()
     assert (entry.state, entry.plan) == ("RUNNING", MADE)
@@ -271,7 +201,7 @@ def test_address_of_an_agent_that_cannot_be_read_is_its_own(run: Run) -> None:
     assert refusal(run, variables, **on("agent1")) == TAKEN
 
 
-def test_existing_session_at_the_address_of_another_agent_gets_no_route(run: Run) -> None:
+def test_existing_session_at_the_address_of_another_agent_gets_no_route(run: Run, queue: QueueStore) -> None:
     request = spec(designated_agents=["agent1"])
     of = plan({"agent1": 1})
     start = planned(run, answers({}), **on("agent1"))
@@ -279,7 +209,10 @@ def test_existing_session_at_the_address_of_another_agent_gets_no_route(run: Run
     foreign = dataclasses.replace(
         of, published=tuple(dataclasses.replace(port, address="192.0.2.2") for port in published)
     )
-    facts = {"agent1": agent_facts("agent1", sessions=[held_session(foreign, "agent1", request)])}
+    for entry in queue.entries():
+        queue.remove(entry.id)
+    record(queue, plan=foreign, spec=dataclasses.asdict(request))
+    facts = {"agent1": agent_facts("agent1", sessions=[held_session(foreign, "agent1")])}
     variables = answers(facts)
     again = planned(run, variables, spec=dataclasses.asdict(request), pools=GATEWAYS, started_at=time.time())
     assert again["route_problem"] == TAKEN.rstrip(".")

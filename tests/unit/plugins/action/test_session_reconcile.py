@@ -40,14 +40,17 @@ def answers(*unreachable: str, **facts: AgentFacts) -> dict[str, Any]:
     return {"hostvars": {name: {"__session_agent": entry} for name, entry in results.items()} | {"localhost": {}}}
 
 
+BATCH = plan(command="python train.py")
+
+
 def finished() -> dict[str, AgentFacts]:
     """Return the facts of agents with a batch session with a failed command."""
-    return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
+    return holders(BATCH, stopped={"main1": ("exited", 3)})
 
 
-def record(queue: QueueStore, facts: dict[str, AgentFacts]) -> None:
-    """Save the session of these agents as one that was started here."""
-    queue.save(requested(asked=spec(), id=SESSION_ID, state="RUNNING", plan=facts["agent1"].sessions[0].plan))
+def record(queue: QueueStore, of: SessionPlan = BATCH) -> None:
+    """Save a session as one that was started here."""
+    queue.save(requested(asked=spec(), id=of.id, state="RUNNING", plan=of))
 
 
 def own_start(queue: QueueStore, of: SessionPlan | None = None) -> QueueEntry:
@@ -67,7 +70,18 @@ def test_empty_cluster_needs_no_action(run: Run, printed: list[str]) -> None:
     assert printed == []
 
 
+def test_what_agents_say_of_a_session_without_a_record_ends_and_restarts_nothing(
+    run: Run, queue: QueueStore, printed: list[str]
+) -> None:
+    for facts in (finished(), holders(plan(failure_policy="restart"), stopped={"sub1": ("exited", 1)})):
+        result = run(ActionModule, {**ARGUMENTS, "all_routes": True}, answers(**facts))
+        assert (result["end"], result["restart"], result["agents"]) == ({}, {}, [])
+        assert (result["routes"]["routes"], result["routes"]["ended"]) == ([], [])
+    assert (queue.entries(), printed) == ([], [])
+
+
 def test_finished_command_is_saved_and_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    record(queue)
     result = run(ActionModule, ARGUMENTS, answers(**finished()))
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
@@ -86,6 +100,7 @@ def test_record_of_a_session_that_its_agent_cannot_read_is_kept(run: Run, queue:
 
 
 def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, printed: list[str]) -> None:
+    record(queue)
     run(ActionModule, ARGUMENTS, answers(**finished()))
     assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
     (entry,) = queue.entries()
@@ -95,7 +110,7 @@ def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, print
 @pytest.mark.usefixtures("printed")
 def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueStore) -> None:
     facts = finished()
-    record(queue, facts)
+    record(queue)
     run(ActionModule, ARGUMENTS, answers("agent2", **facts))
     run(ActionModule, ARGUMENTS, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
@@ -139,12 +154,15 @@ def test_what_agents_report_of_ends_is_read_once_and_before_the_lock(
 
 @pytest.mark.usefixtures("printed")
 def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: QueueStore) -> None:
-    facts = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
+    made = plan({"agent1": 1, "agent2": 1}, failure_policy="restart")
+    record(queue, made)
+    facts = holders(made, stopped={"sub1": ("exited", None)})
     remaining = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     facts |= holders(remaining, committed=False, expired=True)
     result = run(ActionModule, ARGUMENTS, answers(**facts))
     assert (result["restart"], result["end"]) == ({"agent2": [SESSION_ID]}, {})
-    assert (result["agents"], queue.entries()) == (["agent2", "agent3"], [])
+    assert result["agents"] == ["agent2", "agent3"]
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
 
 
 @pytest.mark.usefixtures("printed")
@@ -174,7 +192,7 @@ def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueS
 
 def test_session_on_a_lost_agent_ends_where_it_can_be_reached(run: Run, queue: QueueStore, printed: list[str]) -> None:
     facts = holders(plan(failure_policy="terminate"))
-    record(queue, facts)
+    record(queue, plan(failure_policy="terminate"))
     away = answers("agent2", **facts)
     assert run(ActionModule, ARGUMENTS, away)["agents"] == []
     counted = load_absences(queue.path).agents["agent2"]
@@ -217,7 +235,7 @@ def test_a_damaged_count_of_absences_begins_anew(run: Run, queue: QueueStore, fi
 def test_a_run_that_asks_some_agents_counts_no_absence(run: Run, queue: QueueStore, asked: list[str]) -> None:
     before = counted(seconds=600.0)
     facts = holders(plan(failure_policy="terminate"))
-    record(queue, facts)
+    record(queue, plan(failure_policy="terminate"))
     save_absences(queue.path, Absences(), before)
     variables = answers("agent2", **facts)
     variables["hostvars"] |= {name: {} for name in AGENTS if name not in asked}
@@ -238,6 +256,7 @@ def test_a_run_that_reconciles_twice_counts_an_absence_once(run: Run, queue: Que
 
 def test_session_whose_time_is_up_ends(run: Run, queue: QueueStore, printed: list[str]) -> None:
     facts = holders(plan(idle_timeout=600), lived=4000, idle=600)
+    record(queue, plan(idle_timeout=600))
     assert run(ActionModule, ARGUMENTS, answers(**facts))["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert [entry.record["reason"] for entry in queue.entries()] == [
         "it was idle for session_idle_timeout, 600 seconds"
@@ -280,7 +299,7 @@ def test_history_is_kept_for_history_days(
 @pytest.mark.parametrize("max_age", [0, 60])
 def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueStore, max_age: int) -> None:
     args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
-    record(queue, finished())
+    record(queue)
     run(ActionModule, args, answers("agent2", agent1=finished()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
@@ -309,6 +328,7 @@ def test_check_mode_reconciles_without_writing(run: Run, queue: QueueStore) -> N
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
     keep(queue, "agent1")
+    record(queue)
     before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
     args = {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}
     result = run(ActionModule, args, answers(**finished()), check_mode=True)
@@ -328,9 +348,12 @@ def told_by_the_playbooks() -> tuple[str, list[str]]:
     return task["register"], task["backendai.cluster.session_reconcile"]["previous"]
 
 
+ROUTED = dataclasses.replace(plan(), published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),))
+
+
 def routed() -> dict[str, AgentFacts]:
     """Return the facts of agents with a session that publishes its SSH port."""
-    return holders(dataclasses.replace(plan(), published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)))
+    return holders(ROUTED)
 
 
 @pytest.mark.usefixtures("printed")
@@ -348,6 +371,7 @@ def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueSt
 def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) -> None:
     began = time.time()
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
+    record(queue)
     args = {**ARGUMENTS, "started_at": began}
     assert run(ActionModule, args, answers())["routes"] == {
         "routes": [],
@@ -366,7 +390,7 @@ def test_running_sessions_of_the_record_are_sent_only_with_all_routes(
 ) -> None:
     hostvars, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
     assert run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]["routes"] == []
-    record(queue, routed())
+    record(queue, ROUTED)
     assert run(ActionModule, args, hostvars, check_mode=check_mode)["routes"]["routes"] == []
     routes = run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]
     assert [route["id"] for route in routes["routes"]] == [SESSION_ID]
@@ -397,8 +421,9 @@ def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) ->
     assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
-@pytest.mark.usefixtures("printed", "queue")
-def test_sent_routes_are_not_sent_again(run: Run) -> None:
+@pytest.mark.usefixtures("printed")
+def test_sent_routes_are_not_sent_again(run: Run, queue: QueueStore) -> None:
+    record(queue)
     args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result", "__session_queue_result"]}
     first = run(ActionModule, args, answers(**finished()))
     hostvars = answers()
@@ -410,8 +435,9 @@ def test_sent_routes_are_not_sent_again(run: Run) -> None:
     )
 
 
-@pytest.mark.usefixtures("printed", "queue")
-def test_sessions_are_sent_before_agents_end_them(run: Run) -> None:
+@pytest.mark.usefixtures("printed")
+def test_sessions_are_sent_before_agents_end_them(run: Run, queue: QueueStore) -> None:
+    record(queue)
     registered, routes = told_by_the_playbooks()
     args = {**ARGUMENTS, "started_at": time.time(), "previous": routes}
     first = run(ActionModule, args, answers(**finished()))
@@ -443,8 +469,9 @@ def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | No
     assert templar.template(trust_as_template(routes)) == ({"changed": True} if news else {})
 
 
-@pytest.mark.usefixtures("printed", "queue")
-def test_a_session_that_an_earlier_run_marked_is_sent_before_its_agent_ends_it(run: Run) -> None:
+@pytest.mark.usefixtures("printed")
+def test_a_session_that_an_earlier_run_marked_is_sent_before_its_agent_ends_it(run: Run, queue: QueueStore) -> None:
+    record(queue)
     facts = finished()
     run(ActionModule, ARGUMENTS, answers("agent2", **facts))
     result = run(ActionModule, {**ARGUMENTS, "started_at": time.time() + 60}, answers(**facts))
@@ -470,8 +497,9 @@ def test_ports_reserved_at_an_address_of_another_agent_are_not_sent(run: Run) ->
     assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == ([], [], False)
 
 
-@pytest.mark.usefixtures("printed", "queue")
-def test_check_mode_sends_no_ended_sessions(run: Run) -> None:
+@pytest.mark.usefixtures("printed")
+def test_check_mode_sends_no_ended_sessions(run: Run, queue: QueueStore) -> None:
+    record(queue)
     args = {**ARGUMENTS, "started_at": time.time()}
     result = run(ActionModule, args, answers(**finished()), check_mode=True)
     assert (result["agents"], result["routes"]["ended"], result["routes"]["changed"]) == (

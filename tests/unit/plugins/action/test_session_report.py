@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_report import 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
@@ -35,10 +35,26 @@ AGENTS = ["agent1", "agent2", "agent3"]
 EVIL = {"agent": None, "error": "\x1b]0;owned\x07"}
 LIST = {"kind": "sessions", "agents": AGENTS}
 Lists = Callable[..., dict[str, Any]]
+Record = Callable[..., None]
 ACTION_NEEDED = (
     "sessions on agent1, agent2 need action: run backendai.cluster.schedule_sessions to remove ended sessions and"
     " restart failed containers."
 )
+
+
+def ending(of: SessionPlan) -> QueueEntry:
+    entry = requested(id=of.id, name=of.name, state="RUNNING", plan=of)
+    return mark_terminating(entry, session_record(of, "TERMINATED"), of.agents, NOW)
+
+
+@pytest.fixture
+def recorded(queue: QueueStore) -> Record:
+    """Return a function that saves the entry of a session which was started here."""
+
+    def save(of: SessionPlan = MADE, **changes: Any) -> None:
+        queue.save(requested(id=of.id, name=of.name, state="RUNNING", plan=of, enqueued_at=NOW, **changes))
+
+    return save
 
 
 def holding(session_plan: SessionPlan, **state: Any) -> dict[str, Any]:
@@ -65,7 +81,8 @@ def content(queue: QueueStore) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def test_table_of_sessions_is_shown(run: Run, printed: list[str]) -> None:
+def test_table_of_sessions_is_shown(run: Run, recorded: Record, printed: list[str]) -> None:
+    recorded()
     run(ActionModule, LIST, THERE)
     assert [line.split()[:7] for line in printed] == [
         ["NAME", "USER", "MODE", "SIZE", "CPU/GPU", "STATUS", "AGENTS"],
@@ -73,7 +90,10 @@ def test_table_of_sessions_is_shown(run: Run, printed: list[str]) -> None:
     ]
 
 
-def test_the_list_is_printed_as_a_wide_table_or_as_json(run: Run, lists: Lists, printed: list[str]) -> None:
+def test_the_list_is_printed_as_a_wide_table_or_as_json(
+    run: Run, lists: Lists, recorded: Record, printed: list[str]
+) -> None:
+    recorded()
     run(ActionModule, {**LIST, "format": "wide"}, THERE)
     assert "IMAGE" in printed[0]
     del printed[:]
@@ -81,7 +101,8 @@ def test_the_list_is_printed_as_a_wide_table_or_as_json(run: Run, lists: Lists, 
     assert json.loads("\n".join(printed)) == result["sessions"]
 
 
-def test_a_session_names_the_storage_that_its_agents_close_to_it(lists: Lists) -> None:
+def test_a_session_names_the_storage_that_its_agents_close_to_it(lists: Lists, recorded: Record) -> None:
+    recorded()
     closed = StorageService("NFS", "192.0.2.7", "/mnt/data", ("2049",))
     agent = dataclasses.replace(holders(MADE)["agent1"], closed_storage=(closed,))
     (listed,) = lists({"hostvars": {**THERE["hostvars"], "agent1": {"__session_agent": result(agent)}}})["sessions"]
@@ -90,7 +111,10 @@ def test_a_session_names_the_storage_that_its_agents_close_to_it(lists: Lists) -
     ]
 
 
-def test_pending_sessions_have_their_position_in_the_queue(lists: Lists, queue: QueueStore, printed: list[str]) -> None:
+def test_pending_sessions_have_their_position_in_the_queue(
+    lists: Lists, queue: QueueStore, recorded: Record, printed: list[str]
+) -> None:
+    recorded()
     queue.save(requested(1))
     queue.save(requested(2, priority=20))
     records = {entry["name"]: entry for entry in lists(THERE)["sessions"]}
@@ -99,7 +123,8 @@ def test_pending_sessions_have_their_position_in_the_queue(lists: Lists, queue: 
 
 
 @pytest.mark.usefixtures("printed")
-def test_records_are_written_without_a_change(lists: Lists) -> None:
+def test_records_are_written_without_a_change(lists: Lists, recorded: Record) -> None:
+    recorded()
     first = lists(THERE)
     assert [(entry["name"], entry["status"], len(entry["kernels"])) for entry in first["sessions"]] == [
         ("train-llm", "RUNNING", 4)
@@ -125,15 +150,16 @@ def test_records_are_written_without_a_change(lists: Lists) -> None:
     ],
 )
 def test_pending_and_starting_sessions_are_listed_ended_ones_on_demand(
-    lists: Lists, queue: QueueStore, printed: list[str], history: bool, listed: dict[str, str]
+    lists: Lists, queue: QueueStore, recorded: Record, printed: list[str], history: bool, listed: dict[str, str]
 ) -> None:
+    recorded()
     queue.save(requested(1))
     starting = requested(2, state="CREATING", owner=current_owner())
     queue.save(dataclasses.replace(starting, record={**starting.record, "pending": {"reason": "", "shortfall": {}}}))
     finished = requested(3, state="TERMINATED", spec=None)
     queue.save(dataclasses.replace(finished, record={**finished.record, "status": "CANCELLED"}))
     unreachable = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
-    queue.save(make_terminating_entry(unreachable, session_record(unreachable, "TERMINATED"), NOW))
+    queue.save(ending(unreachable))
     result = lists(THERE, history=history)
     assert {entry["name"]: entry["status"] for entry in result["sessions"]} == listed
     assert [entry["pending"] for entry in result["sessions"] if entry["name"] == "session-2"] == [None]
@@ -143,14 +169,14 @@ def test_pending_and_starting_sessions_are_listed_ended_ones_on_demand(
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize("state", [{"state": "CREATING", "owner": current_owner()}, {"state": "PENDING"}])
 def test_running_sessions_are_listed_once(lists: Lists, queue: QueueStore, state: dict[str, Any]) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", **state))
+    queue.save(requested(id=SESSION_ID, name="train-llm", plan=MADE, **state))
     result = lists(THERE)
     assert [(entry["name"], entry["status"]) for entry in result["sessions"]] == [("train-llm", "RUNNING")]
 
 
 @pytest.mark.usefixtures("printed")
 def test_terminating_sessions_are_not_listed_as_running(lists: Lists, queue: QueueStore) -> None:
-    queue.save(make_terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
+    queue.save(ending(MADE))
     result = lists(THERE)
     assert result["sessions"] == []
     assert result["warnings"][1:] == [
@@ -169,7 +195,8 @@ def test_unnamed_session_is_named_by_its_id(run: Run, queue: QueueStore) -> None
     ]
 
 
-def test_page_is_written_for_a_web_server(run: Run, printed: list[str], tmp_path: Path) -> None:
+def test_page_is_written_for_a_web_server(run: Run, recorded: Record, printed: list[str], tmp_path: Path) -> None:
+    recorded()
     path = tmp_path / "page.html"
     quiet = run(ActionModule, {**LIST, "format": "none", "page_path": str(path)}, THERE)
     page = path.read_text()
@@ -200,9 +227,11 @@ def test_unwritable_list_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path
 
 @pytest.mark.parametrize("exit_code", [0, 3])
 def test_finished_session_is_listed_before_it_is_saved(
-    lists: Lists, queue: QueueStore, printed: list[str], exit_code: int
+    lists: Lists, queue: QueueStore, recorded: Record, printed: list[str], exit_code: int
 ) -> None:
-    hostvars = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
+    made = plan(command="python train.py")
+    recorded(made)
+    hostvars = holding(made, stopped={"main1": ("exited", exit_code)})
     listed = lists(hostvars)
     (record,) = listed["sessions"]
     reason = f"the command ended with exit code {exit_code}"
@@ -210,19 +239,22 @@ def test_finished_session_is_listed_before_it_is_saved(
     assert printed[1].split()[:6] == ["train-llm", "alice", "Multi-node", "4", "4/0", "TERMINATED"]
     assert printed[1].endswith(reason)
     assert listed["warnings"] == [ACTION_NEEDED]
-    assert queue.entries() == []
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
 
 
 @pytest.mark.usefixtures("printed")
-def test_degraded_session_is_listed_with_a_warning(lists: Lists) -> None:
-    hostvars = holding(plan(failure_policy="restart"), stopped={"sub2": ("exited", 1)})
+def test_degraded_session_is_listed_with_a_warning(lists: Lists, recorded: Record) -> None:
+    made = plan(failure_policy="restart")
+    recorded(made)
+    hostvars = holding(made, stopped={"sub2": ("exited", 1)})
     listed = lists(hostvars)
     assert [record["status"] for record in listed["sessions"]] == ["DEGRADED"]
     assert [warning.partition(":")[0] for warning in listed["warnings"]] == ["sessions on agent2 need action"]
 
 
 @pytest.mark.usefixtures("printed")
-def test_healthy_sessions_have_no_warnings(run: Run) -> None:
+def test_healthy_sessions_have_no_warnings(run: Run, recorded: Record) -> None:
+    recorded()
     assert run(ActionModule, LIST, holding(MADE))["warnings"] == []
 
 
@@ -237,8 +269,9 @@ def test_list_does_not_change_the_queue(run: Run, queue: QueueStore, history: bo
     queue.save(requested(4, state="TERMINATED", spec=None, updated_at=1.0))
     queue.save(requested(5, state="TERMINATING", spec=None, agents=("agent1",)))
     cache = keep(queue, *AGENTS)
-    before = content(queue)
     hostvars = holding(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
+    queue.save(requested(6, id=SESSION_ID, state="RUNNING", plan=plan(command="python train.py")))
+    before = content(queue)
     run(ActionModule, {**LIST, "history": history}, hostvars, check_mode=check_mode)
     assert content(queue) == before
     assert all(cache.load(name, 60) for name in AGENTS)
@@ -256,7 +289,10 @@ def test_list_does_not_create_the_queue_folder(run: Run, queue: QueueStore) -> N
     [({"committed": False}, "CREATING"), ({"committed": False, "expired": True}, "ERROR"), ({}, "RUNNING")],
     ids=["being made", "given up", "made"],
 )
-def test_session_status_comes_from_its_agents(lists: Lists, changes: dict[str, Any], status: str) -> None:
+def test_session_status_comes_from_its_agents(
+    lists: Lists, recorded: Record, changes: dict[str, Any], status: str
+) -> None:
+    recorded()
     listed = lists(holding(MADE, **changes))
     assert [record["status"] for record in listed["sessions"]] == [status]
     assert listed["warnings"] == ([ACTION_NEEDED] if "expired" in changes else [])
@@ -276,59 +312,75 @@ def test_warnings_are_safe_to_print(run: Run) -> None:
     assert result["warnings"] == ["agent1 is left out: \\x1b]0;owned\\x07."]
 
 
-# ---- agents that say different things
+# ---- agents that say something else than the record
 
 
 def with_mount(of: SessionPlan) -> SessionPlan:
     return dataclasses.replace(of, mounts=(Mount("/", "/mnt/host"),))
 
 
-def disagreeing() -> dict[str, Any]:
-    """Return the variables of a run in which agent2 holds another plan of the session, and agent3 a part of it."""
-    parts = {"agent1": held_session(MADE, "agent1"), "agent2": held_session(MADE, "agent2")}
-    parts["agent2"] = dataclasses.replace(parts["agent2"], plan=with_mount(MADE))
-    facts = {name: agent_facts(name, sessions=[parts[name]] if name in parts else []) for name in AGENTS}
-    return {"hostvars": {name: {"__session_agent": result(each)} for name, each in facts.items()}}
-
-
-DIFFERENCE = (
-    "its mounts[0] is missing on {} and {{'source': '/', 'target': '/mnt/host', 'read_only': False, 'strict': False}}"
-    " on agent2"
-)
-
-
 @pytest.mark.usefixtures("printed")
-def test_session_of_which_agents_disagree_is_listed(lists: Lists) -> None:
-    listed = lists(disagreeing())
-    (record,) = listed["sessions"]
-    difference = DIFFERENCE.format("agent1")
-    assert (record["status"], record["error"]) == ("DEGRADED", f"its agents disagree: {difference}")
-    (warning,) = listed["warnings"]
-    assert warning == (
-        f"the agents of the session train-llm ({SESSION_ID}) disagree, so it is neither repaired nor ended when it"
-        f" fails: {difference}."
+def test_session_is_listed_as_it_was_started_here(lists: Lists, recorded: Record) -> None:
+    recorded(record={**requested(1).record, "host_keys": {"main1": "ssh-ed25519 HOST"}})
+    parts = {
+        "agent1": held_session(MADE, "agent1", name="a-lie"),
+        "agent2": held_session(MADE, "agent2", plan_digest=with_mount(MADE).digest),
+        "agent3": held_session(MADE, "agent1"),
+    }
+    facts = {name: agent_facts(name, sessions=[part]) for name, part in parts.items()}
+    listed = lists(
+        {"hostvars": {name: {"__session_agent": result(each)} for name, each in facts.items()}}, history=True
     )
-
-
-@pytest.mark.usefixtures("printed")
-def test_session_is_listed_as_it_was_started_here(lists: Lists, queue: QueueStore) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
-    variables = disagreeing()
-    stranger = agent_facts("agent3", sessions=[held_session(with_mount(MADE), "agent1")])
-    variables["hostvars"]["agent3"] = {"__session_agent": result(stranger)}
-    listed = lists(variables, history=True)
     (record,) = listed["sessions"]
-    assert (record["status"], record["error"], len(record["kernels"])) == ("RUNNING", None, 4)
+    assert (record["name"], record["status"], record["error"], len(record["kernels"])) == (
+        "train-llm",
+        "RUNNING",
+        None,
+        4,
+    )
+    assert (record["user"], record["host_keys"], record["recorded"]) == (
+        "alice",
+        {"main1": "ssh-ed25519 HOST"},
+        True,
+    )
     other_plan, other_agent = listed["warnings"]
     assert other_plan == (
         "agent2 has another plan of the session train-llm than this control node, which started it:"
-        f" {DIFFERENCE.format('this control node')}; backendai.cluster.repair_session -e session_id={SESSION_ID}"
+        f" backendai.cluster.verify_session -e session_id={SESSION_ID} shows the first difference, and repair_session"
         " restores it."
     )
     assert other_agent == (
         f"agent3 says that it has a part of the session train-llm ({SESSION_ID}), which was not planned there: it is"
         " ignored, and terminate_session removes it."
     )
+
+
+def test_session_without_a_record_is_listed_as_nobodys(lists: Lists, printed: list[str]) -> None:
+    listed = lists(holding(MADE))
+    (record,) = listed["sessions"]
+    assert (record["name"], record["status"], record["recorded"]) == ("train-llm", "RUNNING", False)
+    assert (record["user"], record["uid"], record["apps"], record["host_keys"]) == (None, None, [], {})
+    assert printed[1].split()[:3] == ["train-llm", "(no", "record)"]
+    assert listed["warnings"] == []
+
+
+def test_page_for_everybody_has_no_session_without_a_record(run: Run, printed: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    run(ActionModule, {**LIST, "page_path": str(path)}, holding(MADE))
+    assert "train-llm" not in path.read_text()
+    assert len(printed) == 2
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize(
+    "changes", [{"state": "PENDING", "plan": None}, {"state": "RUNNING", "plan": plan({"agent3": 1})}]
+)
+def test_what_an_agent_says_of_a_session_that_is_not_planned_there_is_not_listed(
+    lists: Lists, queue: QueueStore, changes: dict[str, Any]
+) -> None:
+    queue.save(requested(id=SESSION_ID, name="session-1", **changes))
+    listed = lists(holding(MADE))
+    assert [record["name"] for record in listed["sessions"]] == ([] if changes["plan"] else ["session-1"])
 
 
 @pytest.mark.usefixtures("printed")
@@ -411,8 +463,9 @@ def test_degraded_session_says_which_agent_is_away(lists: Lists, queue: QueueSto
     assert "agent2 does not answer:" in printed[1]
 
 
-def test_list_shows_when_a_session_ends(lists: Lists, printed: list[str]) -> None:
+def test_list_shows_when_a_session_ends(lists: Lists, recorded: Record, printed: list[str]) -> None:
     timed = plan(max_lifetime=7200)
+    recorded(timed)
     (record,) = lists(holding(timed, lived=1800, idle=0))["sessions"]
     assert record["ends_at"] - time.time() == pytest.approx(5400, abs=600)
     assert printed[1].split()[-1] == "1h"

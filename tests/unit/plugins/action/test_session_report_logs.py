@@ -20,6 +20,17 @@ MADE = plan({"agent1": 1, "agent2": 1})
 AGENTS = ["agent1", "agent2", "agent3"]
 LOGS: dict[str, Any] = {"kind": "logs", "agents": AGENTS}
 NOTHING: dict[str, Any] = {"parts": [], "error": None}
+UNKNOWN = (
+    "this control node has no record of the session 'ghost'; give session_id for one that was started elsewhere, which"
+    " list_sessions shows."
+)
+
+
+@pytest.fixture
+def run(run: Run, queue: QueueStore) -> Run:
+    """Return what runs the action on a control node that has started the session."""
+    queue.save(queued(9, id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    return run
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +91,10 @@ def test_available_logs_are_shown_before_an_unreachable_agent_fails(
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ({"name": "ghost"}, "no session 'ghost' was found."),
+        (
+            {"name": "ghost"},
+            UNKNOWN,
+        ),
         ({"name": "session-1"}, "the session 'session-1' is PENDING: no agent holds it."),
         (
             {"name": "session-2"},

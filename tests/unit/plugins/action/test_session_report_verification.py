@@ -23,6 +23,13 @@ MISSED = {"/data": {"marker": False, "folder": "1:1", "names": "abc"}}
 REPAIR = "repair_session, or create_session with the same variables, repairs what differs from the plan."
 
 
+@pytest.fixture
+def run(run: Run, queue: QueueStore) -> Run:
+    """Return what runs the action on a control node that has started the session."""
+    queue.save(queued(9, id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
+    return run
+
+
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run with a healthy session, with changes."""
     marked = {"__session_marker_created": {"created": ["/data"]}, "__session_marker_removed": {"leftover": []}}
@@ -98,7 +105,7 @@ def test_missing_session_fails(run: Run, queue: QueueStore, printed: list[str], 
     queue.save(queued(1))
     path = tmp_path / "report.json"
     for name, sentence in (
-        ("ghost", "no session 'ghost' was found."),
+        ("ghost", "this control node has no record of the session 'ghost'."),
         ("session-1", "the session 'session-1' is PENDING: no agent holds it."),
     ):
         with pytest.raises(AnsibleActionFail) as refused:

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import user_options, user_run_options
-from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, requested, spec, variables
+from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, plan, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
 
 
@@ -62,14 +62,40 @@ def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: Queu
     assert (result["images"], result["paths"]) == ([IMAGE, "other:1"][purpose != "create" :], ["/mnt/a"])
 
 
-@pytest.mark.parametrize("purpose", ["list", "verify", "logs"])
-def test_a_run_that_starts_nothing_does_not_look_at_those_that_wait(
-    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, purpose: str
-) -> None:
+def test_a_list_does_not_look_at_those_that_wait(run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.save(requested(1, spec(name="session-1", mounts=[{"source": "/mnt/a", "target": "/a"}])))
     monkeypatch.delattr(QueueStore, "entries")
-    result = run(ActionModule, {"purpose": purpose}, variables())
-    assert (result["images"], result["paths"]) == ([], [])
+    result = run(ActionModule, {"purpose": "list"}, variables())
+    assert (result["images"], result["paths"], result["keys_of"], result["session_id"]) == ([], [], [], "")
+
+
+@pytest.mark.parametrize("purpose", ["verify", "logs"])
+def test_agents_are_asked_about_a_session_by_the_id_that_the_queue_has(
+    run: Run, queue: QueueStore, purpose: str
+) -> None:
+    mounts = [{"source": "/mnt/a", "target": "/a"}]
+    queue.save(requested(1, spec(name="session-1", mounts=mounts), state="RUNNING", plan=plan()))
+
+    def selected(**options: Any) -> dict[str, Any]:
+        return run(ActionModule, {"purpose": purpose}, {**DEFAULTS, **options})
+
+    result = selected(session_name="session-1")
+    assert (result["session_id"], result["images"], result["paths"]) == (requested(1).id, [], [])
+    assert selected(session_name="ghost")["session_id"] == ""
+    assert selected(session_id=SESSION_ID)["session_id"] == SESSION_ID
+    queue.save(requested(2, spec(name="session-1"), state="RUNNING", plan=plan()))
+    assert selected(session_name="session-1")["session_id"] == ""
+
+
+def test_keys_are_asked_of_the_sessions_that_a_run_may_go_on_with(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1, spec(name="train-llm"), state="RUNNING", plan=plan()))
+    queue.save(requested(2, spec(name="other"), state="RUNNING", plan=plan()))
+    queue.save(requested(3, spec(name="killed"), state="CREATING", plan=plan()))
+    queue.save(requested(4, spec(name="waits")))
+    assert run(ActionModule, {}, variables())["keys_of"] == [requested(1).id, requested(3).id]
+    assert run(ActionModule, {"purpose": "schedule"}, variables())["keys_of"] == [requested(3).id]
+    repaired = run(ActionModule, {"purpose": "repair"}, {**DEFAULTS, "session_name": "other"})
+    assert repaired["keys_of"] == [requested(2).id, requested(3).id]
 
 
 def test_removal_of_images_knows_those_of_all_sessions_and_old_facts_are_dropped(run: Run, queue: QueueStore) -> None:

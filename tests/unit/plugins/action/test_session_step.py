@@ -33,7 +33,7 @@ def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts."""
     images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
     decision = Decision(of, False, {}, {}, len(of.agents), images)
-    start = start_arguments(decision, ASKED, [OTHER_ID], never_completed=True, digest_key=b"")
+    start = start_arguments(decision, [OTHER_ID], never_completed=True)
     return {**start, "nonce": "n", **changes}
 
 
@@ -92,8 +92,7 @@ def test_replies_of_agents_of_other_sessions_are_not_looked_up(host: Host) -> No
 
 
 def test_claim_request_has_no_secrets(host: Host) -> None:
-    entry = start()
-    result = host.take("claim", entry)
+    result = host.take("claim", start())
     assert host.sessions == [
         {
             "id": MADE.id,
@@ -101,7 +100,6 @@ def test_claim_request_has_no_secrets(host: Host) -> None:
             "steps": ["claim"],
             "agent": "agent1",
             "plan": MADE.to_dict(),
-            "request": entry["request"],
             "stale_sessions": [OTHER_ID],
             "never_completed": True,
             "seconds": 600,
@@ -119,7 +117,7 @@ def test_apply_request_has_files_keys_and_images(host: Host) -> None:
     host.take("apply", start())
     (entry,) = host.sessions
     assert {"steps", "plan", "public_keys", "images", "contents"} <= entry.keys()
-    assert not {"request", "stale_sessions", "seconds"} & entry.keys()
+    assert not {"stale_sessions", "seconds"} & entry.keys()
     assert (entry["public_keys"], entry["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
     assert entry["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
@@ -213,7 +211,7 @@ def test_session_on_one_agent_runs_all_steps_in_one_request(host: Host) -> None:
     host.take("claim", start(ALONE))
     (entry,) = host.sessions
     assert entry["steps"] == ["claim", "apply", "commit", "command"]
-    assert {"request", "contents", "images"} <= entry.keys()
+    assert {"plan", "contents", "images"} <= entry.keys()
     assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "commit", "command")] == [True] * 3
 
 

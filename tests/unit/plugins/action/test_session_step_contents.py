@@ -43,10 +43,8 @@ def contents(
     """Return the contents sent to agent1 for a requested session, or a pending one in ``waited``."""
     start = start_arguments(
         Decision(session_plan, True, {}, {"main1": {"user": "U", "host": "H"}}),
-        request,
         [],
         never_completed=False,
-        digest_key=b"",
     )
     committed = {"sessions": {session_plan.id: {"nonce": start["nonce"], "steps": []}}}
     specs = {session_plan.name: dataclasses.asdict(waited)} if waited else {}

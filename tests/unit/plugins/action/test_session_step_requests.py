@@ -47,7 +47,7 @@ def test_request_of_a_session_is_found(
     run: Run, request_result: dict[str, Any], queue_plan: dict[str, Any] | None, token: str
 ) -> None:
     decision = Decision(plan({"agent1": 1}), False, {}, {})
-    start = start_arguments(decision, spec(), [], never_completed=False, digest_key=b"")
+    start = start_arguments(decision, [], never_completed=False)
     localhost = {"__session_request": {**request_result, "run": OPTIONS_OF_RUN}, "__session_queue_plan": queue_plan}
     variables = {"inventory_hostname": "agent1", "hostvars": {"localhost": localhost, "agent1": {}}}
     sent = run(Sent, {"step": "claim", "starts": [start]}, variables)

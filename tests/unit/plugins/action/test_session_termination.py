@@ -12,7 +12,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import make_terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
@@ -29,7 +29,8 @@ ENDED: dict[str, Any] = {"state": "ended", "started_at": 0.0}
 BEGUN: dict[str, Any] = {"state": "begun", "agents": AGENTS}
 
 RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
-NOTE = make_terminating_entry(MADE, RECORD, NOW)
+RUNNING = requested(9, id=MADE.id, name="train-llm", state="RUNNING", plan=MADE)
+NOTE = mark_terminating(RUNNING, RECORD, MADE.agents, NOW)
 NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
 
 
@@ -50,12 +51,9 @@ AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
     ids=["name", "name, empty id", "id", "id, empty name"],
 )
 def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueStore, expected: dict[str, str]) -> None:
+    queue.save(RUNNING)
     result = run(ActionModule, {**BEGUN, **expected}, answers())
-    assert (result["plan"]["id"], result["agents"], result["unreachable_agents"]) == (
-        SESSION_ID,
-        ["agent1", "agent2"],
-        [],
-    )
+    assert (result["agents"], result["unreachable_agents"]) == (["agent1", "agent2"], [])
     assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "TERMINATING", ("agent1", "agent2"))
@@ -66,28 +64,39 @@ def test_session_is_found_and_saved_as_terminating(run: Run, queue: QueueStore, 
 @pytest.mark.parametrize("expected", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
 def test_unknown_session_needs_no_termination(run: Run, queue: QueueStore, expected: dict[str, str]) -> None:
     result = run(ActionModule, {**BEGUN, **expected}, answers())
-    assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
+    assert (result["agents"], result["changed"]) == ([], False)
     assert queue.entries() == []
 
 
 def test_mismatched_name_and_id_are_rejected(run: Run, queue: QueueStore) -> None:
+    queue.save(RUNNING)
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "other", "id": SESSION_ID}, answers())
     assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
-    assert queue.entries() == []
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
+def test_session_without_a_record_is_ended_by_its_id(run: Run, queue: QueueStore) -> None:
+    with pytest.raises(AnsibleActionFail, match="this control node has no record of 'train-llm', and agents"):
+        run(ActionModule, {**BEGUN, "name": "train-llm"}, answers())
+    result = run(ActionModule, {**BEGUN, "id": SESSION_ID}, answers())
+    assert (result["agents"], result["record"]["name"]) == (["agent1", "agent2"], "train-llm")
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
 
 
 def test_partial_termination_is_rejected(run: Run, queue: QueueStore) -> None:
+    queue.save(RUNNING)
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**BEGUN, "name": "train-llm"}, AWAY)
     assert str(refused.value) == (
         "the session 'train-llm' has containers on agents that cannot be used, so nothing was ended:"
         " agent2: Failed to connect; with session_force it is removed from them when they return."
     )
-    assert queue.entries() == []
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
 
 
 def test_force_skips_unreachable_agents(run: Run, queue: QueueStore) -> None:
+    queue.save(RUNNING)
     result = run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     assert (result["agents"], result["unreachable_agents"]) == (["agent1"], ["agent2"])
     assert result["warnings"] == ["agent2 is left out: Failed to connect."]
@@ -97,12 +106,12 @@ def test_force_skips_unreachable_agents(run: Run, queue: QueueStore) -> None:
 def test_unread_agent_may_run_an_unknown_session(run: Run, queue: QueueStore) -> None:
     hidden = answers()
     hidden["hostvars"]["agent3"] = {}
-    args = {**BEGUN, "name": "ghost"}
+    args = {**BEGUN, "id": OTHER_ID}
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, args, hidden)
     assert str(refused.value) == (
-        "no session 'ghost' was found, and not all agents are available: agent3: hidden by --limit;"
-        " with session_force it is removed from them when they return."
+        f"this control node has no record of the session {OTHER_ID}, and not all agents are available: agent3: hidden"
+        " by --limit; with session_force it is removed from them when they return."
     )
     result = run(ActionModule, {**args, "force": True}, hidden)
     assert (result["unreachable_agents"], result["changed"]) == (["agent3"], True)
@@ -121,6 +130,7 @@ def test_cached_facts_of_its_agents_are_dropped_except_in_check_mode(
     run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     cache = keep(queue, *AGENTS)
+    queue.save(RUNNING)
     run(ActionModule, {**BEGUN, "name": "train-llm"}, answers(), check_mode=check_mode)
     kept = [name for name in AGENTS if cache.load(name, 60)]
     assert kept == (AGENTS if check_mode else ["agent3"])
@@ -128,7 +138,7 @@ def test_cached_facts_of_its_agents_are_dropped_except_in_check_mode(
 
 @pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
 def test_check_mode_saves_nothing(run: Run, queue: QueueStore, name: str, changed: bool) -> None:
-    queue.save(requested(1))
+    queue.save(requested(1), RUNNING)
     before = queue.entries()
     result = run(ActionModule, {**BEGUN, "name": name}, answers(), check_mode=True)
     assert (result["changed"], queue.entries()) == (changed, before)
@@ -241,6 +251,7 @@ def test_gateways_get_the_ended_session(run: Run, queue: QueueStore) -> None:
 @pytest.mark.usefixtures("printed")
 def test_session_on_unreachable_agents_is_ended_for_gateways(run: Run, queue: QueueStore) -> None:
     began = time.time()
+    queue.save(RUNNING)
     run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
     ended = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"], "started_at": began}, {})[
         "routes"

@@ -17,9 +17,9 @@ from ansible.vars.manager import VariableManager
 
 from ansible_collections.backendai.cluster.plugins.inventory import sessions
 from ansible_collections.backendai.cluster.plugins.inventory.sessions import InventoryModule
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from tests.unit.builders import held, plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from tests.unit.builders import plan, requested
 
 NAME = InventoryModule.NAME
 SOURCE = f"plugin: {NAME}\n"
@@ -31,7 +31,6 @@ all:
       vars:
         ansible_connection: local
         ansible_become: false
-        agent_state_path: "{{ top }}/{{ inventory_hostname }}"
         agent_docker_host: "unix:///{{ inventory_hostname }}.sock"
       hosts:
         agent1:
@@ -57,12 +56,12 @@ class Place:
         self.agents = folder / "agents.yml"
         self.agents.write_text(AGENTS.replace("TOP", str(folder)))
         self.write("docker", f"#!/bin/sh\n{DOCKER}").chmod(0o755)
-        for agent in ("agent1", "agent2"):
-            (folder / agent / "sessions").mkdir(parents=True)
-            self.hold(plan(), agent)
+        self.queue = QueueStore(str(folder / "queue"))
+        self.record(plan())
 
-    def hold(self, of: SessionPlan, agent: str) -> None:
-        Store(str(self.folder / agent)).save(replace(held(of, agent), expires_at=None))
+    def record(self, of: SessionPlan, **changes: Any) -> None:
+        """Save the entry of a session that was started from this queue."""
+        self.queue.save(requested(**{"id": of.id, "name": of.name, "state": "RUNNING", "plan": of, **changes}))
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -171,18 +170,32 @@ def test_secrets_of_agents_are_not_copied_to_containers(place: Place) -> None:
     assert variables(inventory, host.name)["backendai_agent_connection"]["ansible_become_password"] == "secret-word"
 
 
-def test_values_from_agents_are_not_templated(place: Place) -> None:
+def test_values_of_the_record_are_not_templated(place: Place) -> None:
     of = plan()
     kernels = tuple(replace(entry, role="{{ 40 + 2 }}") for entry in of.kernels)
-    place.hold(replace(of, kernels=kernels), "agent1")
+    place.record(replace(of, kernels=kernels))
     assert variables(place.read(), "main1.train-llm")["backendai_role"] == "{{ 40 + 2 }}"
 
 
-def test_settings_of_agents_may_use_hostvars(place: Place, warned: list[str]) -> None:
+def test_settings_of_agents_may_use_hostvars(place: Place) -> None:
     place.add("""agent_docker_host: "unix:///{{ hostvars[groups['agents'][1]].inventory_hostname }}.sock\"""")
-    place.hold(plan({"agent1": 4}), "agent1")
-    assert "sub2.train-llm" in members(place.read(), "agent_agent1")
-    assert "agent2: the container backendai-train-llm-sub2 is left out" in warned[0]
+    place.record(plan({"agent1": 4}))
+    assert members(place.read(), "agent_agent1") == {"sub2.train-llm"}
+
+
+def test_a_session_without_a_record_has_no_hosts_whatever_runs_on_agents(place: Place, warned: list[str]) -> None:
+    place.queue.remove(plan().id)
+    assert (members(place.read(), "sessions"), warned) == (set(), [])
+    place.record(plan(), state="CREATING")
+    assert members(place.read(), "sessions") == set()
+
+
+def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> None:
+    (place.folder / "queue").rename(place.folder / "another")
+    assert members(place.read(), "sessions") == set()
+    assert members(place.read(f"{SOURCE}queue_path: another\n"), "sessions") == {"main1.train-llm", "sub2.train-llm"}
+    (place.folder / "another").rename(place.folder / ".queue")
+    assert members(place.read(), "sessions") == {"main1.train-llm", "sub2.train-llm"}
 
 
 @pytest.mark.parametrize(("line", "shielded"), [("ansible_become: true", True), ("other: 1", False)])
@@ -192,7 +205,7 @@ def test_containers_do_not_inherit_how_agents_become_root(place: Place, line: st
 
 
 def test_sessions_with_the_same_name_get_a_suffix_and_a_warning(place: Place, warned: list[str]) -> None:
-    place.hold(replace(plan(), id=OTHER_ID), "agent2")
+    place.record(replace(plan({"agent2": 4}), id=OTHER_ID))
     expected = {"main1.train-llm.5f0c6a52", "sub2.train-llm.5f0c6a52", "sub2.train-llm.ffffffff"}
     assert members(place.read(), "session_train_llm") == expected
     assert warned == ["2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."]
@@ -215,9 +228,8 @@ def test_strict_composition_errors_fail(place: Place) -> None:
         place.read(f"{text}strict: true\n")
 
 
-def test_without_sessions_the_group_of_all_is_empty(place: Place) -> None:
-    for agent in ("agent1", "agent2"):
-        Store(str(place.folder / agent)).remove(plan().id)
+def test_without_running_containers_the_group_of_all_is_empty(place: Place) -> None:
+    place.write("docker", "#!/bin/sh\n").chmod(0o755)
     assert members(place.read(), "sessions") == set()
 
 
@@ -225,13 +237,9 @@ def test_without_sessions_the_group_of_all_is_empty(place: Place) -> None:
 
 
 def test_failed_agent_is_omitted_with_a_warning(place: Place, warned: list[str]) -> None:
-    place.add("agent_state_path: /no/where")
+    place.write("docker", "#!/bin/sh\n" + DOCKER + "case $2 in *agent1.sock) echo no engine >&2; exit 1 ;; esac\n")
     assert members(place.read(), "sessions") == {"sub2.train-llm"}
-    (warning,) = warned
-    assert warning == (
-        "agent1 is left out: /no/where/sessions cannot be entered: run backendai.cluster.provision_agents, or reach the"
-        " agent as root."
-    )
+    assert warned == ["agent1 is left out: no engine."]
 
 
 def test_unreachable_agent_is_omitted_with_a_warning(place: Place, warned: list[str]) -> None:
@@ -246,7 +254,7 @@ def test_unreachable_agent_is_omitted_with_a_warning(place: Place, warned: list[
     ("line", "reason"),
     [
         ('ansible_host: "{{ nothing }}"\n          ansible_connection: ssh', "'nothing' is undefined"),
-        ('agent_state_path: "{{ nothing }}"', "'nothing' is undefined"),
+        ('agent_docker_host: "{{ nothing }}"', "'nothing' is undefined"),
         ("ansible_connection: no.such.plugin", "ansible_connection: there is no connection plugin 'no.such.plugin'"),
         ("ansible_become: maybe", "The value 'maybe' is not a valid boolean"),
         ("ansible_timeout: soon", "invalid literal for int() with base 10: 'soon'"),
@@ -260,12 +268,6 @@ def test_agent_with_invalid_settings_is_omitted_with_a_warning(
     (warning,) = [entry for entry in warned if entry.startswith("agent1")]
     assert warning.startswith("agent1 is left out: ")
     assert reason in warning
-
-
-def test_unreadable_session_is_a_warning(place: Place, warned: list[str]) -> None:
-    (place.folder / "agent1/sessions" / plan().id / "session.json").write_text("{}")
-    assert members(place.read(), "sessions") == {"sub2.train-llm"}
-    assert warned == ["agent1: a stored session cannot be read, so its containers are left out."]
 
 
 def test_the_group_of_the_agents_is_an_option(place: Place) -> None:
@@ -289,6 +291,7 @@ def test_agents_inventory_is_merged_with_groups_and_variables(place: Place) -> N
     place.write("elsewhere/group_vars/agents.yml", "ansible_become_user: operator\n")
     place.write("elsewhere/host_vars/agent1.yml", "own: 1\n")
     empty = place.write("empty.yml", "all: {hosts: {unrelated: }}\n")
+    (place.folder / "queue").rename(place.folder / "elsewhere" / "queue")
     inventory = place.read(f"{SOURCE}agents_inventory: [elsewhere/agents.yml]\n", empty)
     assert members(inventory, "sessions") == {"main1.train-llm", "sub2.train-llm"}
     assert members(inventory, "agents") == {"agent1", "agent2"}
@@ -341,10 +344,6 @@ def test_source_of_another_plugin_is_rejected(place: Place) -> None:
 
 
 def test_text_of_agents_is_safe_to_print(place: Place, warned: list[str]) -> None:
-    made = plan()
-    first, *others = made.kernels
-    place.hold(replace(made, kernels=(replace(first, role="\x1b]0;owned\x07"), *others)), "agent1")
     place.write("docker", "#!/bin/sh\n" + DOCKER + "case $2 in *agent2.sock) printf '\\033[2J' >&2; exit 1 ;; esac\n")
-    inventory = place.read()
-    assert variables(inventory, "main1.train-llm")["backendai_role"] == "\\x1b]0;owned\\x07"
+    place.read()
     assert warned == ["agent2 is left out: \\x1b[2J."]

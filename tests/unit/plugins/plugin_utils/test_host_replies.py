@@ -13,7 +13,7 @@ from tests.unit.builders import plan
 PLAN = plan({"agent1": 1}).to_dict()
 PAIR = {"from": "main1", "to": "main1", "name": True, "tcp": None, "frame": None, "ssh": True}
 PART = {"plan": PLAN, "committed": True, "expired": False, "containers": {}, "drift": [], "pairs": [PAIR]}
-LOGGED = {"plan": PLAN, "containers": {}, "logs": {"main1": 1}}
+LOGGED = {"id": "x", "batch": False, "containers": {}, "logs": {"main1": 1}}
 LISTED = {**LOGGED, "logs": {"main1": {"log": ["a"], "apps": {}, "error": None}}}
 
 

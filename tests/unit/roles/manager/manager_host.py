@@ -233,5 +233,11 @@ def record(
         "apps": [{"name": "jupyter", "port": 8888}],
         "error": None,
         "host_keys": {"main1": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"},
+        "recorded": True,
         **fields,
     }
+
+
+def stranger(number: int, **fields: Any) -> dict[str, Any]:
+    """Return the record of a session of which only agents know."""
+    return record(number, ALICE, user=None, uid=None, host_keys={}, apps=[], recorded=False, **fields)

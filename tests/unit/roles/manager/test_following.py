@@ -39,7 +39,7 @@ def of_one(*lines: str, **changes: Any) -> dict[str, Any]:
 
 def of(planned: Any, *lines: str, **changes: Any) -> dict[str, Any]:
     made = part(*lines, of=planned, **changes)
-    return {"parts": [{**made, "plan": {**made["plan"], "id": IDS[1]}}], "error": None}
+    return {"parts": [{**made, "id": IDS[1]}], "error": None}
 
 
 def lines(host: ManagerHost) -> list[str]:
@@ -60,7 +60,7 @@ def test_lines_arrive_until_the_command_has_ended_and_no_playbook_runs(host: Man
     assert shown[2].startswith("main1: ")
     assert host.runs.made == []
     (first, second, third) = host.runs.asked
-    assert first == ("agent1", "logs", {"name": "", "session_id": IDS[1], "kernel": "", "lines": 2, "since": None})
+    assert first == ("agent1", "logs", {"session_id": IDS[1], "kernel": "", "lines": 2, "since": None})
     assert [asked[2]["since"] for asked in (second, third)] == [{"main1": 1772333942}, {"main1": 1772333943}]
 
 
@@ -142,18 +142,15 @@ def test_playbooks_run_in_no_slot_of_followers(host: ManagerHost, state: str, mo
         return contextlib.nullcontext()
 
     monkeypatch.setattr(Slots, "hold", note)
-    found = record(1, ALICE, status=state)
+    host.keep(1, ALICE, state=state)
     host.runs.reports |= {
-        "list_sessions": {"session_list_path": [found]},
         "session_logs": {"session_logs_path": {"kernels": []}},
     }
     used: list[list[str]] = []
-    for playbook in ("list_sessions", "session_logs"):
-        host.runs.during[playbook] = lambda: used.append([*held])
+    host.runs.during["session_logs"] = lambda: used.append([*held])
     host.runs.agent_answers["agent1"] = [of_one("01 one", containers=EXITED)] * 2
     assert host.ask(ALICE, "logs", session="train", follow=True) == Result("done")
-    assert used
-    assert all(kinds == ["slots"] for kinds in used)
+    assert used == ([] if state == "RUNNING" else [["slots"]])
     assert held == (["slots", "followers"] if state == "RUNNING" else ["slots"])
 
 

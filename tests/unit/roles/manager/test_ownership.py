@@ -10,7 +10,7 @@ import pytest
 from backendai_manager.errors import RefusedError
 from backendai_manager.manager.identity import Account, Caller
 from backendai_manager.manager.ownership import KnownSession, find_session, not_found, redact, visible_records
-from tests.unit.roles.manager.manager_host import ALICE, BOB, IDS, KnownAccounts, record
+from tests.unit.roles.manager.manager_host import ALICE, BOB, IDS, KnownAccounts, record, stranger
 
 A, B = Caller("alice", 1001, 100), Caller("bob", 1002, 100)
 OPERATOR = Caller("carol", 1003, 100, operator=True)
@@ -109,8 +109,10 @@ def test_users_list_their_own_sessions_and_operators_all_of_all() -> None:
         record(2, BOB),
         {"id": None, "name": "x"},
         {"id": "../x", "user": "alice", "uid": 1001},
+        stranger(3),
+        record(4, ALICE, recorded=False),
     ]
     assert visible_records(records, A, everybody=False) == [records[0]]
     assert visible_records(records, A, everybody=True) == [records[0], redact(records[1])]
-    assert visible_records(records, OPERATOR, everybody=True) == records[:2]
+    assert visible_records(records, OPERATOR, everybody=True) == [*records[:2], *records[4:]]
     assert visible_records(records, OPERATOR, everybody=False) == []

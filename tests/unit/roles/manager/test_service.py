@@ -30,6 +30,7 @@ from tests.unit.roles.manager.manager_host import (
     ManagerHost,
     Run,
     record,
+    stranger,
 )
 
 SPEC = {"name": "train", "image": "lab/python:1", "env": {"TOKEN": "hunter2"}}
@@ -260,24 +261,20 @@ def answer_all(host: ManagerHost, number: int, owner: Any) -> None:
 
 @pytest.mark.parametrize("word", ["train", IDS[2]])
 @pytest.mark.parametrize("verb", ACTS)
-@pytest.mark.parametrize("queued", [True, False])
-def test_nobody_acts_on_the_session_of_somebody_else(host: ManagerHost, verb: str, word: str, queued: bool) -> None:
+def test_nobody_acts_on_the_session_of_somebody_else(host: ManagerHost, verb: str, word: str) -> None:
     answer_all(host, 2, BOB)
-    if queued:
-        host.keep(2, BOB)
+    host.keep(2, BOB)
     assert host.ask(ALICE, verb, session=word) == Result(
         "refused", f"there is no session {word} of yours; backendai list shows what there is."
     )
-    assert host.runs.playbooks() == ["list_sessions"]
+    assert host.runs.playbooks() == []
 
 
 @pytest.mark.parametrize("account", [BOB, CAROL])
 @pytest.mark.parametrize("verb", ACTS)
-@pytest.mark.parametrize("queued", [True, False])
-def test_the_owner_and_operators_act_by_the_id(host: ManagerHost, verb: str, account: Any, queued: bool) -> None:
+def test_the_owner_and_operators_act_by_the_id(host: ManagerHost, verb: str, account: Any) -> None:
     answer_all(host, 2, BOB)
-    if queued:
-        host.keep(2, BOB)
+    host.keep(2, BOB)
     assert host.ask(account, verb, session="train").status == "done"
     for run in host.runs.made:
         if run.playbook in PLAYBOOKS.values():
@@ -286,17 +283,40 @@ def test_the_owner_and_operators_act_by_the_id(host: ManagerHost, verb: str, acc
             assert "session_name" not in run.request
 
 
+@pytest.mark.parametrize("word", ["train", IDS[2]])
+@pytest.mark.parametrize("verb", ACTS)
+def test_a_session_that_only_agents_know_is_no_users(host: ManagerHost, verb: str, word: str) -> None:
+    answer_all(host, 2, ALICE)
+    for told in (stranger(2), record(2, ALICE, recorded=False)):
+        host.runs.reports["list_sessions"]["session_list_path"] = [told]
+        assert host.ask(ALICE, verb, session=word) == Result(
+            "refused", f"there is no session {word} of yours; backendai list shows what there is."
+        )
+    assert host.runs.playbooks() == []
+
+
+@pytest.mark.parametrize("verb", ACTS)
+def test_operators_see_a_session_that_only_agents_know_read_its_logs_and_end_it(host: ManagerHost, verb: str) -> None:
+    answer_all(host, 2, ALICE)
+    host.runs.reports["list_sessions"]["session_list_path"] = [stranger(2)]
+    result = host.ask(CAROL, verb, session=IDS[2])
+    assert result.status == ("done" if verb in ("show", "logs", "end") else "refused")
+    if verb in ("logs", "end"):
+        assert host.runs.made[-1].playbook == PLAYBOOKS[verb]
+    assert host.ask(CAROL, verb, session="train").status == "refused"
+
+
 def test_no_agent_says_whose_a_session_of_the_queue_is(host: ManagerHost) -> None:
     host.keep(2, BOB)
     answer_all(host, 2, ALICE)
     assert host.ask(ALICE, "end", session=IDS[2]).status == "refused"
 
 
-def test_an_id_is_that_of_a_session_of_another_node_rather_than_a_name_of_the_queue(host: ManagerHost) -> None:
+def test_a_name_that_looks_like_an_id_is_that_of_the_own_session(host: ManagerHost) -> None:
     host.keep(1, ALICE, name=IDS[2])
-    answer_all(host, 2, ALICE)
+    host.runs.reports["list_sessions"]["session_list_path"] = [stranger(2)]
     host.ask(ALICE, "end", session=IDS[2])
-    assert host.runs.made[-1].request == {"session_id": IDS[2], "session_force": False}
+    assert host.runs.made[-1].request == {"session_id": IDS[1], "session_force": False}
 
 
 def test_a_session_of_an_uid_that_is_somebody_elses_now_is_nobodys(host: ManagerHost) -> None:
@@ -323,7 +343,10 @@ def test_users_see_of_others_neither_ways_in_nor_errors(host: ManagerHost) -> No
     assert [entry["id"] for entry in host.ask(ALICE, "list").data["sessions"]] == [IDS[1]]
     mine, other = host.ask(ALICE, "list", all=True).data["sessions"]
     assert (mine["host_keys"] is not None, other["host_keys"], other["error"]) == (True, None, None)
-    full = host.ask(CAROL, "list", all=True).data["sessions"]
+    host.runs.reports["list_sessions"]["session_list_path"].append(stranger(3))
+    assert len(host.ask(ALICE, "list", all=True).data["sessions"]) == 2
+    *full, unknown = host.ask(CAROL, "list", all=True).data["sessions"]
+    assert (unknown["id"], "owner_gone" in unknown) == (IDS[3], False)
     assert [(entry["error"], entry["owner_gone"]) for entry in full] == [(None, False), ("hunter2", False)]
 
 
@@ -364,6 +387,7 @@ def test_a_session_that_waits_cannot_be_entered_yet(host: ManagerHost) -> None:
 
 def test_a_repair_keeps_the_owner(host: ManagerHost) -> None:
     answer_all(host, 2, BOB)
+    host.keep(2, BOB)
     host.ask(CAROL, "repair", session="train")
     assert host.runs.made[-1].trusted == {"session_user": "bob", "session_user_uid": 1002, **LIMITS}
 

@@ -46,7 +46,8 @@ def follow_logs(
         raise RefusedError(f"{hostname} is not a container of {session.name}; it has {known}.")
     names = dict.fromkeys(str(kernel["agent"]) for kernel in selected)
     with context.runs.agents() as agents:
-        _Following(context, session, hostname).run(agents, [*names], lines)
+        hosts = [(str(kernel["hostname"]), str(kernel["agent"])) for kernel in selected]
+        _Following(context, session, hosts, hostname).run(agents, [*names], lines)
     return Result("done")
 
 
@@ -63,8 +64,10 @@ def show_logs(channel: Channel, report: Mapping[str, Any]) -> None:
 class _Following:
     """What one user follows. ``lost`` are the agents that could not be read, and the reasons."""
 
-    def __init__(self, context: RequestContext, session: KnownSession, hostname: str) -> None:
-        self._context, self._session, self._hostname = context, session, hostname
+    def __init__(
+        self, context: RequestContext, session: KnownSession, hosts: list[tuple[str, str]], hostname: str
+    ) -> None:
+        self._context, self._session, self._hosts, self._hostname = context, session, hosts, hostname
         self._lost: dict[str, str] = {}
         # Lines to show, and the results of threads by agent.
         self._said: queue.Queue[str | tuple[str, Any]] = queue.Queue(AHEAD)
@@ -93,11 +96,11 @@ class _Following:
 
     def _read(self, ask: Ask, since: Mapping[str, int] | None, lines: int) -> Part | None:
         """Return an agent's part of the session, with the last lines since a time each; ``None`` if there is none."""
-        options = {"name": "", "session_id": self._session.id, "kernel": self._hostname, "lines": lines}
-        reply = ask("logs", {**options, "since": since}, SECONDS)
+        options = {"session_id": self._session.id, "kernel": self._hostname, "lines": lines, "since": since}
+        reply = ask("logs", options, SECONDS)
         if reply["error"]:
             raise CommandError(f"{reply['error']}.")
-        return next((part for part in reply["parts"] if part["plan"]["id"] == self._session.id), None)
+        return next((part for part in reply["parts"] if part["id"] == self._session.id), None)
 
     def _show_first(self, parts: Mapping[str, Part]) -> None:
         from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import logs_report
@@ -107,7 +110,9 @@ class _Following:
             raise CommandError(f"{self._session.name} has just ended.")
         if parts:
             answers = AgentReports({name: [part] for name, part in parts.items()}, self._lost)
-            show_logs(self._context.channel, logs_report(parts, answers, self._hostname))
+            session = self._session
+            report = logs_report(session.id, session.name, self._hosts, parts, answers, self._hostname)
+            show_logs(self._context.channel, report)
 
     def _in_threads(self, work: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Call a function for each agent, and show what it says; return the results, ``None`` of agents that are lost.

@@ -116,13 +116,20 @@ def not_found(word: str, caller: Caller) -> RefusedError:
 
 
 def visible_records(records: Iterable[Mapping[str, Any]], caller: Caller, *, everybody: bool) -> list[dict[str, Any]]:
-    """Return the records that a caller sees: own ones, and with ``everybody`` what may be seen of others."""
+    """Return the records that a caller sees: own ones, and with ``everybody`` what may be seen of others.
+
+    What only agents say is for operators.
+    """
     seen = []
     for record in records:
         session = KnownSession.from_record(record)
         if session is None:
             continue
-        if session.belongs_to(caller) or (everybody and caller.operator):
+        if everybody and caller.operator:
+            seen.append(dict(record))
+        elif not record.get("recorded"):
+            continue
+        elif session.belongs_to(caller):
             seen.append(dict(record))
         elif everybody:
             seen.append(redact(record))

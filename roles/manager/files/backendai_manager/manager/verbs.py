@@ -45,7 +45,7 @@ def list_sessions(context: RequestContext, request: Request) -> Result:
 def _with_owner(context: RequestContext, record: dict[str, Any]) -> dict[str, Any]:
     """Return a record for operators, who see whether the owner is gone; for users, as it is."""
     known = KnownSession.from_record(record)
-    if known is None or not context.caller.operator:
+    if known is None or not context.caller.operator or not record.get("recorded"):
         return record
     return {**record, "owner_gone": not known.has_owner(context.accounts)}
 
@@ -53,7 +53,7 @@ def _with_owner(context: RequestContext, record: dict[str, Any]) -> dict[str, An
 def show(context: RequestContext, request: Request) -> Result:
     """Return the record of a session that lives or has ended."""
     with context.slot():
-        session = context.find(request.fields["session"], ended=True)
+        session = context.find_anywhere(request.fields["session"], ended=True)
         records = context.records(history=not session.live)
     record = next((record for record in records if record.get("id") == session.id), None)
     if record is None:
@@ -69,7 +69,7 @@ def logs(context: RequestContext, request: Request) -> Result:
     fields = request.fields
     # Those who follow run no playbook, and are counted apart: to find the session may need one.
     with context.slot():
-        session = context.find(fields["session"], ended=True)
+        session = context.find_anywhere(fields["session"], ended=True)
         follows = fields["follow"] and session.live
         if follows:
             record = context.record_of(session, "kernels")
@@ -145,7 +145,7 @@ def token(context: RequestContext, request: Request) -> Result:
 def end(context: RequestContext, request: Request) -> Result:
     """End a session."""
     with context.slot():
-        session = context.find(request.fields["session"])
+        session = context.find_anywhere(request.fields["session"])
         given = {"session_id": session.id, "session_force": request.fields["force"]}
         try:
             outcome = context.runs.run("terminate_session", given, context.held(), [RECORD], context.events())

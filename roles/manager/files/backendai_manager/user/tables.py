@@ -56,7 +56,7 @@ def _cells(record: Mapping[str, Any]) -> dict[str, str]:
     status = f"{record.get('status')}{f' ({place})' if place else ''}"
     return {
         "NAME": str(record.get("name")),
-        "USER": f"{record.get('user')}{' (gone)' if record.get('owner_gone') else ''}",
+        "USER": _owner(record),
         "STATUS": status,
         "SIZE": str(record.get("cluster_size") or "-"),
         "CPU/GPU": f"{total.get('cpu', 0)}/{accelerators}",
@@ -66,6 +66,13 @@ def _cells(record: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _owner(record: Mapping[str, Any]) -> str:
+    """Return whose a session is: of one that only agents know, nobody's."""
+    if record.get("recorded") is False:
+        return "(no record)"
+    return f"{record.get('user')}{' (gone)' if record.get('owner_gone') else ''}"
+
+
 def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of ``show``."""
     yield f"{record.get('name')}: {record.get('status')}"
@@ -73,7 +80,7 @@ def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
     resources = record.get("resources") or {}
     facts = {
         "id": record.get("id"),
-        "user": f"{record.get('user')}{' (gone)' if record.get('owner_gone') else ''}",
+        "user": _owner(record),
         "image": record.get("image"),
         "each container": slots(resources.get("container") or {}),
         "in all": slots(resources.get("total") or {}),

@@ -55,7 +55,7 @@ def mode_of(path: Path) -> int:
 
 @pytest.mark.parametrize("expires_at", [None, 12.5], ids=["committed", "claimed"])
 def test_saved_session_is_loaded_unchanged(store: Store, expires_at: float | None) -> None:
-    saved = held(PLAN, request={"env": {"A": "digest"}}, expires_at=expires_at)
+    saved = held(PLAN, expires_at=expires_at)
     store.save(saved)
     assert store.session(SESSION_ID) == saved
     assert store.sessions() == [saved]
@@ -171,24 +171,6 @@ def test_claim_does_not_depend_on_the_clock(
     assert not session.expired
     uptime.up += 600
     assert session.expired
-
-
-def test_claim_of_an_earlier_release_keeps_its_time(store: Store, uptime: Uptime) -> None:
-    store.save(held(PLAN))
-    path = store.folder(SESSION_ID) / "session.json"
-    earlier = {**json.loads(path.read_text()), "version": 2, "expires_at": time.time() + 60}
-    path.write_text(json.dumps(earlier))
-    (session,) = store.sessions()
-    assert session.expires_at is not None
-    assert 59 < session.expires_at.seconds_left <= 60
-    uptime.up += 60
-    assert session.expired
-
-
-@pytest.mark.parametrize(("expires_at", "version"), [(None, 2), (60.0, 3)], ids=["committed", "claimed"])
-def test_only_a_claim_needs_a_release_that_knows_uptimes(store: Store, expires_at: float | None, version: int) -> None:
-    store.save(held(PLAN, expires_at=expires_at))
-    assert json.loads((store.folder(SESSION_ID) / "session.json").read_text())["version"] == version
 
 
 def test_a_killed_removal_leaves_a_description_and_no_key(store: Store) -> None:

@@ -14,23 +14,19 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, SessionUsage, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import reconcile
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    ClusterState,
-    containers_of,
-    plan_of,
-    status_of,
-)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, stranger_record
 from tests.unit.builders import (
     GIB,
     IMAGE,
@@ -40,7 +36,6 @@ from tests.unit.builders import (
     USER,
     agent_data,
     agent_facts,
-    bare_session,
     held_session,
     image_data,
     plan,
@@ -74,19 +69,6 @@ def test_slot_without_capacity_is_not_offered() -> None:
     assert [slot for slot in ("cpu", "mem", "cuda.device", "tpu") if facts.offers(slot)] == ["cpu", "mem"]
 
 
-def test_session_usage_counts_the_containers_on_the_agent() -> None:
-    gpu, plain = {"cpu": 2, "mem": GIB, "cuda.device": 1}, {"cpu": 1, "mem": GIB}
-    sessions = [
-        bare_session("train", 30.0, {"agent1": [gpu, plain], "agent2": [gpu]}),
-        dataclasses.replace(bare_session("given-up", 40.0, {"agent1": [plain]}), expired=True),
-    ]
-    facts = agent_facts("agent1", sessions=sessions)
-    assert facts.session_usage == (
-        SessionUsage(sessions[0].plan.id, "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),
-    )
-    assert facts.latest_session == 40.0
-
-
 def test_free_slots_depend_only_on_allocated_slots() -> None:
     facts = agent_facts("agent1", 4, 4 * GIB)
     taken = dataclasses.replace(facts, allocated={"cpu": 1})
@@ -96,8 +78,8 @@ def test_free_slots_depend_only_on_allocated_slots() -> None:
 # ---- conversion to plain data and back
 
 
-def everything() -> AgentFacts:
-    """Return the facts of an agent in which no field is empty."""
+def everything() -> tuple[AgentFacts, SessionPlan]:
+    """Return the facts of an agent in which no field is empty, and the plan of its session."""
     request = spec(
         cluster_size=4,
         cluster_mode="multi-node",
@@ -109,7 +91,7 @@ def everything() -> AgentFacts:
     pools = dataclasses.replace(POOLS, gateways=("192.0.2.9",))
     placement = Placement(("agent1", "agent1", "agent2", "agent2"), 2)
     session = make_plan(request, placement, agents, pools, SESSION_ID, USER, NOW)
-    return agent_facts(
+    facts = agent_facts(
         "agent1",
         devices=[Device("tpu", "/dev/accel0", 1, free=False)],
         warnings=["nvidia-smi fails"],
@@ -122,11 +104,13 @@ def everything() -> AgentFacts:
         images={IMAGE: image_data(), "absent:1": None},
         unusable_images={"odd:1": "its form is not known"},
         unusable_paths={"/data": MISSING},
-        sessions=[held_session(session, "agent1", request, stopped={"sub1": ("exited", 3)})],
+        tunnel_ports=[4789],
+        sessions=[held_session(session, "agent1", stopped={"sub1": ("exited", 3)})],
     )
+    return facts, session
 
 
-EVERYTHING = everything()
+EVERYTHING, MADE = everything()
 
 
 def test_facts_survive_json() -> None:
@@ -146,7 +130,7 @@ def test_agent_name_is_that_of_the_inventory() -> None:
     [
         ({"capacity": {"cpu": "8"}}, "capacity.cpu must be a whole number"),
         ({"online_cpus": 8}, "online_cpus must be a list"),
-        ({"sessions": [{}]}, "sessions[0].plan is missing"),
+        ({"sessions": [{}]}, "sessions[0].id is missing"),
         ({"colour": "red"}, "colour is not known"),
         ({"underlay": {"address": "here", "interface": "eth0", "mtu": 1500}}, "underlay.address must be an IP address"),
         (
@@ -158,8 +142,8 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         ({"addresses": ["192.0.2.1", "192.0.2.0/24"]}, "addresses must be IP addresses"),
         ({"networks": ["10.0.0.0/33"]}, "networks must be IP networks"),
         (
-            {"sessions": [to_plain(bare_session("empty", NOW, {}))]},
-            "the plan of a session is damaged: it has no containers, or two of one hostname",
+            {"sessions": [{**to_plain(held_session(plan(), "agent1")), "name": "../.."}]},
+            "sessions[0] is invalid, because its id, its name or a hostname is none that a session has",
         ),
     ],
     ids=[
@@ -173,7 +157,7 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         "damaged",
         "address",
         "network",
-        "no container",
+        "session",
     ],
 )
 def test_damaged_facts_error_contains_agent_and_field(changes: dict[str, Any], problem: str) -> None:
@@ -229,11 +213,13 @@ def test_damaged_facts_are_one_sentence_or_usable(path: tuple[Any, ...], value: 
         return
     assert facts.to_dict().keys() == data.keys()
     assert facts.to_dict() == AgentFacts.from_dict("agent1", facts.to_dict()).to_dict()
-    state = ClusterState({"agent1": facts}, {})
-    for parts in state.sessions.values():
-        assert status_of(parts) in ("CREATING", "DEGRADED", "ERROR", "RUNNING")
-        assert session_record(plan_of(parts), "RUNNING", containers_of(parts))["id"] == plan_of(parts).id
-    reconcile([], state.sessions, (), True, NOW)
+    state = ClusterState({"agent1": facts}, {}, {MADE.id: MADE})
+    for session in state.sessions.values():
+        assert session.status in ("CREATING", "DEGRADED", "ERROR", "RUNNING")
+        assert session_record(session.plan, "RUNNING", session.containers)["id"] == MADE.id
+    for session_id, parts in state.strangers.items():
+        assert stranger_record(session_id, parts)["user"] is None
+    reconcile([], state.held, (), True, NOW)
     for driver in ("vxlan", "host", "swarm"):
         request = spec(name="another", cluster_size=12, cluster_mode="multi-node", network_driver=driver)
         with contextlib.suppress(ValidationError, PlanningError):

@@ -27,6 +27,7 @@ def options(state_path: Path) -> dict[str, Any]:
         "settings": {**SETTINGS, "resource_group": "gpu"},
         "images": [IMAGE],
         "paths": ["/mnt"],
+        "keys_of": ["5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"],
     }
 
 
@@ -47,7 +48,7 @@ def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeyp
     assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "error": None}
     settings, questions = (
         AgentSettings(**{**SETTINGS, "resource_group": "gpu"}, docker_host=NOWHERE),
-        FactsQuery([IMAGE], ["/mnt"]),
+        FactsQuery([IMAGE], ["/mnt"], keys_of=["5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"]),
     )
     assert calls == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
 

@@ -129,22 +129,15 @@ def test_wait_uses_the_requested_timeout(
 
 
 def parts(phase: str, options: dict[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
-    return result_of(
-        phase, {"name": "", "session_id": "", "kernel": "", "lines": 100, **options}, check_mode=check_mode
-    )
+    return result_of(phase, {"session_id": SESSION_ID, "kernel": "", "lines": 100, **options}, check_mode=check_mode)
 
 
-SELECTORS = pytest.mark.parametrize("selector", [{"name": "train-llm"}, {"session_id": SESSION_ID}], ids=["name", "id"])
-
-
-@SELECTORS
 @CHECK_MODE
-def test_every_part_of_that_name_or_id_is_verified(
+def test_the_part_of_that_id_is_verified(
     agent: dict[str, Any],
     store: Store,
     engine: FakeDocker,
     monkeypatch: pytest.MonkeyPatch,
-    selector: dict[str, str],
     check_mode: bool,
 ) -> None:
     def verify(client: FakeDocker, agent_store: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
@@ -154,17 +147,15 @@ def test_every_part_of_that_name_or_id_is_verified(
     store.save(held(BATCH))
     monkeypatch.setattr(session, "verify_part", verify)
     expected = {"verified": "train-llm", "seconds": session.TIMEOUT_SECONDS}
-    assert parts("verify", {**agent, **selector}, check_mode=check_mode) == {"parts": [expected], "error": None}
+    assert parts("verify", agent, check_mode=check_mode) == {"parts": [expected], "error": None}
 
 
-@SELECTORS
 @CHECK_MODE
-def test_logs_of_every_part_of_that_name_or_id_are_read(
+def test_logs_of_the_part_of_that_id_are_read(
     agent: dict[str, Any],
     store: Store,
     engine: FakeDocker,
     monkeypatch: pytest.MonkeyPatch,
-    selector: dict[str, str],
     check_mode: bool,
 ) -> None:
     def read_logs(
@@ -176,7 +167,7 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
 
     store.save(held(BATCH, expires_at=1.0))
     monkeypatch.setattr(session, "read_logs", read_logs)
-    options = {**agent, **selector}
+    options = dict(agent)
     assert parts("logs", options, check_mode=check_mode) == {
         "parts": [{"asked": ["train-llm", "", 100, None]}],
         "error": None,
@@ -192,9 +183,8 @@ def test_kept_output_is_read_unless_the_session_lives(agent: dict[str, Any], sto
     keep_output(engine, store, held(BATCH), engine.containers(all=True))
     (live,) = parts("logs", {**agent, "session_id": SESSION_ID})["parts"]
     store.remove(SESSION_ID)
-    for selector in ({"name": "train-llm"}, {"session_id": SESSION_ID}):
-        (ended,) = parts("logs", {**agent, **selector})["parts"]
-        assert ("ended_at" in live, "ended_at" in ended, ended["plan"]["id"]) == (False, True, SESSION_ID)
+    (ended,) = parts("logs", agent)["parts"]
+    assert ("ended_at" in live, "ended_at" in ended, ended["id"]) == (False, True, SESSION_ID)
 
 
 LOOKS = pytest.mark.parametrize("phase", ["verify", "logs"])
@@ -203,7 +193,8 @@ LOOKS = pytest.mark.parametrize("phase", ["verify", "logs"])
 @LOOKS
 def test_agent_without_the_session_needs_no_engine(agent: dict[str, Any], store: Store, phase: str) -> None:
     store.save(held(BATCH))
-    assert parts(phase, {**agent, "name": "other"}) == {"parts": [], "error": None}
+    for session_id in (LOST, ""):
+        assert parts(phase, {**agent, "session_id": session_id}) == {"parts": [], "error": None}
 
 
 @LOOKS
@@ -220,7 +211,7 @@ def test_agent_with_a_stopped_engine_returns_an_error(
 def test_unreadable_session_is_an_error(agent: dict[str, Any], store: Store, phase: str) -> None:
     store.save(held(BATCH))
     (store.folder(SESSION_ID) / "session.json").write_text("{")
-    result = parts(phase, {**agent, "name": "train-llm"})
+    result = parts(phase, agent)
     assert result["parts"] == []
     assert "session.json is damaged" in result["error"]
 

@@ -71,7 +71,6 @@ def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionP
         "steps": steps,
         "agent": "agent1",
         "plan": {**of.to_dict(), "id": session_id},
-        "request": {"name": "train-llm"},
         "seconds": 60,
         "stale_sessions": [OTHER_ID],
         "never_completed": True,
@@ -152,7 +151,7 @@ def test_claim_returns_keys_and_changes(agent: Agent) -> None:
         "diff": {"before": "", "after": "claim train-llm on agent1: 1 containers\n"},
         "sessions": {SESSION_ID: {"steps": ["claim"], "public_keys": {"main1": {"user": "USER-1", "host": "HOST-1"}}}},
     }
-    expected = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
+    expected = ClaimRequest(MADE, "agent1", "n", 60, [OTHER_ID], True)
     assert agent.calls == [("claim", expected, False)]
 
 

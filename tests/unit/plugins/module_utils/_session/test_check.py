@@ -232,7 +232,7 @@ def test_logins_of_all_agents_form_one_ring_in_few_commands(
 def test_session_that_passes_is_committed(engine: Any, store: Store) -> None:
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, expires_at=9e12))
-    running = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
+    running = {"status": "running", "image_digest": "sha256:1", "exit_code": None}
     assert check_and_commit(engine, store, SESSION_ID, "nonce-1", 1) == {
         "main1": running,
         "sub1": running,

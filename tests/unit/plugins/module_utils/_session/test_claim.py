@@ -60,7 +60,7 @@ def labels_of(session_id: str) -> dict[str, str]:
 def claimed(
     engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), check_mode: bool = False
 ) -> ClaimResult:
-    request = ClaimRequest(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
+    request = ClaimRequest(of, "agent1", "nonce-1", 600, clear)
     return claim(engine, store, SETTINGS, request, check_mode=check_mode)
 
 
@@ -97,7 +97,7 @@ def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
 @pytest.mark.parametrize("applied_next", [False, True], ids=["a request of its own", "applied by the same request"])
 def test_rules_are_applied_once(engine: Any, store: Store, kernel: FakeNetwork, applied_next: bool) -> None:
     """Between a claim of its own and its application may be minutes, in which nothing must be missing."""
-    request = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, applied_next=applied_next)
+    request = ClaimRequest(MADE, "agent1", "nonce-1", 600, applied_next=applied_next)
     claim(engine, store, SETTINGS, request, check_mode=False)
     assert bool(kernel.table) is not applied_next
 
@@ -107,7 +107,7 @@ def test_claim_is_stored_with_cores_and_a_time_limit(engine: Any, store: Store) 
     assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
-    assert (noted.plan, noted.request, noted.agent, noted.nonce) == (MADE, {"name": "train-llm"}, "agent1", "nonce-1")
+    assert (noted.plan, noted.agent, noted.nonce) == (MADE, "agent1", "nonce-1")
     assert noted.pinned == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
     assert noted.expires_at is not None
     assert 0 < noted.expires_at.seconds_left <= 600
@@ -181,7 +181,7 @@ def test_committed_session_is_not_changed(engine: Any, store: Store) -> None:
 def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store, check_mode: bool) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
-    request = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, never_completed=True)
+    request = ClaimRequest(MADE, "agent1", "nonce-1", 600, never_completed=True)
     assert claim(engine, store, SETTINGS, request, check_mode=check_mode) == ClaimResult([], before.keys)
     assert store.session(SESSION_ID) == dataclasses.replace(before, nonce="nonce-0" if check_mode else "nonce-1")
 
@@ -336,7 +336,7 @@ def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     assert claimed(engine, store, clear=[OTHER_ID]) == ClaimResult(changes, KEYS)
     # Its processes were asked, and what they printed is kept.
     assert "SIGTERM id-main1" in engine.calls
-    kept = find_kept(store, "", OTHER_ID)
+    kept = find_kept(store, OTHER_ID)
     assert kept
     assert "one" in read_kept(store, kept, "", 9, ReplyLogs())["logs"]["main1"]["log"]
     assert [session.plan.id for session in store.sessions()] == [SESSION_ID]
@@ -405,7 +405,7 @@ def test_cores_and_devices_are_on_one_numa_node(
 def test_cores_are_shared_up_to_the_overcommit(engine: Any, store: Store, facts: Facts) -> None:
     facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
     store.save(held(another(), pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([0])}))
-    request = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
+    request = ClaimRequest(MADE, "agent1", "nonce-1", 600)
     claim(engine, store, SETTINGS._replace(cpu_overcommit=2), request, check_mode=False)
     assert pinned(store) == {"main1": PinnedResources([1, 2]), "sub1": PinnedResources([1, 2])}
 

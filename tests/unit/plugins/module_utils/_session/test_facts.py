@@ -26,7 +26,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.health import Health, HealthProblem
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_APPS, PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session import (
@@ -485,35 +486,39 @@ def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) ->
     assert read(engine, store)["containers"] == 2
 
 
-def test_sessions_include_their_containers(engine: Any, store: Store) -> None:
-    store.save(held(MADE, request={"name": "train-llm"}))
+def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
     ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
     others = container("x", **{labels.SESSION_ID: "other"})
     engine.made = [container("main1"), {**container("sub1", "exited"), **ended}, others]
-    assert read(engine, store)["sessions"] == [
-        {
-            "plan": MADE.to_dict(),
-            "request": {"name": "train-llm"},
-            "committed": True,
-            "expired": False,
-            "containers": {
-                "main1": {
-                    "status": "running",
-                    "image_digest": "sha256:1",
-                    "exit_code": None,
-                    "finished_at": None,
-                },
-                "sub1": {"status": "exited", "image_digest": "sha256:1", "exit_code": 3, "finished_at": 60},
+    part = {
+        "id": SESSION_ID,
+        "name": "train-llm",
+        "created_at": NOW,
+        "nonce": "nonce-1",
+        "plan_digest": MADE.digest,
+        "batch": False,
+        "committed": True,
+        "expired": False,
+        "states": [
+            {
+                "state": {"status": "running", "image_digest": "sha256:1", "exit_code": None},
+                "hostnames": ["main1"],
             },
-            "public_keys": {
-                "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
-                "sub1": {"user": "ssh-ed25519 USER-sub1", "host": "ssh-ed25519 HOST-sub1"},
-            },
-            "lived": None,
-            "idle": None,
-            "cordon": None,
-        }
-    ]
+            {"state": {"status": "exited", "image_digest": "sha256:1", "exit_code": 3}, "hostnames": ["sub1"]},
+        ],
+        "lived": None,
+        "idle": None,
+        "cordon": None,
+        "public_keys": {},
+    }
+    keys = {
+        "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
+        "sub1": {"user": "ssh-ed25519 USER-sub1", "host": "ssh-ed25519 HOST-sub1"},
+    }
+    assert read(engine, store)["sessions"] == [part]
+    assert read(engine, store, FactsQuery(keys_of=[OTHER_ID]))["sessions"] == [part]
+    assert read(engine, store, FactsQuery(keys_of=[SESSION_ID]))["sessions"] == [{**part, "public_keys": keys}]
 
 
 def test_queried_images_and_folders_are_checked(
@@ -579,18 +584,16 @@ def test_core_load_is_the_number_of_pinned_containers() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ("running", (None, None)),
-        ("created", (None, None)),
-        ("restarting", (None, None)),
-        ("exited", (3, 60)),
-        ("dead", (3, 60)),
+        ("running", None),
+        ("created", None),
+        ("restarting", None),
+        ("exited", 3),
+        ("dead", 3),
     ],
 )
-def test_only_containers_that_have_ended_have_an_exit_code(
-    engine: Any, state: str, expected: tuple[int | None, int | None]
-) -> None:
+def test_only_containers_that_have_ended_have_an_exit_code(engine: Any, state: str, expected: int | None) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    assert container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *expected)}
+    assert container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", expected)}
 
 
 def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: Any, store: Store) -> None:
@@ -599,7 +602,7 @@ def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: An
     path = store.folder(OTHER_ID) / "session.json"
     path.write_text("{")
     facts = read(engine, store)
-    assert [session["plan"]["id"] for session in facts["sessions"]] == [SESSION_ID]
+    assert [session["id"] for session in facts["sessions"]] == [SESSION_ID]
     assert facts["damaged_sessions"] == [OTHER_ID]
     assert facts["schedulable"] is False
     (warning,) = [text for text in facts["obstacles"] if "damaged" in text]
@@ -670,3 +673,31 @@ def test_a_sick_device_is_assigned_to_no_container_and_stays_where_it_is(
     assert (facts.schedulable, facts.capacity["tpu"], facts.free["tpu"]) == (True, 2, 1)
     assert [(device.id, device.free) for device in facts.devices] == [("/dev/a", False), ("/dev/c", True)]
     assert facts.warnings == ("/dev/b is assigned to no container: a health check failed: tpu: ECC.",)
+
+
+def limits_of_an_agent(engine: Any, store: Store, made: SessionPlan) -> int:
+    """Let an agent hold 64 sessions of that plan with all ports that they may publish; return its survey's size."""
+    for number in range(64):
+        session_id = f"{number:08x}{SESSION_ID[8:]}"
+        first = 30000 + number * (MAX_APPS + 1)
+        ways = tuple(PublishedPort(f"app{at}", "tcp", 9000 + at, "192.0.2.1", first + at) for at in range(MAX_APPS + 1))
+        store.save(held(dataclasses.replace(made, id=session_id, name=f"session-{number}", published=ways)))
+        engine.made += [
+            container(kernel.hostname, **{labels.SESSION_ID: session_id}) for kernel in made.kernels_on("agent1")
+        ]
+    facts = read(engine, store)
+    assert (len(facts["sessions"]), len(facts["tcp_ports"])) == (64, 64 * (MAX_APPS + 1) + 1)
+    return len(json.dumps({"agent": facts, "error": None}))
+
+
+def test_a_survey_is_small_whatever_commands_the_sessions_have(engine: Any, store: Store) -> None:
+    made = plan({"agent1": 2}, command="x" * (256 << 10), resources={"cpu": 1, "mem": GIB})
+    assert limits_of_an_agent(engine, store, made) < 1 << 20
+    assert sum(path.stat().st_size for path in store.root.glob("sessions/*/session.json")) > 16 << 20
+
+
+@pytest.mark.parametrize("here", [16, 1024])
+def test_a_survey_is_small_however_many_containers_the_sessions_have(engine: Any, store: Store, here: int) -> None:
+    counts = {"agent1": here, **({"agent2": 1024 - here} if here < 1024 else {})}
+    made = plan(counts, resources={"cpu": 1, "mem": GIB})
+    assert limits_of_an_agent(engine, store, made) < 1 << 20

@@ -50,9 +50,7 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
     settings = AgentSettings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))
-    return sorted(
-        claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), check_mode=False).keys
-    )
+    return sorted(claim(client, store, settings, ClaimRequest(MADE, "agent1", "nonce-1", 600), check_mode=False).keys)
 
 
 def test_slice_has_files_rules_and_containers_but_no_links(

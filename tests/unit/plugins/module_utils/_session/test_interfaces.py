@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.interfa
     apply_interfaces,
     plan_interfaces,
 )
-from tests.unit.builders import SESSION_ID, bridged, held, plan
+from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
@@ -84,12 +83,3 @@ def test_error_is_retried_with_a_new_plan(
         with pytest.raises(NetworkError, match=r"Address already in use$"):
             apply_interfaces(engine, store, held(MADE), InterfacePlan(first, {}))
     assert attempts == [first, *([[]] * min(failures, 4))]
-
-
-@pytest.mark.parametrize(("made", "version"), [(MADE, 2), (bridged(MADE), 1), (plan({"agent1": 2}), 1)])
-def test_only_sessions_that_earlier_releases_cannot_restore_have_the_newer_version(
-    store: Store, made: Any, version: int
-) -> None:
-    store.save(held(made))
-    assert json.loads((store.folder(SESSION_ID) / "session.json").read_text())["version"] == version
-    assert store.session(SESSION_ID) == held(made)

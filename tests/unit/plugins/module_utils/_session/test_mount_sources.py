@@ -87,7 +87,7 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def claimed(engine: Any, store: Store, of: Any = MADE, **settings: Any) -> None:
-    request = ClaimRequest(of, {}, "agent1", "nonce-1", 600)
+    request = ClaimRequest(of, "agent1", "nonce-1", 600)
     claim(engine, store, SETTINGS._replace(**settings), request, check_mode=False)
 
 

@@ -56,7 +56,7 @@ def test_two_sessions_of_one_name_share_one_reply(engine: Any) -> None:
 def test_what_was_kept_of_a_hostile_session_is_no_larger(engine: Any, store: Store) -> None:
     printed_by_a_hostile_session(engine)
     keep_output(engine, store, held(MADE), engine.containers(all=True))
-    kept = find_kept(store, "", SESSION_ID)
+    kept = find_kept(store, SESSION_ID)
     assert kept
     assert size(read_kept(store, kept, "", 9, ReplyLogs())) < reply_logs.BYTES + (1 << 18)
 

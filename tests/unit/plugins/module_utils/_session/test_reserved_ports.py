@@ -50,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def claimed(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claim the session, and commit it."""
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1"))
-    request = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
+    request = ClaimRequest(MADE, "agent1", "nonce-1", 600)
     claim(engine, store, SETTINGS, request, check_mode=False)
     store.save(held(MADE))
 

@@ -7,37 +7,14 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._session import verify as verifying
-from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import find_local_sessions, verify
+from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import verify
 from tests.unit.builders import SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 1})
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-
-
-@pytest.mark.parametrize("selector", [("train-llm", ""), ("", SESSION_ID), ("other", SESSION_ID)])
-def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, selector: tuple[str, str]) -> None:
-    store.save(held(MADE))
-    assert [session.plan for session in find_local_sessions(store, *selector)] == [MADE]
-
-
-@pytest.mark.parametrize("selector", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
-def test_agent_without_the_session_has_no_part(store: Store, selector: tuple[str, str]) -> None:
-    store.save(held(MADE))
-    assert find_local_sessions(store, *selector) == []
-
-
-def test_unreadable_session_is_an_error_if_none_matches(store: Store) -> None:
-    store.save(held(MADE))
-    (store.folder(OTHER_ID)).mkdir()
-    (store.folder(OTHER_ID) / "session.json").write_text("{")
-    assert [session.plan for session in find_local_sessions(store, "train-llm", "")] == [MADE]
-    with pytest.raises(CorruptStateError):
-        find_local_sessions(store, "other", "")
-    with pytest.raises(CorruptStateError):
-        find_local_sessions(store, "", OTHER_ID)
 
 
 def test_drift_and_pairs_are_plain_data(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

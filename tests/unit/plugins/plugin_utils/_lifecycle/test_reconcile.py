@@ -10,24 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, by_state
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import (
     ReconcileActions,
     find_end_reason,
-    find_terminating,
-    make_terminating_entry,
     reconcile,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     ClusterState,
     Parts,
-    status_of,
+    Session,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
-    unplanned_record,
 )
 from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, spec
 
@@ -45,13 +43,17 @@ def sessions_on_agents(
 ) -> dict[str, Parts]:
     """Return the parts of a session, by id; ``stopped`` are (status, exit code) of its containers."""
     agents = holders(of, stopped=stopped, **state)
-    return dict(ClusterState({name: facts for name, facts in agents.items() if name not in unreachable}, {}).sessions)
+    return dict(ClusterState({name: facts for name, facts in agents.items() if name not in unreachable}, {}).held)
 
 
 def changed(sessions: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Parts]:
     """Return the parts of the session, with changes to the part of one agent."""
     parts = sessions[SESSION_ID]
     return {SESSION_ID: {**parts, agent: dataclasses.replace(parts[agent], **changes)}}
+
+
+def session_of(of: SessionPlan, **state: Any) -> Session:
+    return Session(of, sessions_on_agents(of, **state)[SESSION_ID])
 
 
 def is_due(
@@ -62,6 +64,16 @@ def is_due(
     given_up: bool = False,
 ) -> ReconcileActions:
     return reconcile(entries, sessions, unreachable, given_up, LATER)
+
+
+def due(of: SessionPlan, *unreachable: str, **state: Any) -> ReconcileActions:
+    """Return the actions for a session that was started here."""
+    return is_due([running(plan=of)], sessions_on_agents(of, *unreachable, **state), unreachable)
+
+
+def running(**changes: Any) -> QueueEntry:
+    """Return the entry of a session that was started here."""
+    return own_start(**{"state": "RUNNING", "attended": False, **changes})
 
 
 def own_start(**changes: Any) -> QueueEntry:
@@ -77,15 +89,8 @@ def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> Queue
     record = ended_record(
         session_record(session_plan, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW
     )
-    return dataclasses.replace(make_terminating_entry(session_plan, record, NOW), agents=agents, **changes)
-
-
-def by_name(*agents: str) -> QueueEntry:
-    """Return the TERMINATING entry of a session on these agents that is known by name only."""
-    record = ended_record(
-        unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, None, NOW
-    )
-    return requested(7, name="train-llm", state="TERMINATING", spec=None, record=record, enqueued_at=NOW, agents=agents)
+    entry = mark_terminating(running(plan=session_plan), record, agents, NOW)
+    return dataclasses.replace(entry, **changes)
 
 
 # ---- timeouts
@@ -116,7 +121,7 @@ def test_a_session_may_wait_as_long_as_it_was_asked_to(changes: dict[str, Any]) 
 
 @pytest.mark.parametrize(("state", "cancelled"), [({}, False), (CLAIM, True)], ids=["committed", "claimed"])
 def test_a_committed_session_does_not_time_out(state: dict[str, Any], cancelled: bool) -> None:
-    entry = requested(id=SESSION_ID, pending_timeout=60, enqueued_at=LATER - 60)
+    entry = retried(pending_timeout=60, enqueued_at=LATER - 60)
     assert bool(is_due([entry], sessions_on_agents(plan(), **state)).entries_to_save) is cancelled
 
 
@@ -167,7 +172,7 @@ def test_a_session_that_waits_keeps_the_plan_of_which_a_part_may_be_left(
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
 def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, policy: str) -> None:
     session_plan = plan(**BATCH, failure_policy=policy)
-    actions = is_due([], sessions_on_agents(session_plan, stopped={"main1": ("exited", exit_code)}))
+    actions = due(session_plan, stopped={"main1": ("exited", exit_code)})
     assert actions.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert (actions.restart, actions.agents_with_expired_claims, actions.agents) == ({}, (), ["agent1", "agent2"])
     (note,) = actions.entries_to_save
@@ -185,47 +190,45 @@ def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, polic
 def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
     sessions = sessions_on_agents(plan(**BATCH))
     remaining = {"sub1": sessions[SESSION_ID]["agent1"].containers["sub1"]}
-    sessions = changed(sessions, "agent1", containers=remaining)
-    actions = is_due([], sessions)
+    sessions = changed(sessions, "agent1", states=by_state(remaining))
+    actions = is_due([running(plan=plan(**BATCH))], sessions)
     assert sorted(actions.end) == ["agent1", "agent2"]
     (note,) = actions.entries_to_save
     assert (note.record["reason"], note.record["exit_code"]) == ("main1 was removed, and with it the command", None)
 
 
 def test_a_batch_session_with_unreachable_main1_continues() -> None:
-    assert is_due([], sessions_on_agents(plan(**BATCH), "agent1"), ["agent1"]) == NOTHING
+    assert due(plan(**BATCH), "agent1") == NOTHING
 
 
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
 def test_a_container_with_a_successful_command_has_not_failed(policy: str) -> None:
     session_plan = plan(**BATCH, command_scope="all", failure_policy=policy)
-    parts = sessions_on_agents(session_plan, stopped={"sub1": ("exited", 0)})
-    assert is_due([], parts) == NOTHING
-    assert status_of(parts[SESSION_ID]) == "RUNNING"
+    assert due(session_plan, stopped={"sub1": ("exited", 0)}) == NOTHING
+    assert session_of(session_plan, stopped={"sub1": ("exited", 0)}).status == "RUNNING"
 
 
 def test_a_container_with_a_failed_command_has_failed() -> None:
     session_plan = plan(**BATCH, command_scope="all", failure_policy="terminate")
-    parts = sessions_on_agents(session_plan, stopped={"sub1": ("exited", 4)})
-    (note,) = is_due([], parts).entries_to_save
+    (note,) = due(session_plan, stopped={"sub1": ("exited", 4)}).entries_to_save
     assert note.record["reason"] == "sub1 died with exit code 4 and session_failure_policy is terminate"
-    assert status_of(parts[SESSION_ID]) == "DEGRADED"
+    assert session_of(session_plan, stopped={"sub1": ("exited", 4)}).status == "DEGRADED"
 
 
 def test_the_end_of_main1_is_the_end_of_a_command_for_all_too() -> None:
     session_plan = plan(**BATCH, command_scope="all")
-    (note,) = is_due([], sessions_on_agents(session_plan, stopped={"main1": ("exited", 0)})).entries_to_save
+    (note,) = due(session_plan, stopped={"main1": ("exited", 0)}).entries_to_save
     assert (note.record["reason"], note.record["exit_code"]) == ("the command ended with exit code 0", 0)
 
 
 def test_main1_that_ends_is_the_end_of_batch_sessions_alone() -> None:
-    assert is_due([], sessions_on_agents(plan(), stopped={"main1": ("exited", 0)})) == NOTHING
+    assert due(plan(), stopped={"main1": ("exited", 0)}) == NOTHING
 
 
 @pytest.mark.parametrize("status", ["exited", "dead"])
 def test_policy_terminate_ends_a_session_with_a_failed_container(status: str) -> None:
     session_plan = plan(failure_policy="terminate")
-    actions = is_due([], sessions_on_agents(session_plan, stopped={"sub2": (status, 9), "sub1": (status, 1)}))
+    actions = due(session_plan, stopped={"sub2": (status, 9), "sub1": (status, 1)})
     assert sorted(actions.end) == ["agent1", "agent2"]
     (note,) = actions.entries_to_save
     reason = "sub1 died with exit code 1 and session_failure_policy is terminate"
@@ -243,7 +246,7 @@ def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None
 @pytest.mark.parametrize("status", ["exited", "dead", "created"])
 def test_policy_restart_restarts_stopped_containers(batch: dict[str, Any], status: str) -> None:
     session_plan = plan(**batch, failure_policy="restart")
-    actions = is_due([], sessions_on_agents(session_plan, stopped={"sub2": (status, 1)}))
+    actions = due(session_plan, stopped={"sub2": (status, 1)})
     assert actions == dataclasses.replace(NOTHING, restart={"agent2": [SESSION_ID]})
     assert actions.agents == ["agent2"]
 
@@ -252,34 +255,29 @@ def test_policy_restart_restarts_stopped_containers(batch: dict[str, Any], statu
 def test_removed_or_paused_containers_end_no_session(policy: str) -> None:
     sessions = sessions_on_agents(plan(failure_policy=policy), stopped={"sub1": ("paused", None)})
     remaining = {"sub3": sessions[SESSION_ID]["agent2"].containers["sub3"]}
-    sessions = changed(sessions, "agent2", containers=remaining)
-    assert is_due([], sessions) == NOTHING
+    sessions = changed(sessions, "agent2", states=by_state(remaining))
+    assert is_due([running(plan=plan(failure_policy=policy))], sessions) == NOTHING
 
 
 def test_policy_keep_leaves_a_session_unchanged() -> None:
     everything = {f"sub{number}": ("dead", 1) for number in (1, 2, 3)}
-    assert is_due([], sessions_on_agents(plan(), stopped={"main1": ("exited", 1), **everything})) == NOTHING
+    assert due(plan(), stopped={"main1": ("exited", 1), **everything}) == NOTHING
 
 
 @pytest.mark.parametrize("policy", ["restart", "terminate"])
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["being created", "given up"])
 def test_what_is_not_committed_has_not_begun_and_so_is_not_over(policy: str, state: dict[str, Any]) -> None:
-    actions = is_due(
-        [], sessions_on_agents(plan(**BATCH, failure_policy=policy), stopped={"main1": ("exited", 0)}, **state)
-    )
+    actions = due(plan(**BATCH, failure_policy=policy), stopped={"main1": ("exited", 0)}, **state)
     assert (actions.end, actions.restart, actions.entries_to_save) == ({}, {}, ())
 
 
 def test_what_lives_on_has_no_end() -> None:
-    assert find_end_reason(sessions_on_agents(plan(**BATCH))[SESSION_ID], NOW) == ("", None)
+    assert find_end_reason(session_of(plan(**BATCH)), NOW) == ("", None)
 
 
-def test_sessions_in_the_history_that_still_run_are_reconciled() -> None:
+def test_what_agents_hold_of_a_session_in_the_history_is_left_alone() -> None:
     entry = requested(id=SESSION_ID, state="TERMINATED", spec=None)
-    actions = is_due([entry], sessions_on_agents(plan(**BATCH), stopped={"main1": ("exited", 3)}))
-    assert [(entry.state, entry.record["exit_code"]) for entry in actions.entries_to_save] == [("TERMINATING", 3)]
-    stopped = sessions_on_agents(plan(failure_policy="restart"), stopped={"sub1": ("exited", 3)})
-    assert is_due([entry], stopped).restart == {"agent1": [SESSION_ID]}
+    assert is_due([entry], sessions_on_agents(plan(**BATCH), stopped={"main1": ("exited", 3)})) == NOTHING
 
 
 # ---- TERMINATING entries, and agents that return
@@ -328,34 +326,6 @@ def test_what_has_to_go_is_not_started_again() -> None:
     assert is_due([ending("agent1", "agent2")], sessions).restart == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "age", "meant"),
-    [("train-llm", -1.0, True), ("train-llm", 0.0, True), ("train-llm", 1.0, False), ("train-other", -1.0, False)],
-    ids=["older", "of the same moment", "younger", "another name"],
-)
-def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: float, meant: bool) -> None:
-    session_plan = dataclasses.replace(plan(), name=name, created_at=NOW + age)
-    note = by_name("agent2")
-    sessions = sessions_on_agents(session_plan, "agent1")
-    assert find_terminating([note], sessions) == [(note, [SESSION_ID] if meant else [])]
-    actions = is_due([note], sessions)
-    assert actions.end == ({"agent2": [SESSION_ID]} if meant else {})
-    assert [entry.state for entry in actions.entries_to_save] == ([] if meant else ["TERMINATED"])
-
-
-def test_a_note_by_name_may_mean_several_sessions() -> None:
-    twin = dataclasses.replace(plan(), id=OTHER_ID, created_at=NOW - 5)
-    assert is_due([by_name("agent1", "agent2")], {**sessions_on_agents(plan()), **sessions_on_agents(twin)}).end == {
-        name: [SESSION_ID, OTHER_ID] for name in ("agent1", "agent2")
-    }
-
-
-def test_only_ends_are_doomed() -> None:
-    states = ["PENDING", "CREATING", "TERMINATED"]
-    entries = [requested(number, state=state) for number, state in enumerate(states[:2], 1)]
-    assert find_terminating([*entries, requested(3, state="TERMINATED", spec=None)], sessions_on_agents(plan())) == []
-
-
 # ---- killed runs
 
 
@@ -395,7 +365,7 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
 
 
 def test_a_batch_session_of_a_killed_run_is_removed() -> None:
-    actions = is_due([own_start()], sessions_on_agents(plan(**BATCH)), given_up=True)
+    actions = is_due([own_start(plan=plan(**BATCH))], sessions_on_agents(plan(**BATCH)), given_up=True)
     assert sorted(actions.end) == ["agent1", "agent2"]
     assert [entry.state for entry in actions.entries_to_save] == ["TERMINATING"]
 
@@ -418,7 +388,7 @@ def test_a_session_that_one_agent_may_not_have_committed_is_taken_away() -> None
 
 def test_a_dropped_session_is_looked_after_like_any_other() -> None:
     sessions = sessions_on_agents(plan(failure_policy="terminate"), stopped={"sub1": ("exited", 1)})
-    actions = is_due([own_start()], sessions)
+    actions = is_due([own_start(plan=plan(failure_policy="terminate"))], sessions)
     assert [(entry.id, entry.state) for entry in actions.entries_to_save] == [(SESSION_ID, "TERMINATING")]
 
 
@@ -503,39 +473,29 @@ def test_nothing_is_due_in_a_healthy_cluster(
 # ---- what agents say of sessions of others
 
 
+def test_a_session_without_a_record_is_neither_ended_nor_restarted_whatever_agents_say() -> None:
+    for policy in ("terminate", "restart"):
+        made = plan(**BATCH, failure_policy=policy)
+        assert is_due([], sessions_on_agents(made, stopped={"main1": ("exited", 1)})) == NOTHING
+
+
 def test_an_agent_cannot_end_or_restart_what_another_one_runs() -> None:
     made = plan(failure_policy="terminate")
-    sessions = sessions_on_agents(made, stopped={"main1": ("exited", 1)})
-    assert list(is_due([], sessions).end) == ["agent1", "agent2"]
-    stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(failure_policy="restart"))
-    for parts in ({"agent1": stranger}, {"agent3": sessions[SESSION_ID]["agent1"]}):
-        assert is_due([], {SESSION_ID: {**sessions[SESSION_ID], **parts}}) == NOTHING
+    sessions = sessions_on_agents(made)
+    foreign = (*sessions[SESSION_ID]["agent2"].states, *by_state({"main1": ContainerState("exited", None, 1)}))
+    part = dataclasses.replace(sessions[SESSION_ID]["agent2"], states=foreign)
+    for liar in ("agent2", "agent3"):
+        assert is_due([running(plan=made)], {SESSION_ID: {**sessions[SESSION_ID], liar: part}}) == NOTHING
 
 
 def test_an_agent_cannot_give_a_session_the_name_of_one_that_was_ended() -> None:
-    record = unplanned_record(None, "given-up", "TERMINATED")
-    entry = dataclasses.replace(ending("agent1", "agent2"), id=OTHER_ID, name="given-up", record=record)
-    entry = dataclasses.replace(entry, enqueued_at=LATER)
-    sessions = sessions_on_agents(plan())
-    stranger = dataclasses.replace(sessions[SESSION_ID]["agent1"], plan=plan(name="given-up"))
-    assert is_due([entry], {SESSION_ID: {**sessions[SESSION_ID], "agent1": stranger}}).end == {}
-    renamed = sessions_on_agents(plan(name="given-up"))
-    assert list(is_due([entry], renamed).end) == ["agent1", "agent2"]
-
-
-def test_without_a_record_nothing_is_ended_unless_all_agents_say_so() -> None:
-    made = plan(**BATCH)
-    sessions = sessions_on_agents(made, "agent2", stopped={"main1": ("exited", 0)})
-    assert is_due([], sessions, ["agent2"]) == NOTHING
+    entry = dataclasses.replace(ending("agent1", "agent2"), id=OTHER_ID, name="given-up", enqueued_at=LATER)
+    renamed = changed(sessions_on_agents(plan()), "agent1", name="given-up")
+    assert is_due([entry, running()], renamed).end == {}
 
 
 def test_a_session_is_ended_only_on_the_agents_that_were_to_be_cleared() -> None:
     assert is_due([ending("agent1")], sessions_on_agents(plan())).end == {"agent1": [SESSION_ID]}
-
-
-def running(**changes: Any) -> QueueEntry:
-    """Return the entry of a session that was started here."""
-    return own_start(**{"state": "RUNNING", "attended": False, **changes})
 
 
 def test_a_session_that_was_started_here_ends_like_any_other() -> None:

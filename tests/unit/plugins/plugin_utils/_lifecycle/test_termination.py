@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import Termination, end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
@@ -60,14 +58,9 @@ def noted(number: int = 1, **changes: Any) -> QueueEntry:
     return requested(number, **{"id": SESSION_ID, "name": "train-llm", **changes})
 
 
-def twin(**changes: Any) -> SessionPlan:
-    return dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID, **changes)
-
-
-def with_twin(**changes: Any) -> ClusterState:
-    """Return the state of agents that hold the session and another one of its name."""
-    other = agent_facts("agent3", sessions=[held_session(twin(**changes), "agent3")])
-    return readings(**holders(MADE), agent3=other)
+RUNNING = noted(state="RUNNING", plan=MADE)
+TWIN = dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID)
+OTHER_RUNNING = noted(2, id=OTHER_ID, state="RUNNING", plan=TWIN)
 
 
 # ---- sessions on agents
@@ -76,22 +69,14 @@ def with_twin(**changes: Any) -> ClusterState:
 @pytest.mark.parametrize("selector", [BY_NAME, BY_ID, ("train-llm", SESSION_ID)], ids=["name", "id", "both"])
 @pytest.mark.parametrize("force", [True, False])
 def test_a_session_is_removed_from_all_its_agents(selector: tuple[str, str], force: bool) -> None:
-    ends = end(selector, EVERYWHERE, force=force)
-    assert (ends.plan, ends.agents, ends.unreachable) == (MADE, ("agent1", "agent2"), ())
-    ending = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW, "ended_at": LATER}
-    assert ends.record == {**session_record(MADE, "TERMINATED"), **ending}
-    assert ends.note == QueueEntry(
-        id=SESSION_ID,
-        name="train-llm",
-        state="TERMINATING",
-        user="alice",
-        resource_group="default",
-        priority=0,
-        spec=None,
-        record=ends.record,
-        enqueued_at=NOW,
-        updated_at=LATER,
-        agents=("agent1", "agent2"),
+    entry = dataclasses.replace(RUNNING, record={**RUNNING.record, "host_keys": {"main1": "ssh-ed25519 KEY"}})
+    ends = end(selector, EVERYWHERE, [entry], force=force)
+    assert (ends.agents, ends.unreachable) == (("agent1", "agent2"), ())
+    ending = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW + 1, "ended_at": LATER}
+    keys = {"main1": "ssh-ed25519 KEY"}
+    assert ends.record == {**session_record(MADE, "TERMINATED", host_keys=keys), **ending}
+    assert ends.note == dataclasses.replace(
+        entry, **ENDING, plan=None, record=ends.record, updated_at=LATER, agents=("agent1", "agent2")
     )
 
 
@@ -101,34 +86,34 @@ def test_a_session_is_removed_from_all_its_agents(selector: tuple[str, str], for
 )
 def test_a_session_with_unreachable_agents_is_not_ended(unavailable: dict[str, str], reason: str) -> None:
     cluster_state = readings(left_out=unavailable, agent1=holders(MADE)["agent1"])
-    assert refusal(PlanningError, BY_NAME, cluster_state) == (
+    assert refusal(PlanningError, BY_NAME, cluster_state, [RUNNING]) == (
         f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: {reason};"
         " with session_force it is removed from them when they return"
     )
 
 
 def test_force_removes_from_reachable_agents_and_notes_the_others() -> None:
-    ends = end(BY_NAME, readings(left_out=AWAY, agent1=holders(MADE)["agent1"]), force=True)
+    ends = end(BY_NAME, readings(left_out=AWAY, agent1=holders(MADE)["agent1"]), [RUNNING], force=True)
     assert (ends.agents, ends.unreachable) == (("agent1",), ("agent2",))
     assert ends.note is not None
     assert (ends.note.state, ends.note.agents) == ("TERMINATING", ("agent1", "agent2"))
 
 
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["killed", "at work"])
-@pytest.mark.parametrize("state", [{"state": "CREATING"}, {"state": "CREATING", "spec": None}, {"state": "PENDING"}])
+@pytest.mark.parametrize("state", [{"state": "CREATING"}, {"state": "PENDING"}])
 def test_a_session_on_agents_is_removed_whichever_run_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
-    entry = noted(**state, owner=owner, skipped=3)
-    ends = end(BY_NAME, EVERYWHERE, [entry])
+    entry = noted(**{"spec": RUNNING.spec, **state}, plan=MADE, owner=owner, skipped=3)
+    ends = end(BY_NAME, dataclasses.replace(EVERYWHERE, records={SESSION_ID: MADE}), [entry])
     assert ends.agents == ("agent1", "agent2")
     assert ends.note == dataclasses.replace(
-        entry, **ENDING, owner=None, record=ends.record, updated_at=LATER, agents=("agent1", "agent2")
+        entry, **ENDING, owner=None, plan=None, record=ends.record, updated_at=LATER, agents=("agent1", "agent2")
     )
 
 
-def test_a_session_in_the_history_gets_a_new_entry() -> None:
+def test_what_agents_hold_of_a_session_in_the_history_is_removed_by_its_id() -> None:
     ends = end(BY_ID, EVERYWHERE, [noted(**ENDED)])
     assert ends.note is not None
-    assert (ends.note.state, ends.note.enqueued_at) == ("TERMINATING", NOW)
+    assert (ends.note.state, ends.note.agents, ends.agents) == ("TERMINATING", ("agent1", "agent2"), ends.note.agents)
 
 
 # ---- selection
@@ -136,21 +121,22 @@ def test_a_session_in_the_history_gets_a_new_entry() -> None:
 
 def test_an_id_of_another_name_ends_neither() -> None:
     sentence = f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
+    assert refusal(ValidationError, ("other", SESSION_ID), EVERYWHERE, [RUNNING]) == sentence
     assert refusal(ValidationError, ("other", SESSION_ID), EVERYWHERE) == sentence
     assert refusal(ValidationError, ("other", SESSION_ID), NO_SESSIONS, [noted()]) == sentence
 
 
 def test_sessions_of_the_same_name_are_listed_by_id() -> None:
-    assert refusal(ValidationError, BY_NAME, with_twin()) == (
+    assert refusal(ValidationError, BY_NAME, EVERYWHERE, [RUNNING, OTHER_RUNNING]) == (
         f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
     )
-    ends = end(("train-llm", OTHER_ID), with_twin())
+    ends = end(("train-llm", OTHER_ID), EVERYWHERE, [RUNNING, OTHER_RUNNING])
     assert (ends.record["id"], ends.agents) == (OTHER_ID, ("agent3",))
 
 
 def test_of_two_of_one_name_the_one_that_has_to_go_already_is_not_meant() -> None:
     note = noted(**ENDING, record=session_record(MADE, "TERMINATED"), agents=("agent1",))
-    ends = end(BY_NAME, with_twin(), [note])
+    ends = end(BY_NAME, EVERYWHERE, [note, OTHER_RUNNING])
     assert (ends.record["id"], ends.agents) == (OTHER_ID, ("agent3",))
 
 
@@ -162,10 +148,10 @@ def test_one_that_has_to_go_and_is_still_there_is_taken_away_again() -> None:
 
 def test_a_pending_session_is_not_confused_with_a_running_namesake() -> None:
     waits = noted(id=OTHER_ID)
-    assert refusal(ValidationError, BY_NAME, EVERYWHERE, [waits]) == (
+    assert refusal(ValidationError, BY_NAME, EVERYWHERE, [waits, RUNNING]) == (
         f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
     )
-    ends = end(BY_ID, EVERYWHERE, [waits])
+    ends = end(BY_ID, EVERYWHERE, [waits, RUNNING])
     assert (ends.record["id"], ends.note and ends.note.id) == (SESSION_ID, SESSION_ID)
     assert end(("", OTHER_ID), EVERYWHERE, [waits]).record["status"] == "CANCELLED"
 
@@ -183,7 +169,7 @@ def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
 def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], state: dict[str, Any]) -> None:
     entry = noted(**state)
     ends = end(selector, dataclasses.replace(NO_SESSIONS, unavailable={"agent4": "unreachable"}), [entry])
-    assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ())
+    assert (ends.agents, ends.unreachable) == ((), ())
     assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "terminate_session was run")
     assert (ends.record["created_at"], ends.record["ended_at"]) == (entry.enqueued_at, LATER)
     assert ends.note == dataclasses.replace(entry, **ENDED, record=ends.record, updated_at=LATER)
@@ -196,7 +182,7 @@ def test_agents_of_the_last_start_that_do_not_answer_are_cleared_of_a_cancelled_
 ) -> None:
     entry = noted(state=state, plan=MADE)
     ends = end(BY_NAME, readings("agent1", left_out=AWAY), [entry], force=force)
-    assert (ends.plan, ends.agents, ends.unreachable, ends.record["status"]) == (None, (), ("agent2",), "CANCELLED")
+    assert (ends.agents, ends.unreachable, ends.record["status"]) == ((), ("agent2",), "CANCELLED")
     assert ends.note is not None
     assert (ends.note.state, ends.note.agents, ends.note.record) == ("TERMINATING", ("agent2",), ends.record)
     everywhere = end(BY_NAME, readings("agent1", "agent2"), [entry], force=force)
@@ -230,7 +216,7 @@ def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(
     assert end(selector, cluster_state, [note], force=force) == Termination(note.record, unreachable=("agent2",))
 
 
-# ---- unknown sessions
+# ---- sessions without a record
 
 
 @pytest.mark.parametrize("force", [True, False])
@@ -244,29 +230,37 @@ def test_ending_an_unknown_session_does_nothing(
     assert ends == Termination(unplanned_record(None, recorded[0], "TERMINATED", recorded[1]))
 
 
-@pytest.mark.parametrize(("selector", "shown"), [(("ghost", ""), "'ghost'"), (("", OTHER_ID), f"'{OTHER_ID}'")])
-def test_without_force_an_unreachable_agent_is_an_error(selector: tuple[str, str], shown: str) -> None:
-    assert refusal(PlanningError, selector, readings("agent1", left_out=AWAY)) == (
-        f"no session {shown} was found, and not all agents are available: agent2: unreachable;"
-        " with session_force it is removed from them when they return"
+def test_a_name_that_only_agents_know_ends_nothing() -> None:
+    assert refusal(ValidationError, BY_NAME, EVERYWHERE, force=True) == (
+        "session_name: this control node has no record of 'train-llm', and agents hold sessions of that name: end it"
+        f" where it was started, or give session_id ({SESSION_ID})."
     )
 
 
-def test_with_force_agents_are_cleared_of_a_name_when_they_return() -> None:
-    cluster_state = readings("agent1", left_out={"agent3": "engine down", **AWAY})
-    ends = end(("ghost", ""), cluster_state, force=True)
-    assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ("agent2", "agent3"))
-    assert (ends.record["id"], ends.record["name"], ends.record["status"]) == (None, "ghost", "TERMINATED")
+@pytest.mark.parametrize("selector", [BY_ID, ("train-llm", SESSION_ID)])
+def test_a_session_without_a_record_is_ended_by_its_id_where_agents_hold_it(selector: tuple[str, str]) -> None:
+    ends = end(selector, EVERYWHERE)
+    assert (ends.agents, ends.unreachable) == (("agent1", "agent2"), ())
     assert ends.note is not None
-    assert str(uuid.UUID(ends.note.id)) == ends.note.id
-    kept = (ends.note.state, ends.note.name, ends.note.agents, ends.note.enqueued_at, ends.note.record)
-    assert kept == ("TERMINATING", "ghost", ("agent2", "agent3"), LATER, ends.record)
+    noted = (ends.note.id, ends.note.name, ends.note.state, ends.note.user, ends.note.agents)
+    assert noted == (SESSION_ID, "train-llm", "TERMINATING", "", ("agent1", "agent2"))
+    assert (ends.record["status"], ends.record["user"]) == ("TERMINATED", None)
+
+
+def test_without_force_an_unreachable_agent_may_hold_a_part_of_a_session_without_a_record() -> None:
+    for selector, cluster in ((("", OTHER_ID), readings("agent1", left_out=AWAY)), (BY_ID, EVERYWHERE)):
+        away = dataclasses.replace(cluster, unavailable=AWAY)
+        assert refusal(PlanningError, selector, away) == (
+            f"this control node has no record of the session {selector[1]}, and not all agents are available: agent2:"
+            " unreachable; with session_force it is removed from them when they return"
+        )
 
 
 def test_with_force_agents_are_cleared_of_an_id_when_they_return() -> None:
     ends = end(("", OTHER_ID), readings("agent1", left_out=AWAY), force=True)
     assert ends.note is not None
     assert (ends.note.id, ends.note.name, ends.note.record["id"]) == (OTHER_ID, "", OTHER_ID)
+    assert (ends.note.agents, ends.agents, ends.unreachable) == (("agent2",), (), ("agent2",))
 
 
 # ---- sessions of one name
@@ -288,35 +282,14 @@ def test_a_session_that_is_ending_is_no_other_of_its_name() -> None:
     assert (ends.record["id"], ends.record["status"]) == (OTHER_ID, "CANCELLED")
 
 
-# ---- sessions of which agents say different things
-
-
-def extended() -> SessionPlan:
-    """Return the plan with one more container on agent3."""
-    more = dataclasses.replace(MADE.kernels[-1], agent="agent3", hostname="sub4")
-    underlays = {**MADE.underlays, "agent3": MADE.underlays["agent2"]}
-    return dataclasses.replace(MADE, kernels=(*MADE.kernels, more), underlays=underlays)
-
-
-def disagreeing() -> ClusterState:
-    facts = holders(MADE)
-    part = dataclasses.replace(held_session(MADE, "agent1"), plan=extended())
-    return readings("agent3", **{**facts, "agent1": agent_facts("agent1", sessions=[part])})
-
-
-@pytest.mark.parametrize("selector", [BY_NAME, BY_ID])
-def test_a_session_is_ended_on_all_agents_that_any_of_them_names(selector: tuple[str, str]) -> None:
-    ended = end(selector, disagreeing())
-    assert sorted(ended.agents) == ["agent1", "agent2", "agent3"]
+# ---- agents that say something else than the record
 
 
 def test_a_session_is_ended_on_the_agents_of_the_record_and_on_those_that_hold_it() -> None:
-    entry = noted(state="RUNNING", plan=MADE)
-    cluster = dataclasses.replace(disagreeing(), records={SESSION_ID: MADE})
-    assert sorted(end(BY_NAME, cluster, [entry]).agents) == ["agent1", "agent2"]
+    assert sorted(end(BY_NAME, EVERYWHERE, [RUNNING]).agents) == ["agent1", "agent2"]
     stranger = agent_facts("agent3", sessions=[held_session(MADE, "agent1")])
-    cluster = dataclasses.replace(cluster, facts={**cluster.facts, "agent3": stranger})
-    ended = end(BY_NAME, cluster, [entry])
+    cluster = dataclasses.replace(EVERYWHERE, facts={**EVERYWHERE.facts, "agent3": stranger})
+    ended = end(BY_NAME, cluster, [RUNNING])
     assert sorted(ended.agents) == ["agent1", "agent2", "agent3"]
     assert ended.note is not None
     assert (ended.note.state, ended.note.spec, ended.note.plan) == ("TERMINATING", None, None)

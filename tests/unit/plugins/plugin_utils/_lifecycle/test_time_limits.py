@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.time_limits import end_time, time_reason
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Parts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Session
 from tests.unit.builders import NOW, held_session, plan
 
 AGED = "it has lived for session_max_lifetime, 3600 seconds"
@@ -16,14 +16,15 @@ IDLE = "it was idle for session_idle_timeout, 600 seconds"
 Count = tuple[Any, Any]
 
 
-def parts(*counts: Count, **limits: Any) -> Parts:
+def session_of(*counts: Count, **limits: Any) -> Session:
     """Return a session on two agents with these (lived, idle) seconds; fewer counts are agents that do not answer."""
     made = plan({"agent1": 1, "agent2": 1}, **limits)
     names = made.agents[: len(counts)]
-    return {
+    parts = {
         name: held_session(made, name, lived=lived, idle=idle)
         for name, (lived, idle) in zip(names, counts, strict=True)
     }
+    return Session(made, parts)
 
 
 @pytest.mark.parametrize(
@@ -41,19 +42,18 @@ def parts(*counts: Count, **limits: Any) -> Parts:
     ],
 )
 def test_the_time_of_a_session_is_up(counts: tuple[Count, ...], limits: dict[str, int], reason: str) -> None:
-    assert time_reason(parts(*counts, **limits), NOW) == reason
+    assert time_reason(session_of(*counts, **limits), NOW) == reason
 
 
 @pytest.mark.parametrize("now", [0.0, NOW, NOW * 2])
 def test_a_clock_that_jumps_ends_nothing(now: float) -> None:
-    assert time_reason(parts((60, 0), (60, 0), max_lifetime=3600, idle_timeout=600), now) == ""
+    assert time_reason(session_of((60, 0), (60, 0), max_lifetime=3600, idle_timeout=600), now) == ""
 
 
 @pytest.mark.parametrize(("after", "reason"), [(3599, ""), (3600, AGED)])
 def test_without_a_count_of_agents_the_clock_decides(after: int, reason: str) -> None:
-    session = parts((None, None), (None, None), max_lifetime=3600)
-    created = session["agent1"].plan.created_at
-    assert time_reason(session, created + after) == reason
+    session = session_of((None, None), (None, None), max_lifetime=3600)
+    assert time_reason(session, session.plan.created_at + after) == reason
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_without_a_count_of_agents_the_clock_decides(after: int, reason: str) ->
 def test_the_end_is_the_nearest_one_and_a_used_session_has_no_idle_end(
     counts: tuple[Count, ...], limits: dict[str, int], left: int | None
 ) -> None:
-    assert end_time(parts(*counts, **limits), NOW) == (None if left is None else NOW + left)
+    assert end_time(session_of(*counts, **limits), NOW) == (None if left is None else NOW + left)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,7 @@ def test_the_end_is_the_nearest_one_and_a_used_session_has_no_idle_end(
 def test_a_session_ends_when_one_of_its_agents_is_drained(after: int, reason: str) -> None:
     made = plan({"agent1": 1, "agent2": 1})
     cordon = Cordon("disk", "carol", NOW - 60, NOW)
-    session = {"agent1": held_session(made, "agent1"), "agent2": held_session(made, "agent2", cordon=cordon)}
+    parts = {"agent1": held_session(made, "agent1"), "agent2": held_session(made, "agent2", cordon=cordon)}
+    session = Session(made, parts)
     assert time_reason(session, NOW + after) == reason
     assert end_time(session, NOW - 60) == NOW

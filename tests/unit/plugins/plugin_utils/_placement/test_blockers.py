@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, GpuRequest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import blockers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.blockers import SessionUsage
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
     Group,
     Placement,
@@ -20,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
     place,
 )
 from tests.unit.brute_force import mixed_groups, uniform_groups
-from tests.unit.builders import agent_facts, bare_session
+from tests.unit.builders import agent_facts, bare_plan, bare_session
 
 any_groups = st.one_of(uniform_groups, mixed_groups)
 CAPACITY = {"cpu": 4, "mem": 6, "gpu": 2}
@@ -38,22 +41,25 @@ sessions_of_a_cluster: st.SearchStrategy[Sessions] = st.lists(
 )
 
 
-def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> list[AgentFacts]:
-    """Return three agents that hold these sessions (``s0`` is the first), without those that have ended."""
-    running = [
-        bare_session(
-            f"s{number}", age, {name: [request for agent, request in kernels if agent == name] for name in "abc"}
-        )
+def planned(sessions: Sessions) -> dict[str, SessionPlan]:
+    """Return the plans of these sessions by id (``s0`` is the first)."""
+    plans = [
+        bare_plan(f"s{number}", age, {name: [request for agent, request in kernels if agent == name] for name in "abc"})
         for number, (age, kernels) in enumerate(sessions)
-        if f"s{number}" not in ended
     ]
+    return {plan.id: plan for plan in plans}
+
+
+def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> list[AgentFacts]:
+    """Return three agents that hold these sessions, without those that have ended."""
+    running = [plan for plan in planned(sessions).values() if plan.name not in ended]
     return [_agent(name, running, limit) for name in "abc"]
 
 
-def _agent(name: str, running: Sequence[HeldSession], limit: int) -> AgentFacts:
-    requests = [kernel.resources for session in running for kernel in session.plan.kernels_on(name)]
+def _agent(name: str, running: Sequence[SessionPlan], limit: int) -> AgentFacts:
+    requests = [kernel.resources for plan in running for kernel in plan.kernels_on(name)]
     taken = {slot: sum(request.get(slot, 0) for request in requests) for slot in CAPACITY}
-    on_it = [session for session in running if name in session.plan.agents]
+    on_it = [bare_session(plan) for plan in running if name in plan.agents]
     changes: dict[str, Any] = {
         "allocated": taken,
         "containers": len(requests),
@@ -71,7 +77,13 @@ def test_room_comes_when_these_end_and_not_when_one_of_them_goes_on(
         agents = cluster(sessions, ended, limit)
         return isinstance(place(agents, groups, single_node=single_node, selection="concentrated"), Placement)
 
-    placed = place(cluster(sessions, (), limit), groups, single_node=single_node, selection="concentrated")
+    placed = place(
+        cluster(sessions, (), limit),
+        groups,
+        single_node=single_node,
+        selection="concentrated",
+        plans=planned(sessions),
+    )
     if isinstance(placed, Placement):
         return
     ages = {f"s{number}": (age, f"s{number}") for number, (age, _kernels) in enumerate(sessions)}
@@ -85,43 +97,57 @@ def test_room_comes_when_these_end_and_not_when_one_of_them_goes_on(
     assert len(placed.blocking_sessions) > 1 if not alone else placed.blocking_sessions == (alone[0],)
 
 
-def full(ages: dict[str, int], cpu: int = 4) -> list[AgentFacts]:
-    """Return one agent that is full with sessions of one core each."""
-    sessions = [bare_session(name, age, {"a": [{"cpu": 1}]}) for name, age in ages.items()]
-    return [agent_facts("a", cpu, allocated={"cpu": cpu}, containers=len(ages), sessions=sessions)]
+def full(ages: dict[str, int], cpu: int = 4) -> tuple[list[AgentFacts], dict[str, SessionPlan]]:
+    """Return one agent that is full with sessions of one core each, and their plans."""
+    plans = [bare_plan(name, age, {"a": [{"cpu": 1}]}) for name, age in ages.items()]
+    sessions = [*map(bare_session, plans)]
+    agent = agent_facts("a", cpu, allocated={"cpu": cpu}, containers=len(ages), sessions=sessions)
+    return [agent], {plan.id: plan for plan in plans}
+
+
+def blocking(
+    agents: list[AgentFacts], plans: dict[str, SessionPlan], groups: list[Group], *, single_node: bool = False
+) -> tuple[str, ...]:
+    result = place(agents, groups, single_node=single_node, selection="concentrated", plans=plans)
+    assert isinstance(result, Unschedulable)
+    return result.blocking_sessions
+
+
+ONE = [Group("main", {"cpu": 1}, 1)]
 
 
 def test_of_sessions_that_make_room_alone_the_oldest_is_named() -> None:
-    result = place(
-        full({"new": 3, "old": 1, "mid": 2}), [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated"
-    )
-    assert isinstance(result, Unschedulable)
-    assert result.blocking_sessions == ("old",)
+    assert blocking(*full({"new": 3, "old": 1, "mid": 2}), ONE, single_node=True) == ("old",)
+
+
+def test_sessions_without_a_record_and_expired_claims_are_not_named() -> None:
+    agents, plans = full({"new": 3, "old": 1, "mid": 2})
+    known = {session_id: plan for session_id, plan in plans.items() if plan.name != "old"}
+    assert blocking(agents, known, ONE) == ("mid",)
+    assert blocking(agents, {}, ONE) == ()
+    sessions = tuple(dataclasses.replace(held, expired=held.name == "mid") for held in agents[0].sessions)
+    assert blocking([dataclasses.replace(agents[0], sessions=sessions)], known, ONE) == ("new",)
+
+
+def test_gpus_that_a_request_does_not_accept_are_not_freed() -> None:
+    plan = bare_plan("old", 1, {"a": [{"cpu": 1, "cuda.device": 1}]})
+    devices = [Device("cuda.device", "GPU-1", 0, free=False, model="A100")]
+    capacity = {"cpu": 4, "cuda.device": 1}
+    agent = agent_facts("a", allocated=capacity, capacity=capacity, devices=devices, sessions=[bare_session(plan)])
+    accepted = agent.with_gpus(GpuRequest("H100"))
+    assert SessionUsage.of(agent, plan).slots == {"cpu": 1, "cuda.device": 1}
+    assert SessionUsage.of(accepted, plan).slots == {"cpu": 1}
 
 
 def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
-    agents = full({"old": 1, "mid": 2, "new": 3, "newer": 4}, cpu=4)
-    lowered = [
-        agent_facts(
-            "a",
-            4,
-            capacity={"cpu": 3},
-            allocated={"cpu": 4},
-            sessions=[
-                bare_session(name, age, {"a": [{"cpu": 1}]}) for age, name in enumerate(("old", "mid", "new", "newer"))
-            ],
-        )
-    ]
-    for candidates, names in ((agents, ("old",)), (lowered, ("old", "mid"))):
-        result = place(candidates, [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated")
-        assert isinstance(result, Unschedulable)
-        assert result.blocking_sessions == names
+    agents, plans = full({"old": 1, "mid": 2, "new": 3, "newer": 4}, cpu=4)
+    lowered = [dataclasses.replace(agents[0], capacity={"cpu": 3})]
+    assert blocking(agents, plans, ONE, single_node=True) == ("old",)
+    assert blocking(lowered, plans, ONE, single_node=True) == ("old", "mid")
 
 
 def test_nothing_is_named_where_even_empty_agents_would_not_do() -> None:
-    result = place(full({"old": 1}), [Group("main", {"cpu": 1}, 9)], single_node=False, selection="concentrated")
-    assert isinstance(result, Unschedulable)
-    assert result.blocking_sessions == ()
+    assert blocking(*full({"old": 1}), [Group("main", {"cpu": 1}, 9)]) == ()
 
 
 UNLIKE = [Group("main", {"cpu": 1}, 1), Group("sub", {"cpu": 1, "mem": 1}, 2)]
@@ -129,38 +155,32 @@ UNLIKE = [Group("main", {"cpu": 1}, 1), Group("sub", {"cpu": 1, "mem": 1}, 2)]
 
 @pytest.mark.parametrize("limit", ["STEPS", "MAX_PACKINGS"])
 def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    agents = full({f"s{number}": number for number in range(4)})
-    assert _makes_room(agents) == ("s0", "s1", "s2")
+    agents, plans = full({f"s{number}": number for number in range(4)})
+    assert blocking(agents, plans, UNLIKE) == ("s0", "s1", "s2")
     monkeypatch.setattr(blockers, limit, 0)
-    assert _makes_room(agents) == ()
+    assert blocking(agents, plans, UNLIKE) == ()
 
 
 def test_nothing_is_named_when_it_is_not_proven_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     # There are nine free cores for nine, but three on each agent, so that two cores do not fit beside three.
+    plans = [bare_plan(name, 1, {name: [{"cpu": 1}]}) for name in "abc"]
     agents = [
-        agent_facts(
-            name, 4, capacity={"cpu": 4}, allocated={"cpu": 1}, sessions=[bare_session(name, 1, {name: [{"cpu": 1}]})]
-        )
-        for name in "abc"
+        agent_facts(plan.name, 4, capacity={"cpu": 4}, allocated={"cpu": 1}, sessions=[bare_session(plan)])
+        for plan in plans
     ]
     groups = [Group("main", {"cpu": 3}, 1), Group("sub", {"cpu": 2}, 3)]
-    proven = place(agents, groups, single_node=False, selection="concentrated")
+    by_id = {plan.id: plan for plan in plans}
+    proven = place(agents, groups, single_node=False, selection="concentrated", plans=by_id)
     assert isinstance(proven, Unschedulable)
     assert (proven.reason[:13], proven.blocking_sessions) == ("no room for 1", ("a",))
     monkeypatch.setattr(search, "STEPS", 0)
-    found = place(agents, groups, single_node=False, selection="concentrated")
+    found = place(agents, groups, single_node=False, selection="concentrated", plans=by_id)
     assert isinstance(found, Unschedulable)
     assert (found.reason[:19], found.blocking_sessions) == ("no room found for 1", ())
 
 
 def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    agents = full({f"s{number}": number for number in range(8)}, cpu=8)
+    agents, plans = full({f"s{number}": number for number in range(8)}, cpu=8)
     for trials in range(2, 12):
         monkeypatch.setattr(blockers, "MAX_PACKINGS", trials)
-        assert _makes_room(agents)[:3] == ("s0", "s1", "s2")
-
-
-def _makes_room(agents: list[AgentFacts]) -> tuple[str, ...]:
-    result = place(agents, UNLIKE, single_node=False, selection="concentrated")
-    assert isinstance(result, Unschedulable)
-    return result.blocking_sessions
+        assert blocking(agents, plans, UNLIKE)[:3] == ("s0", "s1", "s2")

@@ -86,12 +86,12 @@ def test_a_refusal_looks_once_at_agents_that_are_alike() -> None:
     refusals = []
 
     def decide() -> None:
-        refusals.append(place(facts, groups, single_node=False, selection="concentrated", name_blockers=False))
+        refusals.append(place(facts, groups, single_node=False, selection="concentrated"))
 
     # The first decision keeps the headroom of each agent.
     assert calls(decide) > len(facts)
     assert calls(decide) < len(facts) // 4
-    assert refusals[0] == refusals[1] == place(facts, groups, single_node=False, selection="concentrated")
+    assert refusals[0] == refusals[1] == place(facts, groups, single_node=False, selection="concentrated", plans={})
 
 
 def test_devices_on_three_agents_are_placed_and_proven() -> None:

@@ -30,7 +30,7 @@ from tests.unit.brute_force import (
     placements,
     uniform_groups,
 )
-from tests.unit.builders import GIB, agent_facts, bare_session
+from tests.unit.builders import GIB, agent_facts, bare_plan, bare_session
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
 MODES = pytest.mark.parametrize("single_node", [True, False], ids=["single-node", "multi-node"])
@@ -46,7 +46,7 @@ def alike(size: int, request: dict[str, int] | None = None) -> list[Group]:
 
 def last_used(agent: str, when: float) -> list[HeldSession]:
     """Return the sessions of an agent, the latest one created at that time."""
-    return [bare_session(f"old-{agent}", when, {"elsewhere": [{}]})]
+    return [bare_session(bare_plan(f"old-{agent}", when, {"elsewhere": [{}]}))]
 
 
 @given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))

@@ -8,16 +8,18 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import join_names
-from tests.unit.builders import GIB, agent_facts, bare_session
+from tests.unit.builders import GIB, agent_facts, bare_plan, bare_session
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
 GPU = {**ONE_CORE, "cuda.device": 1}
 
 
-def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False) -> Unschedulable:
+def no_room(
+    agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False, plans: Any = None
+) -> Unschedulable:
     """Return why these groups do not fit on these agents."""
     facts = [agent_facts(name, **described) for name, described in agents.items()]
-    placed = place(facts, groups, single_node=single_node, selection="concentrated")
+    placed = place(facts, groups, single_node=single_node, selection="concentrated", plans=plans)
     assert isinstance(placed, Unschedulable)
     return placed
 
@@ -174,14 +176,15 @@ def test_the_first_roles_are_placed_where_as_many_of_others_could_be(single_node
 
 
 def test_the_sessions_that_make_room_are_named() -> None:
+    plans = [bare_plan(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)]
     agents = {
         "agent1": {
             "cpu": 4,
             "allocated": {"cpu": 4},
-            "sessions": [bare_session(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)],
+            "sessions": [*map(bare_session, plans)],
         }
     }
-    result = no_room(agents, Group("main", {"cpu": 2}, 1))
+    result = no_room(agents, Group("main", {"cpu": 2}, 1), plans={plan.id: plan for plan in plans})
     assert result.blocking_sessions == ("job0", "job1")
     assert (
         result.reason

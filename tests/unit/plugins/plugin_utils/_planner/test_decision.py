@@ -9,7 +9,6 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
@@ -29,6 +28,7 @@ from tests.unit.builders import (
     SESSION_ID,
     USER,
     agent_facts,
+    bare_plan,
     bare_session,
     held_session,
     holders,
@@ -42,23 +42,25 @@ LATER_ID = "99999999-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
 
 
-def decided(session_spec: SessionSpec, cluster_state: ClusterState) -> Decision:
+def decided(session_spec: SessionSpec, cluster_state: ClusterState, session_id: str = LATER_ID) -> Decision:
     """Return the decision for a request that fits."""
-    decision = decide(session_spec, cluster_state, POOLS, LATER_ID, USER, NOW + 60)
+    decision = decide(session_spec, cluster_state, POOLS, session_id, USER, NOW + 60)
     assert isinstance(decision, Decision)
     return decision
 
 
-def refusal(session_spec: SessionSpec, cluster_state: ClusterState, kind: type[ValueError]) -> str:
+def refusal(
+    session_spec: SessionSpec, cluster_state: ClusterState, kind: type[ValueError], session_id: str = LATER_ID
+) -> str:
     """Return the error message of a refused request."""
     with pytest.raises(kind) as refused:
-        decide(session_spec, cluster_state, POOLS, LATER_ID, USER, NOW + 60)
+        decide(session_spec, cluster_state, POOLS, session_id, USER, NOW + 60)
     return str(refused.value)
 
 
-def holding(*agents: str, committed: bool = True, expired: bool = False, **options: Any) -> dict[str, AgentFacts]:
-    """Return the facts of agents that hold the session of two and two, requested with ``options``."""
-    facts = holders(plan(), spec(**{**TWO_AND_TWO, **options}), committed=committed, expired=expired)
+def holding(*agents: str, committed: bool = True, expired: bool = False) -> dict[str, AgentFacts]:
+    """Return the facts of agents that hold the session of two and two."""
+    facts = holders(plan(), committed=committed, expired=expired)
     return {name: facts[name] for name in agents}
 
 
@@ -485,7 +487,7 @@ def test_mounts_that_exist_on_no_agent_are_refused(missing: dict[str, list[str]]
     assert not is_feasible(spec(**MOUNTS), cluster_state, POOLS, SESSION_ID)
 
 
-ODD = {"unusable_images": {IMAGE: f"session_image: the engine cannot read {IMAGE!r}: odd"}}
+ODD: dict[str, Any] = {"unusable_images": {IMAGE: f"session_image: the engine cannot read {IMAGE!r}: odd"}}
 
 
 def test_agents_that_cannot_read_the_image_are_passed_over_and_others_take_what_wants_other_images() -> None:
@@ -529,75 +531,48 @@ def test_infiniband_that_no_agent_gives_is_refused(changes: dict[str, Any], equi
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
-def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
-    decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
+def test_a_session_of_the_record_that_agents_hold_has_its_plan(state: dict[str, bool]) -> None:
+    cluster_state = readings("agent3", recorded=[plan()], **holding("agent1", "agent2", **state))
+    decision = decided(spec(**TWO_AND_TWO), cluster_state, SESSION_ID)
     assert (decision.plan, decision.existing, decision.missing_images, decision.min_agents) == (plan(), True, {}, None)
     # A session that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
 
-@pytest.mark.parametrize("options", [{}, {"cluster_size": 3}], ids=["the same", "another"])
-def test_a_name_is_free_if_its_claim_expired_on_all_agents(options: dict[str, Any]) -> None:
-    cluster_state = readings(**holding("agent1", "agent2", committed=False, expired=True))
-    decision = decided(spec(**{**TWO_AND_TWO, **options}), cluster_state)
-    assert (decision.plan.id, decision.existing) == (LATER_ID, False)
+def test_a_session_of_which_no_keys_were_asked_is_claimed_again() -> None:
+    facts = holders(plan(), public_keys={})
+    decision = decided(spec(**TWO_AND_TWO), readings(recorded=[plan()], **facts), SESSION_ID)
+    assert (decision.existing, decision.committed, decision.public_keys) == (True, True, {})
+
+
+def test_a_name_is_free_if_its_claim_expired_on_all_agents() -> None:
+    facts = holding("agent1", "agent2", committed=False, expired=True)
+    for recorded in ([plan()], []):
+        decision = decided(spec(**TWO_AND_TWO), readings(recorded=recorded, **facts))
+        assert (decision.plan.id, decision.existing) == (LATER_ID, False)
 
 
 def test_a_claim_that_expired_on_one_agent_only_is_resumed() -> None:
     agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
-    decision = decided(spec(**TWO_AND_TWO), readings(**agents))
+    decision = decided(spec(**TWO_AND_TWO), readings(recorded=[plan()], **agents), SESSION_ID)
     assert (decision.plan, decision.existing, decision.public_keys) == (plan(), True, {})
 
 
 def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
     agents = {**holding("agent1"), **holding("agent2", committed=False)}
-    assert decided(spec(**TWO_AND_TWO), readings(**agents)).public_keys == {}
+    assert decided(spec(**TWO_AND_TWO), readings(recorded=[plan()], **agents), SESSION_ID).public_keys == {}
 
 
 def test_what_an_agent_lost_is_planned_again_from_the_record() -> None:
-    cluster_state = readings("agent2", **holding("agent1", committed=False))
-    recorded = dataclasses.replace(cluster_state, records={SESSION_ID: plan()})
-    assert decided(spec(**TWO_AND_TWO), recorded).plan == plan()
+    cluster_state = readings("agent2", recorded=[plan()], **holding("agent1", committed=False))
+    assert decided(spec(**TWO_AND_TWO), cluster_state, SESSION_ID).plan == plan()
 
 
 def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
     agents = holding("agent1", "agent2")
     agents["agent2"] = dataclasses.replace(agents["agent2"], images={})
-    assert decided(spec(**TWO_AND_TWO), readings(**agents)).missing_images == {"agent2": ["lab/python:1"]}
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "differs"),
-    [
-        ({"cluster_size": 3}, {}, "(RUNNING) that differs in session_cluster_size (is 4, requested 3)"),
-        (
-            {"cluster_size": 3},
-            {"committed": False},
-            "(CREATING) that differs in session_cluster_size (is 4, requested 3)",
-        ),
-        ({"env": {"TOKEN": "hunter3"}}, {}, "(RUNNING) that differs in session_env (TOKEN)"),
-        (
-            {"env": {}, "priority": 5},
-            {},
-            "(RUNNING) that differs in session_env (TOKEN), session_priority (is 10, requested 5)",
-        ),
-    ],
-)
-def test_another_request_under_the_same_name_is_refused_with_what_differs(
-    options: dict[str, Any], status: dict[str, bool], differs: str
-) -> None:
-    cluster_state = readings(**holding("agent1", "agent2", **status))
-    assert refusal(spec(**{**TWO_AND_TWO, **options}), cluster_state, ValidationError) == (
-        f"session_name: 'train-llm' is taken by a session {differs};"
-        " choose another name, or terminate that session with backendai.cluster.terminate_session."
-    )
-
-
-def test_another_request_under_the_name_of_a_partial_claim_is_refused() -> None:
-    agents = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
-    assert "(ERROR) that differs in session_cluster_size (is 4, requested 3)" in refusal(
-        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**agents), ValidationError
-    )
+    decision = decided(spec(**TWO_AND_TWO), readings(recorded=[plan()], **agents), SESSION_ID)
+    assert decision.missing_images == {"agent2": ["lab/python:1"]}
 
 
 @pytest.mark.parametrize(
@@ -605,27 +580,46 @@ def test_another_request_under_the_name_of_a_partial_claim_is_refused() -> None:
     [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
 )
 def test_a_session_with_an_unavailable_agent_is_not_repaired(unavailable: dict[str, str], reason: str) -> None:
-    cluster_state = readings(left_out=unavailable, **holding("agent1"))
-    assert refusal(spec(**TWO_AND_TWO), cluster_state, PlanningError) == (
+    cluster_state = readings(left_out=unavailable, recorded=[plan()], **holding("agent1"))
+    assert refusal(spec(**TWO_AND_TWO), cluster_state, PlanningError, SESSION_ID) == (
         f"the session 'train-llm' has containers on agents that cannot be used: {reason}"
     )
 
 
 def test_another_name_is_another_session() -> None:
-    decision = decided(spec(**TWO_AND_TWO, name="other"), readings(**holding("agent1", "agent2")))
+    cluster_state = readings(recorded=[plan()], **holding("agent1", "agent2"))
+    decision = decided(spec(**TWO_AND_TWO, name="other"), cluster_state)
     assert decision.plan.id == LATER_ID
 
 
-def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
-    other_id = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-    first, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
-    cluster_state = readings(
-        agent1=agent_facts("agent1", sessions=[held_session(first, "agent1")]),
-        agent2=agent_facts("agent2", sessions=[held_session(other, "agent2")]),
-    )
+def test_a_name_belongs_to_the_session_of_the_record_that_lives() -> None:
+    cluster_state = readings("agent3", recorded=[plan()], **holding("agent1", "agent2"))
     assert refusal(spec(), cluster_state, ValidationError) == (
-        f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
+        "session_name: 'train-llm' is the name of another session that lives; end that one, or choose another name."
     )
+    assert not is_feasible(spec(), cluster_state, POOLS, LATER_ID)
+
+
+def test_an_agent_that_says_it_has_a_session_of_that_name_is_passed_over_and_blocks_nobody() -> None:
+    held = holding("agent1", "agent2")
+    assert decided(spec(agent_selection="concentrated"), readings("agent3", **held)).plan.agents == ["agent3"]
+    assert refusal(spec(), readings(**held), PlanningError) == (
+        "session_name: agent1, agent2 already has a session 'train-llm', which this control node has no record of;"
+        " choose another name"
+    )
+    assert decided(spec(name="other"), readings(**held)).existing is False
+    # In the hands of whoever ends it, this is no reason to wait for ever.
+    assert is_feasible(spec(), readings(**held), POOLS, LATER_ID)
+
+
+def test_what_an_agent_says_of_a_session_of_the_record_changes_no_plan() -> None:
+    facts = holding("agent1", "agent2")
+    lie = dataclasses.replace(facts["agent1"].sessions[0], name="other", plan_digest="0" * 64)
+    facts["agent1"] = dataclasses.replace(facts["agent1"], sessions=(lie,))
+    stranger = agent_facts("agent3", sessions=[held_session(plan(), "agent1")])
+    cluster_state = readings(recorded=[plan()], agent3=stranger, **facts)
+    decision = decided(spec(**TWO_AND_TWO), cluster_state, SESSION_ID)
+    assert (decision.plan, list(cluster_state.sessions[SESSION_ID].parts)) == (plan(), ["agent1", "agent2"])
 
 
 # ---- preferred agents, and architectures
@@ -741,14 +735,16 @@ def test_a_refusal_is_of_the_architecture_with_the_most_room() -> None:
 
 def test_of_equal_refusals_one_is_given_that_the_end_of_sessions_changes() -> None:
     cluster_state = mixed()
-    holder = bare_session("holder", NOW, {"agent1": [{"cpu": 2}]})
+    holder = bare_plan("holder", NOW, {"agent1": [{"cpu": 2}]})
     full = {
-        "agent1": dataclasses.replace(cluster_state.facts["agent1"], allocated={"cpu": 2}, sessions=(holder,)),
+        "agent1": dataclasses.replace(
+            cluster_state.facts["agent1"], allocated={"cpu": 2}, sessions=(bare_session(holder),)
+        ),
         "agent4": dataclasses.replace(cluster_state.facts["agent4"], allocated={"cpu": 2}),
     }
     answer = decide(
         spec(cluster_size=4, cluster_mode="multi-node"),
-        dataclasses.replace(cluster_state, facts={**cluster_state.facts, **full}),
+        dataclasses.replace(cluster_state, facts={**cluster_state.facts, **full}, records={holder.id: holder}),
         POOLS,
         LATER_ID,
         USER,
@@ -776,7 +772,8 @@ def test_with_plan_reduces_capacity_and_adds_the_network() -> None:
             containers=2,
             networks=(session_plan.network.subnet,),
             vnis=(session_plan.network.vni,),
-            sessions=(HeldSession(session_plan, {}, False, False, {}, {}),),
+            sessions=(bare_session(session_plan, plan_digest="", committed=False),),
+            tunnel_ports=frozenset({4789}),
         )
         assert after[name].free == {"cpu": 6, "mem": 14 * GIB}
     assert before == readings("agent1", "agent2", "agent3")
@@ -799,7 +796,7 @@ def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
 def test_ended_sessions_are_dropped_but_keep_their_capacity() -> None:
     agents = holding("agent1", "agent2")
     agents["agent1"] = dataclasses.replace(agents["agent1"], allocated={"cpu": 2})
-    cluster_state = readings(**agents)
+    cluster_state = readings(recorded=[plan()], **agents)
     without = cluster_state.without_sessions([SESSION_ID])
     assert [facts.sessions for facts in without.facts.values()] == [(), ()]
     assert (list(cluster_state.sessions), list(without.sessions)) == ([SESSION_ID], [])
@@ -834,11 +831,8 @@ def test_what_agents_hold_already_can_start() -> None:
     wide = {name: dataclasses.replace(facts, online_cpus=(0,)) for name, facts in agents.items()}
     session_spec = spec(**TWO_AND_TWO, resources={"cpu": 2})
     session_plan = plan(resources={"cpu": 2})
-    agents = {
-        name: dataclasses.replace(wide[name], sessions=(held_session(session_plan, name, session_spec),))
-        for name in wide
-    }
-    assert is_feasible(session_spec, readings(**agents), POOLS, SESSION_ID)
+    agents = {name: dataclasses.replace(wide[name], sessions=(held_session(session_plan, name),)) for name in wide}
+    assert is_feasible(session_spec, readings(recorded=[session_plan], **agents), POOLS, SESSION_ID)
     assert not is_feasible(session_spec, readings(**wide), POOLS, SESSION_ID)
 
 

@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.publish
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
-from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, readings, spec
+from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, bare_plan, bare_session, readings, spec
 
 GATEWAYS = ("198.51.100.7", "2001:db8::7")
 OPEN = dataclasses.replace(POOLS, gateways=GATEWAYS)
@@ -264,6 +264,16 @@ def test_who_takes_all_ports_of_an_agent_does_not_keep_others_from_starting_else
     decision = decided(readings(**agents), agent_selection=selection)
     assert isinstance(decision, Decision)
     assert decision.plan.agents == ["agent2"]
+
+
+def test_agents_without_ports_and_those_with_a_session_of_the_name_are_passed_over_alike() -> None:
+    namesake = agent_facts("agent1", sessions=[bare_session(bare_plan("train-llm", 1.0, {}))])
+    busy = agent_facts("agent2", tcp_ports=[*range(30000, 30008)])
+    decision = decided(readings("agent3", agent1=namesake, agent2=busy))
+    assert isinstance(decision, Decision)
+    assert decision.plan.agents == ["agent3"]
+    refusal = Unschedulable(f"no room; {FOUR.format('agent2')}", {})
+    assert decided(readings(agent1=namesake, agent2=busy)) == refusal
 
 
 def test_as_many_free_ports_as_are_needed_are_enough() -> None:

@@ -28,9 +28,9 @@ from tests.unit.builders import (
     USER,
     agent_facts,
     held_session,
-    plan,
     public_keys,
     readings,
+    requested,
     spec,
 )
 
@@ -119,7 +119,7 @@ def test_a_manager_without_a_container_takes_part_as_the_last_one() -> None:
     assert session_plan.kernels_on("agent1") == []
     assert session_plan.cluster_mode == "multi-node"
     facts = cluster_state.with_plan(session_plan).facts["agent1"]
-    assert (facts.sessions[0].plan.id, facts.containers, facts.allocated) == (SESSION_ID, 0, {})
+    assert (facts.sessions[0].id, facts.containers, facts.allocated) == (SESSION_ID, 0, {})
 
 
 def test_a_subnet_that_only_the_manager_uses_is_taken() -> None:
@@ -202,12 +202,10 @@ def test_designated_agents_outside_of_the_swarm_are_named() -> None:
 
 @pytest.mark.parametrize("port", [4789, 7789])
 def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
-    old = plan({"agent3": 1, "agent9": 1}, name="other")
     data = members("agent1", "agent2", "agent3")
     manager = node("agent1", *data, port=port)
     data["agent1"] = agent_facts("agent1", 1, swarm=manager)
-    sessions = [held_session(dataclasses.replace(old, id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"), "agent3")]
-    data["agent3"] = agent_facts("agent3", 1, swarm=node("agent3"), sessions=sessions)
+    data["agent3"] = agent_facts("agent3", 1, swarm=node("agent3"), tunnel_ports=[4789])
     if port == 7789:
         assert decided(readings(**data)).agents == ["agent1", "agent2", "agent3"]
         return
@@ -258,10 +256,12 @@ def test_a_session_is_committed_only_when_its_manager_has_committed_too() -> Non
     options: dict[str, Any] = {"cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
     session_plan = decided(cluster_state, **options)
     for committed, keys in ((True, public_keys(session_plan)), (False, {})):
-        parts = {name: held_session(session_plan, name, spec(**{**SWARM, **options})) for name in session_plan.agents}
+        parts = {name: held_session(session_plan, name) for name in session_plan.agents}
         parts["agent1"] = dataclasses.replace(parts["agent1"], committed=committed)
         data = {name: dataclasses.replace(cluster_state.facts[name], sessions=(part,)) for name, part in parts.items()}
-        decision = decide(spec(**{**SWARM, **options}), ClusterState(data, {}), POOLS, "other", USER, NOW)
+        decision = decide(
+            spec(**{**SWARM, **options}), readings(recorded=[session_plan], **data), POOLS, session_plan.id, USER, NOW
+        )
         assert isinstance(decision, Decision)
         assert (decision.existing, decision.plan, set(decision.public_keys)) == (True, session_plan, set(keys))
 
@@ -269,13 +269,12 @@ def test_a_session_is_committed_only_when_its_manager_has_committed_too() -> Non
 def test_the_swarm_manager_releases_the_session_last() -> None:
     session_plan = decided(readings(**members("agent1", "agent2", "agent3")))
     agents = {name: agent_facts(name, sessions=[held_session(session_plan, name)]) for name in session_plan.agents}
-    end = end_session(session_plan.name, "", [], ClusterState(agents, {}), force=False, now=NOW)
+    entry = requested(id=session_plan.id, name=session_plan.name, state="RUNNING", plan=session_plan)
+    end = end_session(session_plan.name, "", [entry], ClusterState(agents, {}), force=False, now=NOW)
     assert end.agents == ("agent2", "agent3", "agent1")
 
 
-def test_facts_tell_the_place_in_a_swarm_and_the_ports_of_tunnels() -> None:
-    session_plan = plan()
-    facts = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[held_session(session_plan, "agent1")])
+def test_facts_tell_the_place_in_a_swarm() -> None:
+    facts = agent_facts("agent1", swarm=node("agent1", "agent1"))
     assert facts.swarm == Swarm("node-agent1", ("node-agent1",), 4789)
-    assert facts.tunnel_ports == {4789}
-    assert (agent_facts("agent1").swarm, agent_facts("agent1").tunnel_ports) == (None, frozenset())
+    assert agent_facts("agent1").swarm is None

@@ -22,7 +22,19 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import IRRELEVANT, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
-from tests.unit.builders import GIB, NOW, POOLS, SESSION_ID, agent_facts, bare_session, plan, readings, requested, spec
+from tests.unit.builders import (
+    GIB,
+    NOW,
+    POOLS,
+    SESSION_ID,
+    agent_facts,
+    bare_plan,
+    bare_session,
+    plan,
+    readings,
+    requested,
+    spec,
+)
 
 POLICIES = ("fifo", "lifo", "drf")
 
@@ -60,9 +72,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 def full(**changes: Any) -> ClusterState:
     """Return two full agents, and one of another resource group, with changes of the first one's facts."""
     taken = {"cpu": 8, "mem": 16 * GIB}
-    held = [bare_session("holder", NOW, {"agent1": [taken]})]
-    first: dict[str, Any] = {"allocated": taken, "sessions": held, **changes}
+    holder = bare_plan("holder", NOW, {"agent1": [taken]})
+    first: dict[str, Any] = {"allocated": taken, "sessions": [bare_session(holder)], **changes}
     return readings(
+        recorded=[holder],
         agent1=agent_facts("agent1", **first),
         agent2=agent_facts("agent2", allocated=taken),
         agent3=agent_facts("agent3", allocated=taken, resource_group="gpu"),
@@ -225,7 +238,7 @@ def test_a_session_is_not_refused_for_another_one_with_its_request() -> None:
     entries = [waiting(1), waiting(2)]
     found, _last = run(entries, full(allocated={}, sessions=[]).with_plan(held))
     reasons = [answer.reason if isinstance(answer, Unschedulable) else "" for _entry, answer in found]
-    assert reasons[0].startswith("session_name: 'session-1' is taken by a session")
+    assert reasons[0].startswith("session_name: 'session-1' is the name of another session that lives")
     assert reasons[1] == ""
 
 

@@ -33,7 +33,6 @@ from tests.unit.builders import (
     GIB,
     NOW,
     POOLS,
-    SESSION_ID,
     agent_facts,
     held_session,
     holders,
@@ -142,7 +141,8 @@ def test_the_highest_priority_goes_first() -> None:
 def test_each_policy_has_its_first(policy: str, first: str) -> None:
     running = dataclasses.replace(plan({"agent1": 2}, resources={"cpu": 1, "mem": "64m"}), user="rich")
     cluster_state = readings(
-        agent1=agent_facts("agent1", 6, allocated={"cpu": 2}, sessions=[held_session(running, "agent1")])
+        recorded=[running],
+        agent1=agent_facts("agent1", 6, allocated={"cpu": 2}, sessions=[held_session(running, "agent1")]),
     )
     users = ["rich", "poor", "rich"]
     entries = [dataclasses.replace(waits(number, 4), user=user) for number, user in enumerate(users, 1)]
@@ -282,9 +282,10 @@ def test_a_claimed_session_is_resumed_without_more_capacity() -> None:
         "agent1",
         5,
         allocated={"cpu": 4},
-        sessions=[held_session(session_plan, "agent1", session_spec, committed=False)],
+        sessions=[held_session(session_plan, "agent1", committed=False)],
     )
-    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], Answers(readings(agent1=facts), POOLS, NOW), FIFO)
+    cluster_state = readings(recorded=[session_plan], agent1=facts)
+    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], Answers(cluster_state, POOLS, NOW), FIFO)
     assert isinstance(first, Decision)
     assert (first.plan, first.existing) == (session_plan, True)
     assert isinstance(second, Decision)
@@ -293,9 +294,17 @@ def test_a_claimed_session_is_resumed_without_more_capacity() -> None:
 def test_a_namesake_that_agents_hold_is_not_started_in_its_place() -> None:
     session_spec = spec(name="session-1", resources={"cpu": 1, "mem": "64m"})
     session_plan = plan({"agent1": 1}, name="session-1", resources=session_spec.resources)
-    cluster_state = readings(**holders(session_plan, session_spec))
-    assert outcomes([waits(1)], cluster_state) == [
-        ("session-1", f"the name 'session-1' is taken by the session {SESSION_ID}")
+    cluster_state = readings(recorded=[session_plan], **holders(session_plan))
+    reason = "is the name of another session that lives; end that one, or choose another name"
+    assert outcomes([waits(1)], cluster_state) == [("session-1", f"session_name: 'session-1' {reason}")]
+
+
+def test_an_agent_cannot_keep_a_session_from_starting_elsewhere_by_its_name() -> None:
+    liars = holders(plan({"agent1": 1}, name="session-1"))
+    cluster_state = readings(agent2=agent_facts("agent2", 1), **liars)
+    assert outcomes([waits(1), waits(2), waits(3)], cluster_state)[:2] == [
+        ("session-1", "agent2"),
+        ("session-2", "agent1"),
     ]
 
 
@@ -307,8 +316,10 @@ def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
     bobs = dataclasses.replace(
         plan({"agent2": 1}, resources={"cpu": 3}), user="bob", id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     )
+    eves = dataclasses.replace(alices, user="eve", id="11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     cluster_state = readings(
-        agent1=agent_facts("agent1", 4, sessions=[held_session(alices, "agent1")]),
+        recorded=[alices, bobs],
+        agent1=agent_facts("agent1", 4, sessions=[held_session(alices, "agent1"), held_session(eves, "agent1")]),
         agent2=agent_facts("agent2", 8, sessions=[held_session(alices, "agent2"), held_session(bobs, "agent2")]),
     )
     assert usage(cluster_state) == (
@@ -318,7 +329,8 @@ def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
 
 
 def test_expired_claims_count_for_no_share() -> None:
-    assert usage(readings(**holders(plan({"agent1": 1}), committed=False, expired=True)))[0] == {}
+    made = plan({"agent1": 1})
+    assert usage(readings(recorded=[made], **holders(made, committed=False, expired=True)))[0] == {}
 
 
 # ---- properties of all schedules

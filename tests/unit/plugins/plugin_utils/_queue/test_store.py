@@ -494,24 +494,3 @@ def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: P
     without = sorted(InventoryManager(DataLoader(), sources=[str(tmp_path)]).groups)
     assert without == groups[1] == ["agents", "all", "ungrouped"]
     assert groups[0] != without
-
-
-# ---- the key for digests
-
-
-def _make_key(path: str) -> None:
-    QueueStore(path).make_digest_key()
-
-
-def test_the_key_for_digests_is_made_once_and_is_private(queue: QueueStore) -> None:
-    assert queue.digest_key() == b""
-    processes = [PROCESSES.Process(target=_make_key, args=(str(queue.path),)) for _process in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    key = queue.digest_key()
-    assert len(key) == 32
-    queue.make_digest_key()
-    assert (queue.digest_key(), mode_of(queue.path / "digest.key")) == (key, 0o600)
-    assert queue.entries() == []

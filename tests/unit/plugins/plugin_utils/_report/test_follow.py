@@ -25,7 +25,7 @@ def part(*lines: str, of: Any = BATCH, **changes: Any) -> dict[str, Any]:
     log = [f"2026-03-01T02:59:{line[:2]}.000000000Z {line[3:]}" for line in lines]
     logs: dict[str, Any] = {"main1": {"log": json.dumps(log), "apps": {}, "error": None}}
     containers = {"main1": {"status": "running"}, "sub1": {"status": "running"}}
-    return {"plan": of.to_dict(), "containers": containers, "logs": logs, **changes}
+    return {"id": of.id, "batch": bool(of.command), "containers": containers, "logs": logs, **changes}
 
 
 def texts(follower: Follower, read: dict[str, Any]) -> list[str]:

@@ -12,23 +12,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    ClusterState,
-    Parts,
-    containers_of,
-    host_keys_of,
-    status_of,
-)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     complete_record,
     describe_pending,
     ended_record,
     session_record,
+    stranger_record,
     to_json,
     unplanned_record,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
-from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, plan, spec
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, readings, spec
 
 KEYS = [
     "id",
@@ -56,8 +51,9 @@ KEYS = [
     "grace_exceeded",
     "queue_position",
     "host_keys",
+    "recorded",
 ]
-UNKNOWN = dict.fromkeys(KEYS[-7:-1])
+UNKNOWN = dict.fromkeys(KEYS[-8:-2])
 KERNEL_KEYS = [
     "id",
     "role",
@@ -72,14 +68,14 @@ KERNEL_KEYS = [
 ]
 
 
-def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> Parts:
-    """Return the parts of a session of two and two, each with its changes."""
+def session_of(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> Session:
+    """Return a session of two and two, each with its changes."""
     session_plan = plan(counts or {"agent1": 2, "agent2": 2})
     facts = {
         name: agent_facts(name, sessions=[held_session(session_plan, name, **change)])
         for name, change in zip(session_plan.agents, changes or [{}] * len(session_plan.agents), strict=False)
     }
-    return ClusterState(facts, {}).sessions[SESSION_ID]
+    return readings(recorded=[session_plan], **facts).sessions[SESSION_ID]
 
 
 STOPPED = {"stopped": {"sub1": ("exited", None)}}
@@ -109,15 +105,41 @@ STOPPED = {"stopped": {"sub1": ("exited", None)}}
     ],
 )
 def test_the_status_follows_from_what_the_agents_hold(changes: tuple[dict[str, Any], ...], status: str) -> None:
-    assert status_of(parts(*changes)) == status
+    assert session_of(*changes).status == status
 
 
 def test_sessions_are_gathered_from_all_agents_by_id() -> None:
     session_plan = plan({"agent1": 1, "agent2": 1})
     facts = {name: agent_facts(name, sessions=[held_session(session_plan, name)]) for name in ("agent2", "agent1")}
     facts["agent3"] = agent_facts("agent3")
-    sessions = ClusterState(facts, {}).sessions
-    assert {session_id: list(parts) for session_id, parts in sessions.items()} == {SESSION_ID: ["agent1", "agent2"]}
+    cluster = readings(recorded=[session_plan], **facts)
+    assert {name: list(session.parts) for name, session in cluster.sessions.items()} == {
+        SESSION_ID: ["agent1", "agent2"]
+    }
+    assert cluster.strangers == {}
+
+
+def test_a_session_without_a_record_is_nobodys_and_has_what_its_agents_say() -> None:
+    cluster = readings(**holders(plan({"agent1": 1, "agent2": 1}), stopped={"sub1": ("exited", 3)}))
+    assert cluster.sessions == {}
+    record = stranger_record(SESSION_ID, cluster.strangers[SESSION_ID])
+    assert list(record) == KEYS
+    assert {key for kernel in record["kernels"] for key in kernel} == {*KERNEL_KEYS}
+    assert [(kernel["hostname"], kernel["agent"], kernel["status"]) for kernel in record["kernels"]] == [
+        ("main1", "agent1", "running"),
+        ("sub1", "agent2", "exited"),
+    ]
+    shown = (record["name"], record["status"], record["user"], record["uid"], record["recorded"])
+    assert shown == ("train-llm", "DEGRADED", None, None, False)
+    assert (record["apps"], record["host_keys"], record["network"], record["created_at"]) == ([], {}, None, NOW)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({}, "RUNNING"), ({"committed": False}, "CREATING"), ({"committed": False, "expired": True}, "ERROR")],
+)
+def test_the_status_of_a_session_without_a_record_is_what_its_agents_say(changes: Any, status: str) -> None:
+    assert stranger_record(SESSION_ID, {"agent1": held_session(plan(), "agent1", **changes)})["status"] == status
 
 
 def test_the_record_of_a_session_over_two_agents() -> None:
@@ -173,6 +195,7 @@ def test_the_record_of_a_session_over_two_agents() -> None:
         "user": session_plan.user,
         "uid": None,
         "host_keys": {},
+        "recorded": True,
         "image": session_plan.kernels[0].image,
         "resources": {
             "container": session_plan.kernels[0].resources,
@@ -225,6 +248,7 @@ def test_the_record_of_a_session_that_waits() -> None:
         "user": None,
         "uid": None,
         "host_keys": {},
+        "recorded": True,
         "image": session_spec.image,
         "resources": {
             "container": session_spec.resources,
@@ -242,8 +266,15 @@ def test_the_record_of_a_request_that_was_never_understood() -> None:
     assert (record["cluster_size"], record["pending"], record["error"]) == (None, None, "session_name: 'x' …")
 
 
-def test_containers_are_gathered_from_all_agents() -> None:
-    assert list(containers_of(parts())) == ["main1", "sub1", "sub2", "sub3"]
+def test_containers_are_gathered_from_all_agents_and_none_has_a_say_about_those_of_others() -> None:
+    session = session_of()
+    assert list(session.containers) == ["main1", "sub1", "sub2", "sub3"]
+    lie = {"main1": ContainerState("exited", None, 1), "sub2": ContainerState("running", None)}
+    parts = {**session.parts, "agent2": held_session(session.plan, "agent2", containers=lie)}
+    containers = Session(session.plan, parts).containers
+    assert {name: state.status for name, state in containers.items()} == dict.fromkeys(
+        ("main1", "sub1", "sub2"), "running"
+    )
 
 
 def test_a_file_of_records_is_json_that_people_can_read() -> None:
@@ -333,7 +364,7 @@ def test_the_table_counts_accelerators_of_all_containers() -> None:
 
 def test_a_record_of_an_earlier_release_gets_the_missing_fields() -> None:
     record = {name: value for name, value in unplanned_record(None, "x", "PENDING").items() if name in KEYS[:12]}
-    completed = {**dict.fromkeys(KEYS), **record, "reason": "why", "host_keys": {}}
+    completed = {**dict.fromkeys(KEYS), **record, "reason": "why", "host_keys": {}, "recorded": True}
     assert complete_record({**record, "reason": "why"}) == completed
 
 
@@ -367,15 +398,16 @@ def test_the_record_has_the_owner_and_the_host_keys() -> None:
     assert (ended["uid"], ended["host_keys"]) == (1001, record["host_keys"])
 
 
-def test_host_keys_are_those_that_the_agent_of_each_container_has() -> None:
+def test_public_keys_are_those_that_the_agent_of_each_container_has() -> None:
     made = plan({"agent1": 1, "agent2": 1})
     forged = {"main1": PublicKeys("U", "forged"), "sub1": PublicKeys("U", "H2")}
     held = {
         "agent1": held_session(made, "agent1", public_keys={"main1": PublicKeys("U", "H1")}),
         "agent2": held_session(made, "agent2", public_keys=forged),
     }
-    assert host_keys_of(held) == {"main1": "H1", "sub1": "H2"}
-    assert host_keys_of({"agent2": held["agent2"]}) == {"sub1": "H2"}
+    keys = {name: pair.host for name, pair in Session(made, held).public_keys.items()}
+    assert keys == {"main1": "H1", "sub1": "H2"}
+    assert list(Session(made, {"agent2": held["agent2"]}).public_keys) == ["sub1"]
 
 
 @pytest.mark.parametrize("key", ["ssh-ed25519 A\n* ssh-ed25519 B", "ssh-ed25519 A\x1b[2J"])

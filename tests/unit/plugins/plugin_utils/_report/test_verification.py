@@ -12,8 +12,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
     AgentReports,
     SessionNotFoundError,
     build_verification_report,
+    find_plan,
     not_found_report,
-    select_session,
 )
 from tests.unit.builders import SESSION_ID, plan, queued
 
@@ -47,6 +47,12 @@ def parts(of: SessionPlan, **changes: dict[str, Any]) -> dict[str, Any]:
     return {agent: part(of, agent, **changes.get(agent, {})) for agent in of.agents}
 
 
+def report_of(held: dict[str, Any], answers: AgentReports | None = None, of: SessionPlan = MADE) -> dict[str, Any]:
+    """Return the report of a session of which agents hold these parts."""
+    listed = {agent: [each] for agent, each in held.items()}
+    return build_verification_report(of, dataclasses.replace(answers or AgentReports({}), parts=listed))
+
+
 def sight(marker: bool = True, folder: str = "1:1", names: str = "abc") -> dict[str, Any]:
     return {"marker": marker, "folder": folder, "names": names}
 
@@ -56,13 +62,13 @@ def mounts(marked: tuple[str, ...] = (), stays: tuple[str, ...] = (), **observed
     sights = {
         name: {"/data": observation, "/set": observation} for name, observation in observed.items() if observation
     }
-    report = build_verification_report(parts(MOUNTED), AgentReports({}, {}, marked, stays, sights))
+    report = report_of(parts(MOUNTED), AgentReports({}, {}, marked, stays, sights), MOUNTED)
     assert report["healthy"] is all(mount["same"] and not mount["marker_left"] for mount in report["mounts"])
     return list(report["mounts"])
 
 
 def test_a_healthy_session_is_reported_as_healthy() -> None:
-    report = build_verification_report(parts(MADE), AgentReports({}))
+    report = report_of(parts(MADE))
     assert report["session"] == {"id": SESSION_ID, "name": "train-llm", "status": "RUNNING"}
     assert (report["healthy"], report["error"]) == (True, None)
     assert (report["agents"], report["drift"], report["mounts"]) == ({}, [], [])
@@ -72,7 +78,7 @@ def test_a_healthy_session_is_reported_as_healthy() -> None:
 
 def test_drift_is_reported_with_its_agent() -> None:
     change = {"subject": "link bax-1", "actual": "mtu 1400", "expected": "mtu 1450"}
-    report = build_verification_report(parts(MADE, agent2={"drift": [change]}), AgentReports({}))
+    report = report_of(parts(MADE, agent2={"drift": [change]}))
     assert report["drift"] == [{"agent": "agent2", **change}]
     assert report["error"] == (
         "the session 'train-llm' is not healthy: 1 difference from the plan;"
@@ -83,7 +89,7 @@ def test_drift_is_reported_with_its_agent() -> None:
 def test_an_agent_that_lost_its_part_differs() -> None:
     session_parts = parts(MADE)
     del session_parts["agent2"]
-    report = build_verification_report(session_parts, AgentReports({}))
+    report = report_of(session_parts)
     assert report["drift"] == [{"agent": "agent2", "subject": "session train-llm", "actual": None, "expected": "held"}]
     assert report["session"]["status"] == "DEGRADED"
     assert report["pairs"][6:] == [{"from": "sub2", "to": name, **NOTHING} for name in ("main1", "sub1", "sub2")]
@@ -92,7 +98,7 @@ def test_an_agent_that_lost_its_part_differs() -> None:
 def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None:
     session_parts = parts(MADE)
     del session_parts["agent2"]
-    report = build_verification_report(session_parts, AgentReports({}, {"agent2": "no route", "agent9": "unreachable"}))
+    report = report_of(session_parts, AgentReports({}, {"agent2": "no route", "agent9": "unreachable"}))
     assert (report["agents"], report["drift"]) == ({"agent2": "no route"}, [])
     assert "1 unavailable agent, 3 unchecked pairs;" in report["error"]
 
@@ -100,13 +106,13 @@ def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None
 @pytest.mark.parametrize("check", ["name", "tcp", "frame", "ssh"])
 def test_a_pair_that_does_not_meet_is_not_healthy(check: str) -> None:
     pairs = [{"from": "sub2", "to": "main1", **WELL, check: False}]
-    report = build_verification_report(parts(MADE, agent2={"pairs": pairs}), AgentReports({}))
+    report = report_of(parts(MADE, agent2={"pairs": pairs}))
     assert "1 pair with failed checks, 2 unchecked pairs;" in report["error"]
 
 
 def test_a_session_that_is_being_made_says_so() -> None:
     change = {"subject": "session train-llm", "actual": "not committed", "expected": "committed"}
-    report = build_verification_report(parts(MADE, agent1={"committed": False, "drift": [change]}), AgentReports({}))
+    report = report_of(parts(MADE, agent1={"committed": False, "drift": [change]}))
     assert (report["session"]["status"], report["healthy"]) == ("CREATING", False)
 
 
@@ -163,66 +169,60 @@ def test_a_leftover_marker_file_is_reported() -> None:
     assert (data["marker_left"], read_only["marker_left"]) == (True, False)
 
 
+RUNNING = queued(1, id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE)
+
+
 @pytest.mark.parametrize("selector", [("train-llm", ""), ("", SESSION_ID), ("train-llm", SESSION_ID)])
-def test_a_session_is_found_on_the_agents_that_hold_it(selector: tuple[str, str]) -> None:
-    session_parts = parts(MADE)
-    assert (
-        select_session(
-            *selector, AgentReports({**{agent: [part] for agent, part in session_parts.items()}, "agent3": []}), []
-        )
-        == session_parts
-    )
+def test_a_session_of_the_record_is_verified_by_its_plan(selector: tuple[str, str]) -> None:
+    assert find_plan(*selector, [RUNNING]) == MADE
 
 
-def refusal(name: str, session_id: str, answers: AgentReports, *entries: Any) -> str:
+def refusal(name: str, session_id: str, *entries: Any) -> str:
     with pytest.raises(SessionNotFoundError) as refused:
-        select_session(name, session_id, answers, entries)
+        find_plan(name, session_id, entries)
     return str(refused.value)
 
 
 def test_namesakes_are_distinguished_by_id() -> None:
-    namesake = {"plan": {**MADE.to_dict(), "id": OTHER_ID}}
-    answers = AgentReports({"agent1": [part(MADE, "agent1")], "agent2": [namesake]})
-    assert refusal("train-llm", "", answers) == (
+    assert refusal("train-llm", "", RUNNING, dataclasses.replace(RUNNING, id=OTHER_ID)) == (
         f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})"
     )
 
 
 def test_an_id_that_belongs_to_another_name_is_refused() -> None:
-    answers = AgentReports({"agent1": [part(MADE, "agent1")]})
-    assert (
-        refusal("other", SESSION_ID, answers) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'"
-    )
+    sentence = f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'"
+    assert refusal("other", SESSION_ID, RUNNING) == sentence
 
 
-def test_an_unknown_session_is_reported_with_unavailable_agents() -> None:
-    assert refusal("ghost", "", AgentReports({"agent1": []})) == "no session 'ghost' was found"
-    assert refusal("ghost", SESSION_ID, AgentReports({"agent1": []}, {"agent2": "no route"})) == (
-        f"no session {SESSION_ID!r} was found, and not all agents are available: agent2: no route"
-    )
+def test_a_session_without_a_record_is_not_verified() -> None:
+    assert refusal("ghost", "", RUNNING) == "this control node has no record of the session 'ghost'"
+    assert refusal("", OTHER_ID, RUNNING) == f"this control node has no record of the session {OTHER_ID!r}"
 
 
-def test_a_pending_session_is_reported_and_an_ended_one_is_not() -> None:
-    waits, ended = queued(1), queued(2, state="TERMINATED", spec=None, record={})
-    assert (
-        refusal("session-1", "", AgentReports({}), waits, ended)
-        == "the session 'session-1' is PENDING: no agent holds it"
-    )
-    assert refusal("", waits.id, AgentReports({}), waits) == "the session 'session-1' is PENDING: no agent holds it"
+def test_a_session_that_waits_or_has_ended_is_not_verified() -> None:
+    waits, ended = queued(1), queued(2, state="TERMINATED", spec=None, record={"status": "TERMINATED"})
+    assert refusal("session-1", "", waits, ended) == "the session 'session-1' is PENDING: no agent holds it"
+    assert refusal("", waits.id, waits) == "the session 'session-1' is PENDING: no agent holds it"
     for state in ("TERMINATED", "TERMINATING"):
         ended = dataclasses.replace(ended, state=state)
-        assert refusal("session-2", "", AgentReports({}), waits, ended) == "no session 'session-2' was found"
+        assert refusal("session-2", "", waits, ended) == "the session 'session-2' is TERMINATED"
+
+
+def test_a_session_that_no_agent_holds_is_not_verified_unless_one_cannot_be_asked() -> None:
+    with pytest.raises(SessionNotFoundError, match=r"^the session 'train-llm' is on no agent$"):
+        report_of({})
+    assert report_of({}, AgentReports({}, {"agent2": "no route"}))["session"]["status"] == "DEGRADED"
 
 
 def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
     absent = not_found_report("ghost", "", "no session 'ghost' was found.")
-    assert absent.keys() == build_verification_report(parts(MADE), AgentReports({})).keys()
+    assert absent.keys() == report_of(parts(MADE)).keys()
     assert absent["session"] == {"id": None, "name": "ghost", "status": None}
     assert (absent["healthy"], absent["error"]) == (False, "no session 'ghost' was found.")
 
 
 def test_a_plan_that_differs_from_the_record_is_drift() -> None:
-    report = build_verification_report(parts(MOUNTED), AgentReports({}), {SESSION_ID: MADE})
+    report = report_of(parts(MOUNTED))
     assert report["session"]["status"] == "RUNNING"
     expected = {"subject": "plan: mounts[0]", "expected": "missing"}
     drift = [{**expected, "agent": agent} for agent in ("agent1", "agent2")]
@@ -231,25 +231,11 @@ def test_a_plan_that_differs_from_the_record_is_drift() -> None:
     assert report["mounts"] == []
 
 
-def test_without_a_record_a_plan_that_differs_from_that_of_the_first_agent_is_drift() -> None:
-    mixed = {**parts(MADE), "agent2": part(MOUNTED, "agent2")}
-    report = build_verification_report(mixed, AgentReports({}))
-    assert [(each["agent"], each["subject"], each["expected"]) for each in report["drift"]] == [
-        ("agent2", "plan: mounts[0]", "missing")
-    ]
-
-
 def test_a_part_on_another_agent_is_drift() -> None:
-    report = build_verification_report(
-        {**parts(MADE), "agent3": part(MADE, "agent1")}, AgentReports({}), {SESSION_ID: MADE}
-    )
+    report = report_of({**parts(MADE), "agent3": part(MADE, "agent1")})
     assert report["drift"] == [{"agent": "agent3", "subject": "session train-llm", "actual": "held", "expected": None}]
 
 
-def test_of_two_sessions_of_one_name_the_recorded_one_is_selected() -> None:
-    fake = dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID)
-    answers = AgentReports({"agent1": [part(MADE, "agent1")], "agent3": [part(fake, "agent3")]})
-    with pytest.raises(SessionNotFoundError, match="2 sessions are called"):
-        select_session("train-llm", "", answers, [])
-    entry = queued(1, id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE)
-    assert list(select_session("train-llm", "", answers, [entry])) == ["agent1"]
+def test_parts_of_other_sessions_are_ignored() -> None:
+    other = dataclasses.replace(MADE, id=OTHER_ID)
+    assert report_of({**parts(MADE), "agent3": part(other, "agent1")})["healthy"] is True
