@@ -55,8 +55,9 @@ options:
     default: []
   queue_path:
     description:
-      - The folder of the queue, as C(session_queue_path), relative to this file.
-      - When empty, it is the one next to the first inventory of the agents.
+      - The folder of the queue, relative to this file.
+      - When empty, it is the variable C(session_queue_path) of the group V(all); without it, the folder that playbooks
+        use then, beside the first inventory.
     type: str
     default: ""
 """
@@ -182,8 +183,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     def _plans(self, path: str) -> list[SessionPlan]:
         """Return the plans of the sessions that have been started from the queue."""
         configured = self.get_option("queue_path")
+        variable = self._variables_of_all().get("session_queue_path")
         if configured:
             folder = os.path.join(os.path.dirname(os.path.abspath(path)), os.path.expanduser(configured))
+        elif variable:
+            self.templar.available_variables = self._variables_of_all()
+            folder = os.path.expanduser(str(self.templar.template(variable)))
         else:
             others = (source for source in self._sources if source != path)
             folder = default_path([*self._agents_inventory(path), *others, path])
@@ -284,9 +289,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
 
     def _disable_become(self) -> dict[str, bool]:
         """Return the variable that stops containers from inheriting ``become``: their image may have no sudo."""
+        inherited = constants.DEFAULT_BECOME or "ansible_become" in self._variables_of_all()
+        return {"ansible_become": False} if inherited else {}
+
+    def _variables_of_all(self) -> dict[str, Any]:
         everyone = [self.inventory.groups["all"]]
-        inherited = combine_vars(get_group_vars(everyone), self._from_files(self._sources, everyone))
-        return {"ansible_become": False} if constants.DEFAULT_BECOME or "ansible_become" in inherited else {}
+        return dict(combine_vars(get_group_vars(everyone), self._from_files(self._sources, everyone)))
 
     def _warn(self, warnings: list[str]) -> None:
         for warning in warnings:

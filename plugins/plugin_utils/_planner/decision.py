@@ -255,8 +255,8 @@ def _without_namesakes(name: str, eligible: Sequence[AgentFacts], cluster: Clust
     left = [agent for agent in eligible if agent.name not in taken]
     if eligible and not left:
         raise PlanningError(
-            f"session_name: {', '.join(sorted(taken))} already has a session {name!r}, which this control node has no"
-            " record of; choose another name"
+            f"session_name: {name!r} is also the name of a session on {', '.join(sorted(taken))} that this control node"
+            " has no record of; choose another name"
         )
     return left
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule as ListAction
+from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule as EndAction
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
@@ -97,10 +102,25 @@ def test_where_every_agent_has_a_session_of_the_name_without_a_record_there_is_n
     run: Run, queue: QueueStore
 ) -> None:
     assert refusal(run, survey(agent1={}, agent2={}, agent3={})) == (
-        "session_name: agent1, agent2, agent3 already has a session 'train-llm', which this control node has no record"
-        " of; choose another name."
+        "session_name: 'train-llm' is also the name of a session on agent1, agent2, agent3 that this control node has"
+        " no record of; choose another name."
     )
     assert queue.entries() == []
+
+
+def test_a_control_node_with_a_copy_of_the_queue_takes_its_sessions_over(run: Run, queue: QueueStore) -> None:
+    record(queue, user="alice")
+    shutil.copytree(queue.path, "copy")
+    shutil.rmtree(queue.path)
+    told, elsewhere = survey(agent1={}, agent2={}), {"queue_path": "copy"}
+    again = planned(run, told, **elsewhere)
+    assert (again["existing"], SessionPlan.from_dict(again["plan"])) == (True, MADE)
+    assert SessionPlan.from_dict(planned(run, told, repair=SESSION_ID, **elsewhere)["plan"]) == MADE
+    run(ListAction, {"kind": "sessions", "agents": AGENTS, "path": "list", **elsewhere}, told)
+    (listed,) = json.loads(Path("list").read_text())
+    assert (listed["id"], listed["user"], listed["recorded"]) == (SESSION_ID, "alice", True)
+    end = run(EndAction, {"state": "begun", "agents": AGENTS, "name": MADE.name, **elsewhere}, told)
+    assert (end["record"]["id"], end["agents"]) == (SESSION_ID, ["agent1", "agent2"])
 
 
 def test_part_that_an_agent_lost_is_planned_again(run: Run, queue: QueueStore) -> None:

@@ -198,6 +198,13 @@ def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> N
     assert members(place.read(), "sessions") == {"main1.train-llm", "sub2.train-llm"}
 
 
+def test_the_queue_is_that_of_the_variable_of_playbooks(place: Place) -> None:
+    (place.folder / "queue").rename(place.folder / "another")
+    text = place.agents.read_text()
+    place.agents.write_text(f'{text}    session_queue_path: "{{{{ top }}}}/another"\n')
+    assert members(place.read(), "sessions") == {"main1.train-llm", "sub2.train-llm"}
+
+
 @pytest.mark.parametrize(("line", "shielded"), [("ansible_become: true", True), ("other: 1", False)])
 def test_containers_do_not_inherit_how_agents_become_root(place: Place, line: str, shielded: bool) -> None:
     place.agents.write_text(place.agents.read_text().replace("    top:", f"    {line}\n    top:"))

@@ -604,8 +604,8 @@ def test_an_agent_that_says_it_has_a_session_of_that_name_is_passed_over_and_blo
     held = holding("agent1", "agent2")
     assert decided(spec(agent_selection="concentrated"), readings("agent3", **held)).plan.agents == ["agent3"]
     assert refusal(spec(), readings(**held), PlanningError) == (
-        "session_name: agent1, agent2 already has a session 'train-llm', which this control node has no record of;"
-        " choose another name"
+        "session_name: 'train-llm' is also the name of a session on agent1, agent2 that this control node has no"
+        " record of; choose another name"
     )
     assert decided(spec(name="other"), readings(**held)).existing is False
     # In the hands of whoever ends it, this is no reason to wait for ever.
