@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.internals import SESSIONS
 from tests.integration.laboratory import QUEUE, agent_state, queue_entries, run_in, run_on, stored_sessions
-from tests.integration.session_requests import TWO
+from tests.integration.session_requests import SMALL, TWO
 from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.faults
@@ -90,42 +90,63 @@ def test_what_an_agent_adds_to_its_plan_is_not_carried_out(session: StartedSessi
     assert again.code == 0, again.output
 
 
-def test_another_control_node_repairs_only_what_all_agents_hold(session: StartedSession, tmp_path: Path) -> None:
-    elsewhere = {"queue_path": str(tmp_path / "queue")}
-    refused = session.create_again(**elsewhere)
-    assert refused.code != 0
-    assert "whose digest.key is needed to compare" in refused.text
-    shutil.copy(QUEUE / "digest.key", tmp_path / "queue")
-    unchanged = session.create_again(**elsewhere)
-    assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
-    lost = session.sessions.run("repair_session", name=session.record["name"], **elsewhere)
-    assert lost.code != 0
-    assert f"session_name: the queue of this control node has no request of '{session.record['name']}'" in lost.text
+def test_a_control_node_with_a_copy_of_the_queue_takes_its_sessions_over(
+    session: StartedSession, tmp_path: Path
+) -> None:
+    copied = {"queue_path": str(shutil.copytree(QUEUE, tmp_path / "queue"))}
+    before = {agent: containers(agent) for agent in ("agent1", "agent2")}
+    again = session.create_again(**copied)
+    assert (again.code, again.changed) == (0, 0), again.output
+    run_on("agent2", f"docker rm -f {session.container_on('agent2')['container']}")
+    repaired = session.sessions.run("repair_session", name=session.record["name"], **copied)
+    assert (repaired.code, repaired.record["status"]) == (0, "RUNNING"), repaired.output
+    assert {agent: containers(agent) for agent in before} == before
+    assert repaired.record["id"] == session.record["id"]
 
+
+def test_a_session_without_a_record_is_only_listed_shown_and_ended(session: StartedSession, tmp_path: Path) -> None:
+    sessions, elsewhere = session.sessions, {"queue_path": str(tmp_path / "queue")}
+    name, session_id = session.record["name"], session.record["id"]
     change_plan(session, "agent1", EXTENSIONS["a mount"])
     before = agent_state()
-    refused = session.create_again(**elsewhere)
-    assert refused.code != 0
-    assert "its agents disagree: its mounts[0] is {'source': '/'," in refused.text
-    assert "on agent1 and missing on agent2" in refused.text
-    listed = session.sessions.run("list_sessions", **elsewhere)
-    (record,) = [each for each in listed.record if each["id"] == session.record["id"]]
-    assert (listed.code, record["status"]) == (0, "DEGRADED")
-    assert "its agents disagree: its mounts[0]" in record["error"]
-    verified = session.sessions.run("verify_session", name=session.record["name"], **elsewhere)
-    assert verified.code != 0
-    assert [change["subject"] for change in verified.record["drift"]] == ["plan: mounts[0]"]
+
+    listed = sessions.run("list_sessions", **elsewhere)
+    (record,) = [each for each in listed.record if each["id"] == session_id]
+    assert (record["name"], record["status"], record["recorded"], record["user"]) == (name, "RUNNING", False, None)
+    assert sorted((kernel["agent"], kernel["status"]) for kernel in record["kernels"]) == sorted(
+        (kernel["agent"], "running") for kernel in session.kernels
+    )
+    logs = sessions.run("session_logs", id=session_id, **elsewhere)
+    assert logs.code == 0, logs.output
+    assert {kernel["hostname"] for kernel in logs.record["kernels"]} == {
+        kernel["hostname"] for kernel in session.kernels
+    }
+
+    unknown = f"this control node has no record of the session '{name}'"
+    for refused, error in (
+        (session.create_again(**elsewhere), f"'{name}' is also the name of a session on agent1, agent2 that this"),
+        (sessions.run("verify_session", name=name, **elsewhere), unknown),
+        (sessions.run("session_logs", name=name, **elsewhere), unknown),
+        (sessions.run("repair_session", name=name, **elsewhere), f"has no request of '{name}'"),
+        (sessions.terminate(name=name, **elsewhere), f"this control node has no record of '{name}', and agents hold"),
+    ):
+        assert refused.code != 0, refused.output
+        assert error in refused.text
+    assert sessions.run("schedule_sessions", **elsewhere).code == 0
     assert agent_state() == before
 
-    ended = session.sessions.terminate(name=session.record["name"], **elsewhere)
+    other = sessions.create(name=name, **{**SMALL, "designated_agents": ["agent3"]}, **elsewhere)
+    assert (other.code, other.record["status"]) == (0, "RUNNING"), other.output
+    assert sessions.terminate(id=other.record["id"], **elsewhere).code == 0
+    ended = sessions.terminate(id=session_id, **elsewhere)
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
     assert stored_sessions() == {"agent1": [], "agent2": [], "agent3": []}
 
     # The request ends with its session, also where it was started.
-    path = QUEUE / f"{session.record['id']}.json"
-    assert (queue_entries()[session.record["id"]]["state"], path.stat().st_mode & 0o777) == ("RUNNING", 0o600)
+    path = QUEUE / f"{session_id}.json"
+    assert (queue_entries()[session_id]["state"], path.stat().st_mode & 0o777) == ("RUNNING", 0o600)
     assert "hunter2" in path.read_text()
-    assert session.sessions.run("schedule_sessions").code == 0
-    entry = queue_entries()[session.record["id"]]
+    assert sessions.run("schedule_sessions").code == 0
+    entry = queue_entries()[session_id]
     assert (entry["state"], entry["record"]["reason"]) == ("TERMINATED", "no agent holds a part of it any more")
     assert "hunter2" not in path.read_text()
