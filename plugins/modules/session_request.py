@@ -46,7 +46,7 @@ spec: {type: dict, returned: with O(purpose=create) or O(purpose=repair),
 repair: {type: str, returned: with O(purpose=repair), description: The id of the session to repair.}
 agents: {type: list, elements: str, returned: always, description: The inventory names of all agents.}
 keys_of: {type: list, elements: str, returned: always,
-  description: The ids of sessions that this run may go on with, for which it needs the public keys of containers.}
+  description: "The ids of sessions that this run may go on with, for which it needs the public keys of containers."}
 session_id: {type: str, returned: with O(purpose=verify) or O(purpose=logs),
   description: The id of the session; empty if the queue has none of that name.}
 to_survey: {type: list, elements: str, returned: always, description: The agents without recent facts in the cache.}

@@ -165,7 +165,7 @@ def test_expired_claim_is_released_for_the_next_session(agent1_sessions: Session
     agent = created.record["kernels"][0]["agent"]
     path = f"{SESSIONS}/{created.record['id']}/session.json"
     passed = '{"boot": "", "uptime": 0.0}'
-    run_on(agent, f"sed -i 's/\"expires_at\": null/\"expires_at\": {passed}/' {path}")
+    run_on(agent, f'sed -i \'s/"expires_at": null/"expires_at": {passed}/\' {path}')
     other = agent1_sessions.create(name=f"{agent1_sessions.name}-2", designated_agents=[agent], **SMALL)
     assert other.code == 0, other.output
     assert [session["plan"]["id"] for session in stored_sessions()[agent]] == [other.record["id"]]
