@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.acceptance.hosts import containers, runs
 from tests.integration.laboratory import address, run_on, run_on_all
 from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, log_in_with, run_as
-from tests.integration.user_command import SMALL, backendai, create, shell
+from tests.integration.user_command import SMALL, Answer, backendai, create, shell
 
 NAME = "of-alice"
 
@@ -79,7 +80,6 @@ def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
 
 REFUSED = {
     "image": (["--image", "elsewhere/python:1"], "elsewhere/python:1"),
-    "role": (["--set", 'roles={main: {}, sub: {image: "elsewhere/python:1"}}'], "elsewhere/python:1"),
     "folder": (["--mount", "secrets"], "secrets"),
     "group": (["--set", "resource_group=others"], "others"),
     "priority": (["--set", "priority=90"], "priority"),
@@ -89,12 +89,18 @@ REFUSED = {
 
 
 def test_the_policy_says_what_a_user_may_have() -> None:
-    for kind, (words, named) in REFUSED.items():
-        refused = backendai("alice", "create", "--name", f"no-{kind}", *SMALL, *words)
+    def check(kind: str, refused: Answer, named: str) -> None:
         assert (refused.code, refused.output) == (2, ""), (kind, refused)
         assert named in refused.errors, (kind, refused)
         assert len(refused.errors.strip().splitlines()) <= 2, (kind, refused)
         assert containers(f"no-{kind}") == {}
+
+    for kind, (words, named) in REFUSED.items():
+        check(kind, backendai("alice", "create", "--name", f"no-{kind}", *SMALL, *words), named)
+    # Its other image is allowed.
+    roles = "roles: {main: {}, sub: {image: elsewhere/python:1}}"
+    create_with_roles = shlex.join(["backendai", "create", "roles.yml", "--name", "no-role", *SMALL])
+    check("role", shell("alice", f"echo '{roles}' > roles.yml; {create_with_roles}"), "elsewhere/python:1")
 
 
 def test_a_user_gets_no_further_than_the_command() -> None:

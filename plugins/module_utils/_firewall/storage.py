@@ -80,7 +80,7 @@ def refresh_storage(store: Store, *, forget: bool = False, check_mode: bool = Fa
     before, now = known_storage(store), time.time()
     mounts = storage_mounts(read_mounts())
     mounted = tuple(sorted(f"{mount.kind} {mount.server}" for mount in mounts))
-    if mounted == before.mounted and 0 <= now - before.asked_at < ASK_SECONDS and not forget:
+    if mounted == before.mounted and not forget and (not mounts or 0 <= now - before.asked_at < ASK_SECONDS):
         return []
     known = {(service.kind, service.address): service for service in before.services}
     looked_up = [
