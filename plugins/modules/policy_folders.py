@@ -25,6 +25,7 @@ attributes:
 options:
   kind:
     description: Whether the host is an agent, where sessions mount the folders, or a manager.
+    type: str
     choices: [agent, manager]
     required: true
   folders:

@@ -23,6 +23,7 @@ from tests.integration.laboratory import (
     run_playbook,
     unwrapped,
 )
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import SMALL, TWO
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
@@ -133,11 +134,9 @@ def test_isolation_is_proven_from_outside(train: Training, tmp_path: Path) -> No
     (entry,) = containers(train.name)["main1"]["NetworkSettings"]["Ports"]["22/tcp"][:1]
     # A rule that is missing is found.
     agent = containers(train.name)["main1"]["agent"]
-    run_on(agent, "systemctl stop backendai-reconcile.timer; nft insert rule inet backendai ingress accept")
-    try:
+    with reconcile_paused(agent):
+        run_on(agent, "nft insert rule inet backendai ingress accept")
         broken = run_playbook("verify_isolation", tmp_path, {"firewall_probe_ports": f"22,{entry['HostPort']}"})
-    finally:
-        run_on(agent, "systemctl start backendai-reconcile.timer backendai-reconcile.service")
     assert broken.code != 0
     assert agent in broken.text
 

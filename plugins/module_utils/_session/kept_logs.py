@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,11 +197,7 @@ class _Keeper:
         problem = ""
         for (of_bytes, of_time), tail in ((_WHOLE, None), (_END, END_LINES), (_END, fewest)):
             ends: list[KeptEnd] = []
-
-            def begin(ends: list[KeptEnd] = ends) -> Callable[[bytes], None]:
-                ends.append(KeptEnd(share.kept))
-                return ends[-1].add
-
+            begin = partial(_begin, ends, share.kept)
             allowance = Allowance(int(share.size * of_bytes), share.seconds * of_time)
             try:
                 read_log(self._client, log.container, begin, allowance, "all" if tail is None else tail)
@@ -212,3 +209,9 @@ class _Keeper:
             only = f"only the last {tail:,} lines of its log were kept: {problem}" if tail is not None else ""
             return ends[-1].content(), only
         return None, problem
+
+
+def _begin(ends: list[KeptEnd], size: int) -> Callable[[bytes], None]:
+    """Begin to keep a log, of which an earlier beginning has failed, and return what takes its bytes."""
+    ends.append(KeptEnd(size))
+    return ends[-1].add
