@@ -75,7 +75,7 @@ class ActionModule(ControlAction):
                 finished.get(session_id)
                 or {
                     **_record(session, by_id[session_id], absences.explain(_absent(session.plan, away)), now),
-                    "closed_storage": _closed_storage(session.plan, cluster),
+                    **_closed_storage(session.plan, cluster),
                 },
                 session.plan.created_at,
             )
@@ -199,12 +199,14 @@ def _stage(entry: QueueEntry) -> dict[str, Any]:
     return {"status": CREATING, "pending": None} if entry.state == CREATING and entry.owner else {}
 
 
-def _closed_storage(plan: SessionPlan, cluster: ClusterState) -> list[dict[str, Any]]:
-    """Return the storage services that containers of a session do not reach, by the agents that have mounted them."""
-    if plan.shares_host_network:
-        return []
-    agents = [name for name in plan.agents if name in cluster.facts]
-    return [{"agent": name, **service} for name in agents for service in closed_storage(cluster.facts[name])]
+def _closed_storage(plan: SessionPlan, cluster: ClusterState) -> dict[str, Any]:
+    """Return the storage services that containers of a session do not reach, with the agents that have mounted them.
+
+    It is a field of the record, if there are any.
+    """
+    agents = [name for name in plan.agents if name in cluster.facts and not plan.shares_host_network]
+    closed = [{"agent": name, **service} for name in agents for service in closed_storage(cluster.facts[name])]
+    return {"closed_storage": closed} if closed else {}
 
 
 def _removed_agents(entries: Iterable[QueueEntry], inventory: Iterable[str]) -> set[str]:
