@@ -49,13 +49,15 @@ def test_port_is_kept_until_the_gateway_confirms(agent1_sessions: Sessions, tmp_
     sessions.start(name=second, **POOL)
     other = published_port(second)
     assert {old, other} == {30990, 30991}
-    refused = sessions.create(name=third, **POOL)
-    assert refused.code != 0
-    assert "ended sessions keep 1 until all gateways have confirmed that their routes are gone" in refused.text
+    waiting = sessions.create(name=third, **POOL)
+    assert waiting.record["status"] == "PENDING", waiting.output
+    assert "ended sessions keep 1 until all gateways have confirmed that their routes are gone" in waiting.text
 
-    assert sessions.run("schedule_sessions", *away, queue_path=str(QUEUE)).code == 0
+    # The pool is an option of a run.
+    pool = {"published_port_pool": POOL["published_port_pool"]}
+    assert sessions.run("schedule_sessions", *away, queue_path=str(QUEUE), **pool).code == 0
     assert f"{old}@{record['id']}" in reserved_ports()
-    assert sessions.run("schedule_sessions").code == 0
+    assert sessions.run("schedule_sessions", **pool).code == 0
     assert [name.partition("@")[0] for name in reserved_ports()] == [str(other)]
     assert f"{record['id']}.json" not in run_on(GATEWAY, f"ls {GATEWAY_STATE}/routes").split()
     time.sleep(DRAIN_SECONDS)
