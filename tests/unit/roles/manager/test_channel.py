@@ -109,7 +109,7 @@ def test_a_reader_that_stops_reading_cancels(ends: Ends, monkeypatch: pytest.Mon
     os.set_blocking(answers, False)
     with pytest.raises(BlockingIOError):
         os.read(answers, 1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     os.close(answers)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import pwd
 import re
+import select
 import subprocess
 import tempfile
 import threading
@@ -107,6 +108,7 @@ def _converse(
     take: Callable[[Mapping[str, Any]], None],
     stopping: Callable[[], None],
 ) -> Result | None:
+    answers = _Answers(stdout)
     stopped = False
     while True:
         try:
@@ -117,7 +119,7 @@ def _converse(
                     stdin.flush()
                 threading.Thread(target=_cancel_unread, args=[stdin, stdout.fileno()], daemon=True).start()
                 line = b""
-            return _read(stdout, take)
+            return _read(answers, take)
         except KeyboardInterrupt:
             if stopped:
                 raise
@@ -134,10 +136,30 @@ def _cancel_unread(stdin: IO[bytes], answers: int) -> None:
             stdin.close()
 
 
-def _read(stdout: IO[bytes], take: Callable[[Mapping[str, Any]], None]) -> Result | None:
-    for answer in stdout:
-        if not answer.endswith(b"\n"):
-            break
+class _Answers:
+    """Reads lines from a pipe. A Ctrl-C that falls between two waits is seen after the next one, of half a second."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._read = bytearray()
+
+    def next_line(self) -> bytes | None:
+        """Return the next line without its end, or ``None`` after the last: a part of a line is none."""
+        seen = 0
+        while (end := self._read.find(b"\n", seen)) < 0:
+            seen = len(self._read)
+            if select.select([self._pipe], [], [], 0.5)[0]:
+                data = os.read(self._pipe.fileno(), 1 << 16)
+                if not data:
+                    return None
+                self._read += data
+        line = bytes(self._read[:end])
+        del self._read[: end + 1]
+        return line
+
+
+def _read(answers: _Answers, take: Callable[[Mapping[str, Any]], None]) -> Result | None:
+    while (answer := answers.next_line()) is not None:
         try:
             data = parse_answer(answer)
         except (ValueError, TypeError):
