@@ -12,19 +12,21 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.errors import as_phrase, as_sentence
 from ..module_utils._model.printable import printable
+from ..module_utils._model.session import Mount
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._placement.place import Unschedulable
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.disk_room import describe_tight_disks
 from ..plugin_utils._planner.session_network import PlanningError
+from ..plugin_utils._planner.user_groups import Membership, owning_groups
 from ..plugin_utils._queue.answers import Answers, wait_for_agents
 from ..plugin_utils._queue.entry import (
     CREATING,
@@ -48,9 +50,12 @@ from ..plugin_utils._request.advice import advise
 from ..plugin_utils._request.run_options import NO_UID, NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_arguments, without_garbage_collection
+from ..plugin_utils.user_groups import Directory, GroupRules, read_groups, with_names
 
 User = tuple[str, int | None]
 """The user that a session belongs to, and the user's uid, if that is known."""
+
+_Answer = TypeVar("_Answer", Decision, Decision | Unschedulable)
 
 CHOSEN, ALL = "chosen", "all"
 """Which agents were asked after a plan from cached facts: those that it chose, or all."""
@@ -71,14 +76,20 @@ class ActionModule(ControlAction):
         stale_ids = ending_ids(before.values())
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
         last = queue.last_pass()
-        answers = Answers(free, self._pools(), now, last)
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
         held_back = self._limits.held_back(before.values())
-        held = {*(self._task.args.get("held") or ()), *held_back}
-        free_to_start = [entry for entry in before.values() if entry.id not in held]
-        decisions = schedule(free_to_start, answers, self._rules)
+        while True:
+            answers = Answers(free, self._pools(), now, last)
+            held = {*(self._task.args.get("held") or ()), *held_back}
+            free_to_start = [entry for entry in before.values() if entry.id not in held]
+            decisions = schedule(free_to_start, answers, self._rules)
+            chosen = [(before[entry.id], answer) for entry, answer in decisions if isinstance(answer, Decision)]
+            chosen, refused = self._with_groups(chosen, cluster)
+            if not refused:
+                break
+            # The room of those that cannot start is for others.
+            held_back |= refused
         skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
-        chosen = [(before[entry.id], answer) for entry, answer in decisions if isinstance(answer, Decision)]
         for batch in [chosen] if self._task.check_mode else queue.batches(chosen):
             # In the first batch, before anything is marked as CREATING: a start that fails is counted, too.
             queue.add_skips(skips if not self._task.check_mode else {}, before.values())
@@ -108,6 +119,30 @@ class ActionModule(ControlAction):
             self._display.warning(warning)
         return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
 
+    def _with_groups(
+        self, chosen: Iterable[tuple[QueueEntry, Decision]], cluster: ClusterState
+    ) -> tuple[list[tuple[QueueEntry, Decision]], dict[str, str]]:
+        """Return decisions with the groups of their users, and why other sessions cannot have theirs, by id."""
+        given, refused = [], {}
+        for entry, decision in chosen:
+            try:
+                user = (entry.user, entry.user_uid) if entry.limited else ("", None)
+                groups = self._read_groups(user, decision.plan.mounts, cluster)
+                given.append((entry, _give(decision, entry, groups, cluster)))
+            except (ValidationError, PlanningError) as error:
+                refused[entry.id] = as_phrase(error)
+        return given, refused
+
+    def _read_groups(self, user: User, mounts: Sequence[Mount], cluster: ClusterState) -> Membership | None:
+        """Return the groups of a user as they are now; ``None`` if sessions get none, or keep theirs."""
+        rules = GroupRules.from_variable(self._task.args.get("groups") or {})
+        name, uid = user
+        if rules is None or uid is None:
+            return None
+        directory = Directory()
+        groups = read_groups(name, uid, rules, directory)
+        return with_names(groups, owning_groups(mounts, cluster.agents), directory)
+
     def _plan_request(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Plan the requested session, and save in the queue that this run starts it, or that it is pending.
 
@@ -122,18 +157,21 @@ class ActionModule(ControlAction):
         # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
         # since is parsed and judged again.
         answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
-        waits_behind(before, _make_entry(spec, user, time.time()), answers, self._rules)
+        waits_behind(before, _make_entry(spec, user, time.time(), limited=self._is_limited), answers, self._rules)
         try:
+            # Accounts may be those of a slow directory.
+            groups = self._read_groups(user, spec.mounts, cluster)
             with self.transaction(queue):
                 entries = self.entries(queue)
                 cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
                 if args.get("user_uid", NO_UID) != NO_UID and not args.get("repair"):
                     _check_owner(spec.name, user, entries)
                 known = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
-                entry = known or _make_entry(spec, user, time.time())
+                entry = known or _make_entry(spec, user, time.time(), limited=self._is_limited)
                 stale_ids = ending_ids(entries)
                 planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
                 decision = self._decide_request(spec, answers.on(planned), entries, entry)
+                decision = _give(decision, entry, groups, cluster)
                 if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
                     problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
                     raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
@@ -223,6 +261,11 @@ class ActionModule(ControlAction):
         return printable(user or getpass.getuser()), uid
 
     @property
+    def _is_limited(self) -> bool:
+        """Whether a manager's policy says what the user of this run may have."""
+        return bool(self._task.args.get("limits"))
+
+    @property
     def _limits(self) -> UserLimits:
         return limits_from(self._task.args.get("limits") or {})
 
@@ -293,9 +336,13 @@ class ActionModule(ControlAction):
     ) -> None:
         """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.
 
-        The entry of a session that a run has started stays as it is.
+        The entry of a session that a run has started stays as it is, but for its plan.
         """
-        if self._task.check_mode or entry.state == RUNNING:
+        if self._task.check_mode:
+            return
+        if entry.state == RUNNING:
+            if isinstance(decision, Decision) and decision.plan != entry.plan:
+                queue.save(dataclasses.replace(entry, plan=decision.plan))
             return
         with_request = dataclasses.replace(entry, spec=dataclasses.asdict(spec))
         if isinstance(decision, Unschedulable):
@@ -305,6 +352,17 @@ class ActionModule(ControlAction):
         queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan))
         if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
             queue.add_skips({passed.id: 1 for passed in count_skips(entries, entry)}, entries)
+
+
+def _give(decision: _Answer, entry: QueueEntry, groups: Membership | None, cluster: ClusterState) -> _Answer:
+    """Return a decision with those of its user's groups that its plan gets. Raises :class:`PlanningError`.
+
+    Those of operators' playbooks get none.
+    """
+    is_users = groups is not None and entry.limited and (entry.user, entry.user_uid) == (groups.user, groups.uid)
+    if groups is None or not is_users or not isinstance(decision, Decision):
+        return decision
+    return decision.with_groups(groups.of_plan(decision.plan, cluster.facts))
 
 
 def _pending_record(spec: SessionSpec, entry: QueueEntry, decision: Unschedulable) -> dict[str, Any]:
@@ -357,8 +415,8 @@ def _check_owner(name: str, user: User, entries: Iterable[QueueEntry]) -> None:
         raise ValidationError(f"session_name: {name!r} is taken by another user's session; choose another name")
 
 
-def _make_entry(spec: SessionSpec, user: User, now: float) -> QueueEntry:
-    """Return the entry of a new session."""
+def _make_entry(spec: SessionSpec, user: User, now: float, *, limited: bool) -> QueueEntry:
+    """Return the entry of a new session; ``limited`` is as in the entry."""
     session_id, record = str(uuid.uuid4()), unplanned_record(spec, spec.name, "CREATING")
     name, uid = user
     return QueueEntry(
@@ -375,4 +433,5 @@ def _make_entry(spec: SessionSpec, user: User, now: float) -> QueueEntry:
         pending_timeout=spec.pending_timeout,
         attended=True,
         user_uid=uid,
+        limited=limited,
     )

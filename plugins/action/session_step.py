@@ -121,6 +121,8 @@ class ActionModule(HostAction):
             request["seconds"] = self._options_of_run(variables)["claim_ttl"]
         if APPLY in steps and len(self._task.args["starts"]) > 1:
             request["patience"] = PATIENCE_SECONDS
+        if APPLY in steps and self._options_of_run(variables)["fresh_home"]:
+            request["fresh_home"] = True
         if APPLY in steps:
             request |= {"public_keys": start.public_keys, "images": start.images}
             request["contents"] = self._contents(start, agent, variables)

@@ -20,8 +20,9 @@ author:
   - backendai.cluster contributors (!UNKNOWN)
 notes:
   - Files are kept in memory while they are sent or fetched.
-  - The agent is accessed as root, or with C(ansible_become). To become another user in the container, the image needs
-    the program of the become plugin, such as C(sudo); O(remote_user) needs none.
+  - The agent is accessed as root, or with C(ansible_become).
+  - To become another user in the container with C(become), the session needs C(session_no_new_privileges=false), and
+    the image the program of the become plugin, such as C(sudo). O(remote_user) needs neither.
 extends_documentation_fragment:
   - connection_pipelining
 options:
@@ -53,7 +54,8 @@ options:
       - name: backendai_docker_host
   remote_user:
     description:
-      - The user inside the container. C(ansible_container_user), which applies to containers only, has precedence.
+      - The user inside the container, V(work) or a number. C(ansible_container_user), which applies to containers only,
+        has precedence. V(0) is root, without a capability.
     type: str
     default: work
     keyword:
@@ -66,8 +68,8 @@ options:
 EXAMPLES = r"""
 # ansible -i inventory/agents.yml -i inventory/sessions.yml session_train_llm -m ansible.builtin.raw -a nvidia-smi
 
-# As the container's root, once:
-# ansible … session_train_llm -m ansible.builtin.raw -a id -e ansible_container_user=root
+# As the container's root, who has no capability, once:
+# ansible … session_train_llm -m ansible.builtin.raw -a id -e ansible_container_user=0
 
 - name: Inspect the containers of a session
   hosts: session_train_llm
@@ -90,6 +92,7 @@ from ansible.utils.display import Display
 from ..module_utils._model.errors import one_line
 from ..plugin_utils.agent_connection import AgentConnection
 
+USER = "work"
 HOME = "/home/work"
 # The login shell: it loads the session's environment and executes the shell of the image, or else of the kit.
 SHELL = "/opt/backendai/shell/sh"
@@ -168,7 +171,9 @@ class Connection(ConnectionBase):
     def _run(self, words: list[str], data: bytes | None = None) -> tuple[int, bytes, bytes]:
         """Run a program in the container; it has no standard input unless there is ``data``."""
         engine = ["docker", "--host", self.get_option("docker_host"), "exec", *(["--interactive"] if data else [])]
-        place = ["--user", self.get_option("remote_user"), "--workdir", HOME, self.get_option("container")]
+        user = self.get_option("remote_user")
+        # The engine finds names in the image's own files, which do not have this one: it is the container's user.
+        place = [*([] if user == USER else ["--user", user]), "--workdir", HOME, self.get_option("container")]
         code, output, errors = self._agent_connection().run(shlex.join([*engine, *place, *words]), data)
         self._raise_for_docker_error(code, _line(errors))
         return code, output, errors

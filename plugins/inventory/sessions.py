@@ -28,7 +28,8 @@ author:
 notes:
   - The source is a YAML file with the key C(plugin), or with a name that ends with C(sessions.yml) or
     C(sessions.yaml).
-  - Commands run as user C(work), not as C(ansible_user) of other hosts; set C(ansible_container_user) for another.
+  - Commands run as user C(work), not as C(ansible_user) of other hosts; set C(ansible_container_user) for another, as a
+    number.
   - The plugin connects to agents as root, or with C(ansible_become). Only settings of the inventory apply; passwords
     that are entered on the command line are not available when an inventory is read.
   - The variable C(agent_docker_host) of an agent sets the address of its engine.

@@ -212,6 +212,7 @@ agent:
       description: Those of the O(paths) that the agent does not mount, with the problem of each.
       type: dict
       sample: {/mnt/data: {problem: is not a folder, explanation: the source must exist there}}
+    path_groups: {type: dict, description: "The numbers of the groups that own the other O(paths), by path."}
     sessions:
       description:
         - "The sessions of the agent: RV(ignore:id), RV(ignore:name), RV(ignore:created_at), RV(ignore:nonce) of the run

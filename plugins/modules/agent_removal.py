@@ -12,7 +12,8 @@ description:
   - "Internal: called by the roles of this collection."
   - With O(state=checked), fails if sessions are on the agent, unless O(end_sessions), and changes nothing.
   - With O(state=closed), cordons the agent, so that no session begins there, and fails if sessions are on it.
-  - With O(state=removed), removes the default network from the Docker engine, and the registry mirrors that were added.
+  - With O(state=removed), removes the default network from the Docker engine, the registry mirrors that were added, and
+    the folder of the homes of sessions.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
@@ -54,6 +55,7 @@ from ..module_utils._docker.labels import SESSION_ID
 from ..module_utils._docker.leaving_engine import connect_unless_removed
 from ..module_utils._docker.mirrors import set_mirrors
 from ..module_utils._host.cordon import replace_cordon
+from ..module_utils._host.home_folder import remove_folder
 from ..module_utils._host.host_record import find_roles
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
@@ -104,9 +106,10 @@ def close(module: AnsibleModule) -> dict[str, Any]:
 
 
 def remove(module: AnsibleModule) -> dict[str, Any]:
-    """Remove the default network and added registry mirrors."""
+    """Remove the default network, added registry mirrors and what is left of homes."""
     client = connect_unless_removed(module.params["docker_host"])
     changes = set_mirrors(client, [], check_mode=module.check_mode)
+    changes += remove_folder(Store(module.params["state_path"]), check_mode=module.check_mode)
     if client:
         changes += remove_default_network(client, module.params["network"], check_mode=module.check_mode)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": []}

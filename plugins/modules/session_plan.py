@@ -38,6 +38,12 @@ options:
         in all, C(max_waiting_in_all). Without one of these, or with 0, there is no such limit.
       - A new request beyond them is refused. With O(queue=true), no session starts whose user has C(max_sessions).
     type: dict
+  groups:
+    description:
+      - Which groups of their users sessions get, as they are at this time on the control node. C(allowed) are names, or
+        V(own) for all from C(GID_MIN) on; those of C(closed), and of the account that runs this, are never given.
+      - Without it, new sessions get none, and others keep theirs.
+    type: dict
   spec:
     description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict

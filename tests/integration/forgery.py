@@ -13,7 +13,7 @@ from typing import Any
 from tests.integration.containers import default_address
 from tests.integration.frames import datagram, ethernet, vxlan
 from tests.integration.internals import DEFAULT_BRIDGE, session_link
-from tests.integration.laboratory import TIMEOUT, Kernel, address, in_parallel, run_in, run_on, ssh
+from tests.integration.laboratory import TIMEOUT, Kernel, address, in_network, in_parallel, run_in, run_on, ssh
 from tests.integration.probes import mac
 from tests.integration.programs import run_line
 from tests.integration.sessions import StartedSession
@@ -33,9 +33,9 @@ FORGED = {
 }
 
 
-def in_container(kernel: Kernel, program: str, *arguments: object, options: str = "") -> str:
-    """Return the shell line that runs a program as root in a container; it has to run on the container's agent."""
-    return f"docker exec --user root {options} {kernel['container']} {run_line(program, *arguments)}"
+def in_container(kernel: Kernel, program: str, *arguments: object) -> str:
+    """Return the shell line that runs a program in a container's network; it has to run on the container's agent."""
+    return in_network(kernel, run_line(program, *arguments))
 
 
 def session_mac(kernel: Kernel) -> str:
@@ -50,7 +50,7 @@ def listener(host: str, line: str) -> subprocess.Popen[str]:
 
 def listen_in(kernel: Kernel) -> str:
     """Return the shell line that listens in a container; it has to run on the container's agent."""
-    return in_container(kernel, "listen", IN_CONTAINER, options="--interactive")
+    return in_container(kernel, "listen", IN_CONTAINER)
 
 
 def collect_datagrams(listeners: Mapping[str, Sequence[str]], senders: Sequence[tuple[str, str]]) -> set[str]:

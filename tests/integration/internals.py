@@ -27,6 +27,8 @@ RECONCILE_FIREWALL = "backendai-firewall-reconcile"
 RESTORE = "backendai-restor?.service"
 RECONCILE_GATEWAY = "backendai-gateway-reconcile"
 UNIT_FIREWALL = "backendai-firewall"
+#: The unit that removes homes of ended sessions.
+HOMES_UNIT = "backendai-homes.service"
 UNIT_GATEWAY = "backendai-gateway"
 UNIT_WIREGUARD = "backendai-wireguard"
 UNIT_SCHEDULER = "backendai-schedule"

@@ -187,10 +187,22 @@ def memory_share(parts: int) -> int:
     return (total - (512 << 20)) // parts
 
 
-def run_in(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bool = True) -> str:
-    """Run a command in a container, given its entry in a session's record, and return its output."""
-    line = shlex.join(["docker", "exec", "--user", user, kernel["container"], *words])
-    return run_on(kernel["agent"], line, check=check)
+def run_in(kernel: Mapping[str, Any], *words: str, user: str = "", check: bool = True) -> str:
+    """Run a command in a container, given its entry in a session's record, and return its output.
+
+    It is user work there, unless another ``user`` is given: 0 is root, who has no capability.
+    """
+    options = ["--user", user] if user else []
+    return run_on(kernel["agent"], shlex.join(["docker", "exec", *options, kernel["container"], *words]), check=check)
+
+
+def in_network(kernel: Mapping[str, Any], line: str) -> str:
+    """Return a shell line that runs another in the network of a container; it has to run on the container's agent.
+
+    It is root there, with all capabilities, so it may do more than any process of the container.
+    """
+    pid = f"$(docker inspect --format '{{{{.State.Pid}}}}' {kernel['container']})"
+    return f"nsenter --net --target {pid} -- {line}"
 
 
 def agent_state() -> dict[str, str]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tests.integration.laboratory import AGENTS, Kernel, address, run_in, run_on
-from tests.integration.programs import run_line, source
+from tests.integration.laboratory import AGENTS, Kernel, address, in_network, run_on
+from tests.integration.programs import run_line
 
 #: Protocol, address, port.
 Target = tuple[str, str, int]
@@ -33,8 +33,8 @@ def targets_with_ports(*addresses: str) -> list[Target]:
 
 
 def reachable_from_container(kernel: Kernel, targets: Sequence[Target]) -> set[Target]:
-    """Return those of the targets that respond to a container, probed as root."""
-    return _answers(run_in(kernel, "python3", "-c", source("reach"), json.dumps(targets), user="root"))
+    """Return those of the targets that respond to a container, probed with more than its own capabilities."""
+    return _answers(run_on(kernel["agent"], in_network(kernel, run_line("reach", json.dumps(targets)))))
 
 
 def reachable_from_host(host: str, targets: Sequence[Target]) -> set[Target]:

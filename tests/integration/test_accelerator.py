@@ -123,7 +123,7 @@ def take_away(kernel: Kernel) -> None:
         f"$(sed -n s/^[0-9]*:devices://p /proc/$(docker inspect -f '{{{{.State.Pid}}}}' {kernel['container']})/cgroup)"
     )
     deny = f"echo 'c 10:229 rwm' > /sys/fs/cgroup/devices{group}/devices.deny"
-    remove = f"docker exec --user root {kernel['container']} rm {' '.join(NODES)}"
+    remove = f"docker exec --user 0 {kernel['container']} rm {' '.join(NODES)}"
     run_on(kernel["agent"], f"if [ -d /sys/fs/cgroup/devices ]; then {deny}; else {remove}; fi")
 
 

@@ -1,6 +1,6 @@
 """The default network of agents, shared by sessions: containers are apart there at layer 2, with and without filtering.
 
-Each frame is sent by root inside a container, on an agent of each engine version.
+Each frame is sent by root of the agent in the network of a container, on an agent of each engine version.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def test_container_restarted_from_outside_is_closed_until_its_network_is_whole(
         run_on(agent, f"systemd-run --unit former-namespace nsenter --target {pid} --net sleep infinity")
         run_on(agent, f"docker restart --time 1 {pair.sender['container']}")
         run_on(agent, "systemd-run --on-active 4 systemctl stop former-namespace")
-        assert run_in(pair.sender, *interfaces.split(), user="root").split() == ["eth0", "lo"]
+        assert run_in(pair.sender, *interfaces.split()).split() == ["eth0", "lo"]
         assert pair.send() == set()
     run_on(agent, f"systemctl start {RECONCILE_AGENT}.service")
-    assert sorted(run_in(pair.sender, *interfaces.split(), user="root").split()) == ["cluster0", "eth0", "lo"]
+    assert sorted(run_in(pair.sender, *interfaces.split()).split()) == ["cluster0", "eth0", "lo"]
     wait_until(lambda: "SSH-2.0" in run_on(agent, run_line("banner", pair.address(pair.sender), 22), check=False))
     assert pair.send() == {GENUINE}
     assert pair.target_answers()

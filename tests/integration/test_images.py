@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from tests.integration.ansible_settings import ROOT
 from tests.integration.internals import AGENT_STATE, IMAGES, REGISTRIES, SESSIONS, TASK_PULL
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
@@ -32,10 +31,10 @@ from tests.integration.laboratory import (
     ssh,
     stored_sessions,
 )
+from tests.integration.made_images import archive_member, lab_image
 from tests.integration.programs import registry, source
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
-from tests.lab.identity import Lab
 from tests.lab.image_archive import Image, add_file, write_archive
 
 pytestmark = pytest.mark.images
@@ -58,10 +57,7 @@ REMOVE_IMAGES = (
 def write_image_archive(path: Path, seed: int) -> Path:
     """Write an image archive: the lab's busybox, and random bytes that no engine has yet."""
     layer = path.with_suffix(".busybox")
-    with tarfile.open(Lab(ROOT).images / "sessions.tar") as lab:
-        (source,) = (image for image in json.loads(member(lab, "manifest.json")) if image["RepoTags"] == [BUSYBOX])
-        layer.write_bytes(member(lab, source["Layers"][0]))
-        settings = json.loads(member(lab, source["Config"]))["config"]
+    settings = lab_image(BUSYBOX, layer)
     filler = path.with_suffix(".filler")
     with tarfile.open(filler, "w") as tar:
         add_file(tar, "filler", random.Random(seed).randbytes(FILLER))
@@ -75,19 +71,12 @@ def write_both(path: Path, newer: Path, older: Path) -> Path:
     with tarfile.open(path, "w") as tar:
         for archived in (newer, older):
             with tarfile.open(archived) as image:
-                entries += json.loads(member(image, "manifest.json"))
+                entries += json.loads(archive_member(image, "manifest.json"))
                 for name in {*image.getnames()} - {"manifest.json", *tar.getnames()}:
-                    add_file(tar, name, member(image, name))
+                    add_file(tar, name, archive_member(image, name))
         entries[1]["RepoTags"] = ["older"]
         add_file(tar, "manifest.json", json.dumps(entries).encode())
     return path
-
-
-def member(tar: tarfile.TarFile, name: str) -> bytes:
-    """Return the content of a file in an archive."""
-    stream = tar.extractfile(name)
-    assert stream
-    return stream.read()
 
 
 def write_file_on(agent: str, path: str, content: bytes) -> None:

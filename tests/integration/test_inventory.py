@@ -113,7 +113,7 @@ def test_modules_and_files_work_where_the_image_has_python(three: ThreeContainer
 
 
 def test_container_user_is_a_variable_of_its_own(three: ThreeContainers, tmp_path: Path) -> None:
-    results = run_module(tmp_path, three.group, "raw", "id -un", "-e", "ansible_container_user=root")
+    results = run_module(tmp_path, three.group, "raw", "id -un", "-e", "ansible_container_user=0")
     assert {result["stdout"].strip() for result in results.values()} == {"root"}
 
 

@@ -249,9 +249,7 @@ def test_rules_survive_engine_restart_and_flush(pair: SessionPair) -> None:
 
 
 def test_restored_rules_cut_connections_opened_without_them(pair: SessionPair) -> None:
-    line = in_container(
-        pair.other.container_on("agent2"), "hold_connection", address("agent2"), options="--interactive"
-    )
+    line = in_container(pair.other.container_on("agent2"), "hold_connection", address("agent2"))
     with reconcile_paused("agent2"):
         run_on("agent2", f"nft flush table {TABLE}")
         command = ssh("agent2", line)

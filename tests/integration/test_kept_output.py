@@ -82,8 +82,7 @@ def test_output_of_the_last_mib_outlives_every_end(rounds: Iterator[random.Rando
             job = {} if kind == "idle" else {"command": PRINTS}
             (main,) = sessions.start(designated_agents=[agent], **job, **LIMITS.get(kind, {}), **SMALL).kernels
             if not job:
-                # The standard output of a container is of the first process, which is root's.
-                run_in(main, "sh", "-c", f"({PRINTS_ALL}) > /proc/1/fd/1", user="root")
+                run_in(main, "sh", "-c", f"({PRINTS_ALL}) > /proc/1/fd/1")
             wait_until(partial(has_printed_all, main))
             end(sessions, main, kind, rng, tmp_path)
             kept = {*kept_lines(main)}

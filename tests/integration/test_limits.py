@@ -14,6 +14,7 @@ import pytest
 from tests.integration.containers import can_log_in
 from tests.integration.internals import CONNECTIONS_TABLE, LIMITS_STATE, RECONCILE_AGENT, SESSIONS
 from tests.integration.laboratory import Kernel, address, run_in, run_on
+from tests.integration.processes import container_processes
 from tests.integration.programs import source
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR
@@ -31,7 +32,6 @@ OPTIONS = {
     "agent_log_max_size": "64k",
     "agent_log_max_files": LOG_FILES,
 }
-SYS_NICE = 1 << 23
 MEMORY = 256
 # Unfinished logins of one source: one for each six megabytes of the container's memory.
 PER_SOURCE = MEMORY // 6
@@ -94,20 +94,18 @@ def running(program: str, *arguments: str, kernels: Sequence[Kernel], writes: st
         for program_run in run:
             program_run.result()
     for kernel in kernels:
-        run_in(kernel, "rm", "-f", OVER, user="root")
+        run_in(kernel, "rm", "-f", OVER, user="0")
 
 
 def written_number(kernel: Kernel, path: str) -> int:
     return int(run_in(kernel, "cat", path))
 
 
-def has_no_capability(kernel: Kernel) -> bool:
-    """Tell whether no process of a container, but its init, could have the capability SYS_NICE."""
-    pids = f"$(docker top {kernel['container']} -eo pid,args | awk 'NR > 2 {{print $1}}')"
-    read = f"for pid in {pids}; do grep -hs CapBnd /proc/$pid/status; done || true"
-    bounding = [int(line.split()[1], 16) for line in run_on(kernel["agent"], read).splitlines()]
-    assert len(bounding) > 1
-    return not any(capabilities & SYS_NICE for capabilities in bounding)
+def assert_gains_no_capability(kernel: Kernel) -> None:
+    """Fail if a process of a container has SYS_NICE, or any other capability, or could get it."""
+    processes = container_processes(kernel)
+    assert len(processes) > 1
+    assert {(process.capabilities, process.gains_nothing) for process in processes} == {(0, True)}
 
 
 def tracked_connections(agent: str) -> int:
@@ -137,7 +135,7 @@ def log_is_complete(kernel: Kernel) -> bool:
 def test_log_is_rotated_and_readable(four: StartedSession) -> None:
     (first, _second), (other, _last) = by_agent(four)
     for kernel in (first, other):
-        run_in(kernel, "sh", "-c", "seq 100000 > /proc/1/fd/1", user="root")
+        run_in(kernel, "sh", "-c", "seq 100000 > /proc/1/fd/1")
         # The engine writes what it has read later.
         wait_until(partial(log_is_complete, kernel))
         path = run_on(kernel["agent"], f"docker inspect --format '{{{{.LogPath}}}}' {kernel['container']}").strip()
@@ -159,7 +157,7 @@ def test_container_cannot_write_its_hosts_file(four: StartedSession) -> None:
             "echo 192.0.2.9 main1 >> /etc/hosts",
             "mount -o remount,rw /etc/hosts",
         ):
-            tried = run_in(kernel, "sh", "-c", f"({line}) 2> /dev/null || echo refused", user="root")
+            tried = run_in(kernel, "sh", "-c", f"({line}) 2> /dev/null || echo refused", user="0")
             assert tried.strip() == "refused", line
         assert run_in(kernel, "cat", "/etc/hosts") == hosts
 
@@ -183,9 +181,7 @@ def test_memory_is_bound_without_the_capability(four: StartedSession) -> None:
         program = shlex.join(["python3", "-c", source("memory_binding")])
         bound = json.loads(run_in(kernel, "ssh", kernel["hostname"], program))
         assert (bound["set_mempolicy"], bound["mbind"]) == (0, 0)
-        assert not int(bound["bounding"].split()[1], 16) & SYS_NICE
-        # Commands that the engine or its users started have the capability, and end.
-        wait_until(partial(has_no_capability, kernel))
+        assert_gains_no_capability(kernel)
 
 
 @pytest.mark.usefixtures("few_connections")

@@ -39,7 +39,7 @@ def write_app_logs(main: Kernel) -> None:
     """Write a log of one app in main1, and as that of another a symbolic link to a secret file."""
     folder = "/var/log/backendai"
     line = f"mkdir -p {folder}; seq 200000 > {folder}/served.log; ln -sf /etc/shadow {folder}/linked.log"
-    run_in(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log", user="root")
+    run_in(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log")
 
 
 def test_logs_are_available_while_the_session_lives_and_afterwards(sessions: Sessions) -> None:

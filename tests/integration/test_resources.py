@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.laboratory import Kernel, agent_state, run_in, run_on, run_on_all
+from tests.integration.processes import container_processes
 from tests.integration.programs import source
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
@@ -32,7 +33,9 @@ CDI = {
     ],
     "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
 }
-NET_RAW, IPC_LOCK, SYS_NICE, SYS_RESOURCE = (1 << bit for bit in (13, 14, 23, 24))
+SYS_RESOURCE = 1 << 24
+#: What no process has, and without which the engine refuses programs with file capabilities, and NUMA binding.
+BOUNDING = {"NET_RAW", "SYS_NICE"}
 ALLOWED = ("-e", "agent_allow_infiniband=true")
 FOR_PROGRAMS = ["/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"]
 RAW_SOCKETS = ("AF_PACKET, socket.SOCK_RAW", "AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP")
@@ -95,16 +98,22 @@ def host_config(kernel: Kernel) -> dict[str, Any]:
     return dict(json.loads(run_on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
 
 
-def capabilities(kernel: Kernel, kind: str) -> int:
-    """Return the capabilities of root in a container."""
-    mask = run_in(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
-    return int(mask, 16)
+def named(capabilities: list[str]) -> set[str]:
+    """Return the names of capabilities: engines write them with and without a prefix."""
+    return {name.removeprefix("CAP_") for name in capabilities}
+
+
+def assert_no_capabilities(kernel: Kernel) -> None:
+    """Fail if a process of a container, or root that an operator starts there, has a capability."""
+    effective = run_in(kernel, "awk", "/^Cap(Inh|Prm|Eff|Amb):/ { print $2 }", "/proc/self/status", user="0")
+    assert {*effective.split()} == {"0" * 16}
+    assert {process.capabilities for process in container_processes(kernel)} == {0}
 
 
 def open_raw_socket(kernel: Kernel, kind: str) -> str:
     """Return what opening a raw socket as root in a container prints, errors included."""
     script = f"import socket; socket.socket(socket.{kind}); print('opened')"
-    return run_in(kernel, "python3", "-c", script, user="root", check=False)
+    return run_in(kernel, "python3", "-c", script, user="0", check=False)
 
 
 def container_id(kernel: Kernel) -> str:
@@ -130,9 +139,8 @@ def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions)
         login = run_in(main, "ssh", kernel["hostname"], "ulimit -Sn; ulimit -Hn; ulimit -Sl; ulimit -Hl").split()
         locked = [str(limit // 1024) if limit >= 0 else "unlimited" for limit in limits["memlock"]]
         assert login == [*map(str, limits["nofile"]), *locked]
-        assert {name.removeprefix("CAP_") for name in engine["CapAdd"]} == {"IPC_LOCK", "SYS_NICE"}
-        for kind in ("CapBnd", "CapEff"):
-            assert capabilities(kernel, kind) & (IPC_LOCK | SYS_NICE) == IPC_LOCK | SYS_NICE
+        assert (named(engine["CapAdd"]), named(engine["CapDrop"])) == (BOUNDING, {"ALL"})
+        assert_no_capabilities(kernel)
         for path in FOR_PROGRAMS:
             assert run_in(kernel, "sh", "-c", f": <> {path}; stat -c %U {path}") == "work\n"
             assert run_on(kernel["agent"], f"stat -c '%U %a' {path}") == "root 600\n"
@@ -148,9 +156,7 @@ def test_containers_have_no_management_of_infiniband_and_no_raw_sockets(sessions
         engine = host_config(kernel)
         assert sorted(device["PathOnHost"] for device in engine["Devices"]) == FOR_PROGRAMS
         assert sorted(run_in(kernel, "find", "/dev/infiniband", "!", "-type", "d").split()) == FOR_PROGRAMS
-        assert [name.removeprefix("CAP_") for name in engine["CapDrop"]] == ["NET_RAW"]
-        for kind in ("CapBnd", "CapEff"):
-            assert capabilities(kernel, kind) & NET_RAW == 0
+        assert_no_capabilities(kernel)
         for kind in RAW_SOCKETS:
             assert "PermissionError: [Errno 1] Operation not permitted" in open_raw_socket(kernel, kind)
 
@@ -203,9 +209,7 @@ def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions)
     (main,) = run.record["kernels"]
     (device_request,) = host_config(main)["DeviceRequests"]
     assert (device_request["Driver"], device_request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])
-    environment = dict(
-        line.split("=", 1) for line in run_in(main, "cat", "/proc/1/environ", user="root").split("\0") if line
-    )
+    environment = dict(line.split("=", 1) for line in run_in(main, "cat", "/proc/1/environ").split("\0") if line)
     assert (environment["CDI"], environment["NVIDIA_VISIBLE_DEVICES"]) == ("gave", "void")
     assert run_in(main, "sh", "-c", ": <> /dev/fuse; echo opened") == "opened\n"
     rerun = sessions.create(**request)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.containers import default_address
-from tests.integration.forgery import external_address, in_container
+from tests.integration.forgery import external_address
 from tests.integration.laboratory import Kernel, address, run_in, run_on
 from tests.integration.probes import reachable_from_container, targets_with_ports
 from tests.integration.programs import run_line
@@ -67,7 +67,7 @@ def test_single_container_keeps_its_only_address(sessions: dict[str, StartedSess
 def test_udp_is_answered_from_the_port_that_was_asked(sessions: dict[str, StartedSession], kind: str) -> None:
     kernel = sessions[kind].kernels[0]
     agent = kernel["agent"]
-    run_on(agent, in_container(kernel, "echo_udp", PORT, 2, options="--detach"))
+    run_on(agent, f"docker exec --detach {kernel['container']} {run_line('echo_udp', PORT, 2)}")
     asked = default_address(agent, kernel["container"])
     for source in ("", address(agent)):
         assert run_on(agent, run_line("ask_udp", asked, PORT, 60, source)).strip() == "hello"

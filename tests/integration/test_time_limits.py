@@ -98,7 +98,7 @@ def idler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
 @contextmanager
 def running(kernel: Kernel, line: str) -> Iterator[None]:
     """Run a shell line in a container meanwhile."""
-    run_on(kernel["agent"], f"docker exec -d -u work {kernel['container']} sh -c {shlex.quote(line)}")
+    run_on(kernel["agent"], f"docker exec -d {kernel['container']} sh -c {shlex.quote(line)}")
     try:
         yield
     finally:

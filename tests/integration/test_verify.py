@@ -170,7 +170,7 @@ def test_programs_of_a_container_that_never_end_hold_nobody_up(agent1_sessions: 
     variables = [f"PROGRAMS={PROGRAMS}", f"PROGRAM={PROGRAM.format(action=action)}"]
     busybox = "/opt/backendai/bin/busybox"
     for kernel in session.kernels:
-        run_in(kernel, busybox, "env", *variables, busybox, "sh", "-c", INSTALL, user="root")
+        run_in(kernel, busybox, "env", *variables, busybox, "sh", "-c", INSTALL, user="0")
     began = time.monotonic()
     run = verify(session)
     assert time.monotonic() - began < 300

@@ -87,7 +87,7 @@ def sniff_ports(agent: str, *lines: tuple[str, str]) -> set[tuple[int, int]]:
 def copy_command(source: Kernel, target: Kernel) -> tuple[str, str]:
     """Return a host and a shell line that sends traffic from one container to another."""
     read = shlex.join(["ssh", "-o", "ConnectTimeout=10", target["hostname"], "head -c 300000 /dev/zero"])
-    return source["agent"], f"docker exec --user work {source['container']} {read} | wc -c"
+    return source["agent"], f"docker exec {source['container']} {read} | wc -c"
 
 
 def test_session_runs_over_wireguard_with_reduced_mtu(encrypted: Encrypted) -> None:

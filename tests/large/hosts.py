@@ -31,6 +31,8 @@ def ensure_agents(lab: LargeLab, agents: Sequence[SimulatedAgent]) -> None:
         kit = agent.state / "kit" / KIT
         kit.mkdir(parents=True)
         (kit.parent / "current").symlink_to(KIT)
+        (agent.homes / "removed").mkdir(parents=True)
+        (agent.state / "homes").symlink_to(agent.homes)
         agent.state.chmod(0o700)
         (agent.state / "lock").touch(mode=0o600)
         # The lines of Ansible that run it are those of any host.

@@ -60,6 +60,11 @@ class SimulatedAgent:
         return self.folder / "state"
 
     @property
+    def homes(self) -> Path:
+        """The folder ``agent_home_path``."""
+        return self.folder / "homes"
+
+    @property
     def interpreter(self) -> Path:
         """The program that runs Python on the agent."""
         return self.folder / "python"

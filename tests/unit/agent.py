@@ -12,8 +12,16 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.image_look import ImageLook
+from ansible_collections.backendai.cluster.plugins.module_utils._session import (
+    admission,
+    before_start,
+    leftovers,
+    mount_sources,
+    remove,
+    service_state,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, mount_sources
 from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork, patched_network
@@ -32,6 +40,9 @@ def store(tmp_path: Path) -> Store:
     (tmp_path / "lock").touch()
     (tmp_path / "kit" / "0123456789ab").mkdir(parents=True)
     (tmp_path / "kit" / "current").symlink_to("0123456789ab")
+    for name in ("sessions", "removed"):
+        (tmp_path / "engine" / name).mkdir(parents=True)
+    (tmp_path / "homes").symlink_to(tmp_path / "engine")
     return Store(str(tmp_path))
 
 
@@ -39,14 +50,26 @@ def store(tmp_path: Path) -> Store:
 def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetwork]:
     """Return the fake network of the agent, so that tests never change the network of this machine."""
     # No path of this machine is looked at; what is mounted is what was asked for.
-    monkeypatch.setattr(mount_sources, "look", lambda places: {at: Folder(at.path, 1, 1) for at in places})
+    monkeypatch.setattr(mount_sources, "look", lambda places: {at: Folder(at.path, 1, 1, 0) for at in places})
     monkeypatch.setattr(mount_sources, "find_writable", lambda _mounts, _table: [])
+    # Its homes are mounted as provisioning has them.
+    monkeypatch.setattr(service_state, "is_protected", lambda _folder: True)
     # Nor is anything mounted from a storage server.
     monkeypatch.setattr(storage, "read_mounts", list)
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(leftovers, "SEEN", tmp_path / "leftovers")
+    # Nor is a unit of this machine started.
+    monkeypatch.setattr(leftovers, "start_removal", lambda: None)
+    monkeypatch.setattr(remove, "start_removal", lambda: None)
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
+    monkeypatch.setattr(before_start, "make_nodes", lambda _nodes, _uid: None)
+    # The fake engine starts no process that could wait.
+    monkeypatch.setattr(admission, "runs", lambda _pid: False)
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     monkeypatch.setattr(slicing, "await_ready", lambda *_asked: True)
+    # Its images have nothing odd, and no home.
+    for module in (slicing, before_start):
+        monkeypatch.setattr(module, "look_at_image", lambda *_asked: ImageLook())
+    monkeypatch.setattr(before_start, "judge_container", lambda *_asked: None)
     with patched_network() as names:
         yield names

@@ -120,6 +120,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         unusable_images={},
         image_disk=None,
         unusable_paths={},
+        path_groups={},
         closed_storage=(),
         sessions=(),
         damaged_sessions=(),

@@ -7,10 +7,13 @@ import json
 import socket
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
+from typing import Any
+
+from tests.unit.image_tree import ImageTree
 
 Printer = Callable[[Callable[[bytes], None], threading.Event], None]
 """Prints with its first argument, in frames of the engine, until it ends or the event says that the test has ended."""
@@ -46,10 +49,48 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None:
         pass
 
+    def do_HEAD(self) -> None:
+        engine, path = self.server.engine, self._asked_path()
+        if self._is_silent(f"HEAD {path}"):
+            return
+        stat = engine.image.stat_header(path) if self._container() in engine.looks else None
+        self._reply(b"", engine.statuses.get(path, 200 if stat else 404), {"X-Docker-Container-Path-Stat": stat or ""})
+
+    def do_DELETE(self) -> None:
+        engine = self.server.engine
+        if self._is_silent("DELETE"):
+            return
+        found = engine.looks.pop(self._container(), None)
+        self._reply(b"", 204) if found else self._reply({"message": "No such container"}, 404)
+
+    def _archive(self) -> None:
+        engine, path = self.server.engine, self._asked_path()
+        if self._is_silent(f"GET {path}"):
+            return
+        archive = engine.image.archive(path)
+        # Who has read enough closes the connection.
+        with contextlib.suppress(OSError):
+            self._reply(archive[: engine.archive_bytes], 200 if engine.image.look(path) else 404)
+
+    def _asked_path(self) -> str:
+        return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query)).get("path", "")
+
+    def _container(self) -> str:
+        """Return the name of the container that is asked about by its name or id."""
+        return self.path.partition("/containers/")[2].partition("?")[0].partition("/")[0].removeprefix("id-")
+
+    def _is_silent(self, request: str) -> bool:
+        if request not in self.server.engine.silent:
+            return False
+        self.close_connection = True
+        return self.server.engine.over.wait()
+
     def do_GET(self) -> None:
         path, _mark, query = self.path.partition("?")
         self.server.engine.asked.append((path, dict(urllib.parse.parse_qsl(query))))
-        if path.endswith("/gone/json"):
+        if path.endswith("/archive"):
+            self._archive()
+        elif path.endswith("/gone/json"):
             self._reply({"message": "no gone"}, 404)
         elif path.endswith("/broken/json"):
             self._reply({"message": "no broken"}, 500)
@@ -66,16 +107,33 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "/gone/" in self.path:
             self._reply({"message": "no gone"}, 404)
+        elif "/containers/create?" in self.path:
+            self._create(body)
         elif self.path.endswith("/start"):
             self._stream("101 UPGRADED", "Connection: Upgrade\r\nUpgrade: tcp\r\n")
         else:
             self.server.engine.commands.append(body["Cmd"])
             self._reply({"Id": "e"})
 
-    def _reply(self, data: object, status: int = 200, *, plain: bool = False) -> None:
-        text = str(data).encode() if plain else json.dumps(data).encode()
+    def _create(self, body: dict[str, Any]) -> None:
+        engine, name = self.server.engine, self.path.partition("name=")[2]
+        if self._is_silent("POST"):
+            return
+        if engine.refuses:
+            self._reply({"message": engine.refuses}, 400)
+            return
+        engine.looks[name] = body
+        engine.created.append({"name": name, **body})
+        self._reply({"Id": f"id-{name}"}, 201)
+
+    def _reply(
+        self, data: object, status: int = 200, headers: Mapping[str, str] | None = None, *, plain: bool = False
+    ) -> None:
+        text = data if isinstance(data, bytes) else str(data).encode() if plain else json.dumps(data).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text)
 
@@ -114,6 +172,10 @@ class EngineServer:
 
     ``asked`` are the paths that were read, with their queries. What is called ``gone`` is unknown, ``broken`` and
     ``garbled`` cannot be read.
+
+    Containers that are created, ``looks`` by name, have the files of ``image``, of whose archives it sends up to
+    ``archive_bytes``. ``statuses`` are its answers about some paths. It never answers what is ``silent``, such as
+    ``HEAD /etc``, ``POST`` or ``DELETE``, and ``refuses`` to create containers with that message.
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,6 +183,13 @@ class EngineServer:
         self.prints: Printer = says(b"")
         self.commands: list[list[str]] = []
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.image = ImageTree({})
+        self.looks: dict[str, dict[str, Any]] = {}
+        self.created: list[dict[str, Any]] = []
+        self.archive_bytes: int | None = None
+        self.statuses: dict[str, int] = {}
+        self.silent: set[str] = set()
+        self.refuses = ""
         self.disconnected = threading.Event()
         self.over = threading.Event()
         self._server = _Server(str(path), self)

@@ -118,7 +118,11 @@ class FakeDocker:
         state = {key: entry[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in entry}
         endpoint = {"IPAddress": "172.18.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:AC:12:00:02"}
         return {
+            "Id": container,
+            "Image": entry.get("ImageID", "sha256:1"),
+            "Config": {"Labels": entry["Labels"]},
             "HostConfig": entry.get("HostConfig", {}),
+            "GraphDriver": entry.get("GraphDriver", {"Name": "overlay2", "Data": {"UpperDir": "/nothing/diff"}}),
             "State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state},
             "NetworkSettings": {"Networks": {"backendai-default": {**endpoint, "Gateway": "172.18.0.1"}}},
         }
@@ -131,12 +135,6 @@ class FakeDocker:
         if isinstance(log, Exception):
             raise log
         return (when + line if timestamps else line for when, line in log[-tail if isinstance(tail, int) else None :])
-
-    def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
-        archive = self._container(container).get("Files", {}).get(path, NotFound(f"Could not find the file {path}"))
-        if isinstance(archive, Exception):
-            raise archive
-        return (archive[at : at + chunk_size] for at in range(0, len(archive), chunk_size)), {}
 
     def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
         return [network for network in self.joined if _matches(network, filters)]

@@ -12,6 +12,7 @@ from ansible.plugins.loader import lookup_loader
 
 OPTIONS_OF_RUN = {
     "claim_ttl": 600,
+    "fresh_home": False,
     "hosts_template": "hosts.j2",
     "ssh_config_template": "ssh_config.j2",
     "environment_template": "environment.j2",

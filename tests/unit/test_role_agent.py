@@ -32,3 +32,31 @@ def test_each_kernel_module_has_a_line_of_its_own() -> None:
 def test_each_kernel_setting_has_a_line_of_its_own() -> None:
     lines = written_at_boot()["__agent_settings_at_boot"].splitlines()
     assert lines[1:] == ["net.ipv4.ip_forward = 1", "net.core.somaxconn = 4096"]
+
+
+def rendered(template: str, **variables: object) -> str:
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    known = {"__agent_program": "/program", "__agent_homes": {"path": "/srv/homes"}, **defaults, **variables}
+    text = (ROLE / "templates" / template).read_text()
+    return str(Templar(loader=DataLoader(), variables=known).template(trust_as_template(text)))
+
+
+def test_homes_are_mounted_without_setuid_programs_and_devices_before_the_engine_starts() -> None:
+    lines = rendered("backendai-homes-mount.service.j2").splitlines()
+    assert "ExecStart=mount --bind -o nosuid,nodev /srv/homes /srv/homes" in lines
+    assert {"Before=docker.service backendai-restore.service", "WantedBy=docker.service"} <= {*lines}
+    assert {"RequiresMountsFor=/srv/homes", "RemainAfterExit=yes", "ExecStop=umount /srv/homes"} <= {*lines}
+
+
+def test_homes_of_ended_sessions_are_removed_at_the_lowest_priority_and_below_the_reserve_at_the_usual_one() -> None:
+    lines = rendered("backendai-homes.service.j2", agent_disk_reserve="20g").splitlines()
+    assert {"Nice=19", "IOSchedulingClass=idle", "Type=oneshot"} <= {*lines}
+    (command,) = (line for line in lines if line.startswith("ExecStart="))
+    assert command.endswith(" --remove-homes 20g")
+
+
+def test_each_unit_of_the_role_goes_with_the_agent() -> None:
+    units = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__agent_units"]
+    assert {*units} == {path.stem for path in (ROLE / "templates").glob("*.j2")}
+    # Nothing mounts or removes again what is stopped.
+    assert units.index("backendai-homes.service") < units.index("backendai-homes-mount.service")

@@ -10,26 +10,34 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from .._host.accelerators import INFINIBAND
 from .._model.devices import device_nodes
-from .._model.environment import HOSTFILE_VARIABLE, build_environment
+from .._model.environment import build_environment
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .sdk import docker
 
-# Capabilities in addition to the engine's defaults: lock memory for RDMA, and pass the engine's filter of system calls
-# with mbind and set_mempolicy, which bind memory to NUMA nodes. The entrypoint drops SYS_NICE.
-CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
+# What no-new-privileges leaves in the bounding set. No process can get these. But without the first, the kernel
+# executes no program that has it by its file, such as Debian's ping; without the second, the engine's filter of system
+# calls forbids mbind and set_mempolicy, which bind memory to NUMA nodes.
+BOUNDING = ["NET_RAW", "SYS_NICE"]
 
-# With it, root could send any frame over InfiniBand: through raw packet queue pairs, which pass no firewall.
+# With it, a setuid program of the image could send any frame over InfiniBand: raw packet queue pairs pass no firewall.
 FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
 
-ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
+KIT = "/opt/backendai"
+ENTRYPOINT = [f"{KIT}/bin/entrypoint"]
 
-# The suffix of the bind mount of a container's hosts file. Not even its root can write there, and so fill the disk.
-HOSTS_TARGET = ":/etc/hosts:ro"
+# What of a container may change while it runs, or when it starts again.
+VOLATILE = (
+    *("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "gpu_nodes", "infiniband", "image_binds"),
+    *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads"),
+)
+
+# Nothing inside ends the first process but this signal, so that signals to all processes of a user are for others. The
+# entrypoint forwards it to them, whatever the image's stop signal.
+STOP_SIGNAL = "SIGPWR"
 
 # The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
 FILE_LOG_DRIVERS = ("json-file", "local")
@@ -51,6 +59,18 @@ class LogConfig:
     files: int
 
 
+class Bind(NamedTuple):
+    """A file or folder of the agent that a container has at ``target``.
+
+    With ``recursive`` the engine makes file systems below a read-only folder read-only, too.
+    """
+
+    source: str
+    target: str
+    read_only: bool = True
+    recursive: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class Container:
     """The desired state of a container. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are core numbers.
@@ -69,9 +89,15 @@ class Container:
     runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
     limits of its processes, -1 for none, ``cdi_gpus`` all GPUs on the agent that have a CDI name, and ``gpu_nodes`` the
     device nodes of its own. ``published`` are (port of the container, address of the agent, port of the agent).
-    ``sources`` are the real paths of folders in ``binds``. ``pids`` is the limit of processes and threads, ``log`` is
-    its logging configuration; with ``None`` the engine's own settings apply. With ``no_new_privileges`` setuid programs
-    give no privileges.
+
+    It runs as ``uid`` and ``gid``, with these supplementary ``groups``. ``binds`` are the session's files and the
+    folders that it mounts, ``image_binds`` what else it gets over files that its image has or lacks. ``sources`` are
+    the paths that the engine gets for folders that the session mounts, and ``leads`` those for targets that are links
+    of the image; with ``recursive`` the engine can make all below a read-only folder read-only. ``nodes`` are the
+    device nodes that the agent has made for it, by path inside.
+
+    ``pids`` is the limit of processes and threads, ``log`` is its logging configuration; with ``None`` the engine's own
+    settings apply. With ``no_new_privileges`` nothing in it can get a capability or become another user.
     """
 
     name: str
@@ -81,7 +107,9 @@ class Container:
     image_environment: dict[str, str]
     argv: tuple[str, ...]
     kit: str
-    binds: tuple[str, ...]
+    uid: int
+    gid: int
+    binds: tuple[Bind, ...]
     cpus: tuple[int, ...]
     devices: tuple[str, ...]
     memory: int
@@ -100,35 +128,46 @@ class Container:
     cdi_gpus: frozenset[str] = frozenset()
     gpu_nodes: tuple[str, ...] = ()
     infiniband: tuple[str, ...] | None = None
+    groups: tuple[int, ...] = ()
+    image_binds: tuple[Bind, ...] = ()
     sources: dict[str, str] = dataclasses.field(default_factory=dict)
+    leads: dict[str, str] = dataclasses.field(default_factory=dict)
+    recursive: bool = False
+    nodes: dict[str, str] = dataclasses.field(default_factory=dict)
     pids: int | None = None
     log: LogConfig | None = None
-    no_new_privileges: bool = False
+    no_new_privileges: bool = True
     omp_threads: int = 0
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
 
-        Running containers are not replaced because of a newer kit, a moved image tag, or changed limits, GPU
-        assignment or InfiniBand device nodes of the agent.
+        Running containers are not replaced because of a newer kit, a moved image tag, groups of the user, or changed
+        limits, GPU assignment or InfiniBand device nodes of the agent.
         """
         properties = dataclasses.asdict(self)
-        older = ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "gpu_nodes", "infiniband")
-        for name in (*older, "sources", "pids", "log", "omp_threads"):
+        for name in VOLATILE:
             del properties[name]
-        if self.infiniband is not None:
-            # Keeps the digest of containers that were created by older versions, which passed the folder.
-            properties["devices"] = (*self.devices, INFINIBAND)
-        # Keeps the digest of containers that were created by older versions, with a file that they could write.
-        properties["binds"] = tuple(bind.replace(HOSTS_TARGET, HOSTS_TARGET.removesuffix(":ro")) for bind in self.binds)
-        # Keeps the digest of containers that were created by older versions, which have no such list.
-        properties["explicit_environment"].pop(HOSTFILE_VARIABLE, None)
-        if not self.published:
-            # Keeps the digest of containers that were created by older versions.
-            del properties["published"]
-        if not self.no_new_privileges:
-            del properties["no_new_privileges"]
-        return labels.content_digest(properties)
+        return labels.content_digest({**properties, "infiniband": self.infiniband is not None})
+
+    @property
+    def user(self) -> str:
+        """The user and the group as numbers: no file of the image says who that is."""
+        return f"{self.uid}:{self.gid}"
+
+    @property
+    def all_binds(self) -> list[Bind]:
+        """All that the engine mounts, with the paths that it gets."""
+        return [
+            Bind(
+                self.sources.get(bind.source, bind.source),
+                self.leads.get(bind.target, bind.target),
+                bind.read_only,
+                # Ours have nothing mounted below them, and not every kernel of such an engine knows it.
+                recursive=self.recursive and bind.read_only and bind.source in self.sources,
+            )
+            for bind in (Bind(self.kit, KIT), *self.binds, *self.image_binds)
+        ]
 
     @property
     def description(self) -> str:
@@ -145,17 +184,19 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     """
     (first, first_address), *others = _network_attachments(container)
     endpoint = client.create_endpoint_config(ipv4_address=first_address) if first_address else None
+    mounts: list[Any] = [_mount(bind) for bind in container.all_binds]
     container_id = client.create_container(
         container.image,
         name=container.name,
         hostname=container.hostname,
         entrypoint=ENTRYPOINT,
         command=list(container.argv),
-        user="0:0",
-        # That of the image would be run as root, with the capabilities that the entrypoint drops.
+        user=container.user,
+        # That of the image would be made by root, through links that its user may have put.
+        working_dir="/",
+        # That of the image would be run beside the session's own checks, and outside of its environment.
         healthcheck={"test": ["NONE"]},
-        # The entrypoint forwards it to all processes of the container, whatever the image's stop signal.
-        stop_signal="SIGTERM",
+        stop_signal=STOP_SIGNAL,
         environment=_container_environment(container),
         labels=_labels(container),
         mac_address=container.mac,
@@ -163,13 +204,19 @@ def create_container(client: docker.APIClient, container: Container) -> str:
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
             network_mode=first,
-            binds=[f"{container.kit}:/opt/backendai:ro", *_real_binds(container)],
-            init=True,
+            mounts=mounts,
+            # The entrypoint adopts processes, and starts again what somebody has killed.
+            init=False,
+            group_add=list(map(str, container.groups)),
             cpuset_cpus=",".join(map(str, container.cpus)),
             devices=_device_mappings(container),
             device_requests=_gpu_request(container),
-            cap_add=CAPABILITIES,
-            cap_drop=None if container.infiniband is None else FORBIDDEN_WITH_INFINIBAND,
+            cap_add=BOUNDING if container.no_new_privileges else None,
+            cap_drop=["ALL"]
+            if container.no_new_privileges
+            else FORBIDDEN_WITH_INFINIBAND
+            if container.infiniband is not None
+            else None,
             security_opt=["no-new-privileges"] if container.no_new_privileges else None,
             ulimits=_ulimits(container),
             mem_limit=container.memory,
@@ -189,14 +236,21 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     return str(container_id)
 
 
-def _real_binds(container: Container) -> list[str]:
-    """Return the binds with real paths: the engine follows no link that a user may have replaced."""
-    parts = [bind.partition(":") for bind in container.binds]
-    return [f"{container.sources.get(source, source)}:{rest}" for source, _colon, rest in parts]
+def _mount(bind: Bind) -> dict[str, Any]:
+    """Return a bind mount in the format of the engine's API, which refuses a missing source of it.
+
+    The engine's default is that mounts that the agent gets later do not appear in it, but for sources beside its own
+    data.
+    """
+    mount = {"Type": "bind", "Source": bind.source, "Target": bind.target, "ReadOnly": bind.read_only}
+    options = {"Propagation": "rprivate", "ReadOnlyForceRecursive": True}
+    return {**mount, "BindOptions": options} if bind.recursive else mount
 
 
 def _labels(container: Container) -> dict[str, str]:
     own = {**container.labels, labels.DIGEST: container.digest()}
+    if container.groups:
+        own[labels.GROUPS] = json.dumps(container.groups)
     return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}
 
 
@@ -227,7 +281,10 @@ def _device_mappings(container: Container) -> list[Any]:
     """
     by_hook = () if _uses_cdi(container) else container.gpu_nodes
     paths = device_nodes([*container.devices, *(container.infiniband or ()), *by_hook])
-    return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
+    return [
+        {"PathOnHost": container.nodes.get(path, path), "PathInContainer": path, "CgroupPermissions": "rwm"}
+        for path in paths
+    ]
 
 
 def _ulimits(container: Container) -> list[Any]:

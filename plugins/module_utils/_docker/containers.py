@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._model.change import Change
+from .._model.errors import ClusterError
 from . import labels
 from .container import Container, create_container
 from .sdk import docker
@@ -97,8 +98,9 @@ def plan_containers(
 ) -> list[ContainerStep]:
     """Return the steps that lead from the existing containers to the desired ones, all running.
 
-    ``lost_parts`` maps hostnames of running containers to an interface, or device nodes, that they have lost: these are
-    recreated. So are stopped containers with InfiniBand device nodes that no longer exist.
+    ``lost_parts`` maps hostnames of containers to what they lack, such as an interface that they have lost: these are
+    recreated. So are stopped containers with InfiniBand device nodes that no longer exist, or with groups that the user
+    has no more or has joined since.
     """
     parts = lost_parts or {}
     by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
@@ -117,6 +119,9 @@ def plan_containers(
         elif lost := parts.get(container.hostname) or ", ".join(_lost_nodes(current, container)):
             before = f"{current['State']}, without {lost}"
             steps.append(ContainerStep(container, Change(subject, before, after), current["Id"], True))
+        elif current["State"] != "running" and _has_other_groups(current, container):
+            before = f"{current['State']}, with other groups of the user"
+            steps.append(ContainerStep(container, Change(subject, before, after), current["Id"], True))
         elif current["State"] != "running":
             steps.append(ContainerStep(container, Change(subject, current["State"], after), current["Id"], False))
     return steps
@@ -130,17 +135,26 @@ def _lost_nodes(current: Mapping[str, Any], desired: Container) -> list[str]:
     return [node for node in nodes if node not in (desired.infiniband or ())]
 
 
+def _has_other_groups(current: Mapping[str, Any], desired: Container) -> bool:
+    return {*json.loads(current["Labels"].get(labels.GROUPS, "[]"))} != {*desired.groups}
+
+
 def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -> None:
     """Apply all steps in parallel. The first error is raised after all steps have finished."""
     in_parallel(lambda step: _apply_step(client, step), steps)
 
 
 def start_stopped(
-    client: docker.APIClient, session_id: str, hostnames: Collection[str], timeout: float = 0.0
+    client: docker.APIClient,
+    session_id: str,
+    hostnames: Collection[str],
+    prepare: Callable[[str], None],
+    timeout: float = 0.0,
 ) -> list[Change]:
     """Start the stopped containers of a session in parallel and return the changes.
 
-    A start that the engine rejects is retried for ``timeout`` seconds.
+    ``prepare`` is called with the id of each before every try. A start that it or the engine rejects is retried for
+    ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     stopped = [
@@ -148,7 +162,7 @@ def start_stopped(
         for container in find_containers(client, session_id)
         if container["Labels"].get(labels.HOSTNAME) in hostnames and container["State"] != "running"
     ]
-    in_parallel(lambda container: _start_until(client, container["Id"], deadline), stopped)
+    in_parallel(lambda container: _start_until(client, container["Id"], prepare, deadline), stopped)
     return [listed_change(container, "running") for container in stopped]
 
 
@@ -168,16 +182,17 @@ def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any
     return [listed_change(container, None) for container in existing]
 
 
-def _start_until(client: docker.APIClient, container: str, deadline: float) -> None:
-    while not _try_start(client, container, last=time.monotonic() >= deadline):
+def _start_until(client: docker.APIClient, container: str, prepare: Callable[[str], None], deadline: float) -> None:
+    while not _try_start(client, container, prepare, last=time.monotonic() >= deadline):
         time.sleep(0.5)
 
 
-def _try_start(client: docker.APIClient, container: str, *, last: bool) -> bool:
+def _try_start(client: docker.APIClient, container: str, prepare: Callable[[str], None], *, last: bool) -> bool:
     """Start a container and return whether that succeeded; on the ``last`` try, errors are raised."""
     try:
+        prepare(container)
         client.start(container)
-    except docker.errors.APIError:
+    except (docker.errors.APIError, ClusterError):
         if last:
             raise
         return False

@@ -38,7 +38,7 @@ class ExecLimitError(ClusterError):
 
 
 def run_as_work(client: docker.APIClient, container: str, command: Sequence[str], seconds: int) -> str:
-    """Run a command as user work and return its output, stdout and stderr combined.
+    """Run a command as user work, whom the container runs as, and return its output, stdout and stderr combined.
 
     Control characters are escaped, except newlines and tabs. After ``seconds`` the command is killed. Raises
     :class:`ExecLimitError` if it did not end by itself, or printed more than :data:`OUTPUT_BYTES`; a process that it
@@ -49,7 +49,7 @@ def run_as_work(client: docker.APIClient, container: str, command: Sequence[str]
     """
     limited = [BUSYBOX, "timeout", "-s", "KILL", str(seconds), *command]
     limit = seconds + KILL_SECONDS
-    execution = client.exec_create(container, limited, user="work")
+    execution = client.exec_create(container, limited)
     received = bytearray()
     with _connection(client, execution["Id"]) as connection:
         problem = _receive(connection, received, limit)

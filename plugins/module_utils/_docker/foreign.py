@@ -42,7 +42,7 @@ def running_foreign(client: docker.APIClient) -> Iterator[tuple[str, int, Foreig
 
 
 def _is_foreign(container: Mapping[str, Any]) -> bool:
-    return bool((container["Labels"] or {}).get(labels.OWNER) != labels.OWNER_VALUE)
+    return (container["Labels"] or {}).get(labels.OWNER) not in (labels.OWNER_VALUE, labels.LOOK_VALUE)
 
 
 def _cores(settings: Mapping[str, Any]) -> float | None:

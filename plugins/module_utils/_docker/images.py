@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, as_phrase, one_line, reason
+from .._model.image_look import ImageLook
 from .._model.images import ImageIdentity, repository_of
 from .._model.quantity import decimal_unit
 from .._model.timestamp import parse_timestamp
@@ -46,20 +47,25 @@ class Image:
     """An image on an engine.
 
     ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image. ``argv``
-    is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`. ``tags`` and ``digests`` are
-    all names of the image, with a tag or with the digest of their registry. ``size`` is in bytes; ``tagged_at``, in
-    seconds since the epoch, is when it got its last tag on this engine, ``None`` if that is not known.
+    is the image's entrypoint and command, ``volumes`` are those that it declares, as it spells them. ``reference`` is
+    that of :class:`ImageIdentity`. ``tags`` and ``digests`` are all names of the image, with a tag or with the digest
+    of their registry. ``size`` is in bytes; ``tagged_at``, in seconds since the epoch, is when it got its last tag on
+    this engine, ``None`` if that is not known. ``look`` is what was seen in its files.
+    ``folder`` is the working directory of its command.
     """
 
     digest: str
     environment: dict[str, str]
     id: str = ""
     argv: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
     reference: str = ""
     tags: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
     size: int = 0
     tagged_at: float | None = None
+    look: ImageLook = dataclasses.field(default_factory=ImageLook)
+    folder: str = "/"
 
     @property
     def identity(self) -> ImageIdentity:
@@ -126,10 +132,12 @@ def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
         environment={key: value for key, _equals, value in variables},
         id=str(inspected["Id"]),
         argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
+        volumes=tuple(sorted(map(str, config.get("Volumes") or {}))),
         reference=reference,
         tags=tuple(inspected.get("RepoTags") or ()),
         digests=tuple(digests),
         size=int(inspected.get("Size") or 0),
+        folder=str(config.get("WorkingDir") or "/"),
         tagged_at=_parse_moment(str((inspected.get("Metadata") or {}).get("LastTagTime") or "")),
     )
 

@@ -11,6 +11,8 @@ import json
 
 OWNER = "ai.backend.owner"
 OWNER_VALUE = "backendai.cluster"
+# The owner of a container that only shows its image's files: it is of no session, whatever labels the image has.
+LOOK_VALUE = "backendai.cluster/look"
 SESSION_ID = "ai.backend.session-id"
 SESSION_NAME = "ai.backend.session-name"
 KERNEL_ID = "ai.backend.kernel-id"
@@ -22,6 +24,8 @@ SLOTS = "ai.backend.slots"
 DEVICES = "ai.backend.devices"
 # The InfiniBand device nodes of one container, as a JSON list: if one no longer exists, the container cannot start.
 INFINIBAND = "ai.backend.infiniband"
+# The numbers of the supplementary groups of one container, as a JSON list.
+GROUPS = "ai.backend.groups"
 # The digest of the object's properties; if it differs, the object must be recreated.
 DIGEST = "ai.backend.digest"
 

@@ -60,14 +60,14 @@ class LightClient:
         sdk: Any = self._sdk
         sdk.timeout = seconds
 
-    def exec_create(self, container: str, command: Sequence[str], user: str) -> dict[str, Any]:
-        """Prepare a command in a container and return its ``Id``."""
+    def exec_create(self, container: str, command: Sequence[str]) -> dict[str, Any]:
+        """Prepare a command in a container, as the user that it runs as, and return its ``Id``."""
         attached = {"AttachStdout": True, "AttachStderr": True}
         try:
             path = f"/containers/{_quote(container)}/exec"
-            return dict(self._ask("POST", path, {**attached, "User": user, "Cmd": [*command]}))
+            return dict(self._ask("POST", path, {**attached, "Cmd": [*command]}))
         except (OSError, ValueError):
-            return dict(self._sdk.exec_create(container, [*command], user=user))
+            return dict(self._sdk.exec_create(container, [*command]))
 
     def exec_start(self, execution: str, socket: bool) -> Any:
         """Start a prepared command and return the connection with its output."""

@@ -2,42 +2,33 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read a container's log, and files in it, whether it is running or not."""
+"""Read a container's log, whether it is running or not, and a log that was kept of it."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
-import io
-import tarfile
 import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from .._model.errors import ClusterError, as_phrase, reason
 from .sdk import docker
 
-T = TypeVar("T")
-
 # The maximum number of bytes that are returned from the end of a log.
 LOG_BYTES = 1 << 20
 
-# The maximum number of bytes that are read of one log, with all headers, and of one file: the engine sends whole files,
-# from their beginning.
+# The maximum number of bytes that are read of one log, with all headers.
 READ_BYTES = 512 << 20
-FILE_BYTES = 256 << 20
 
-# How long the engine may take to send a log or file.
+# How long reading a log may take.
 READ_SECONDS = 60
 
 CHUNK_BYTES = 1 << 16
-
-# What an archive of one file may have beside its content: headers, with a long name, and the end.
-ARCHIVE_BYTES = 32 << 10
 
 # How often a log is read of which the engine sent only a part.
 READ_ATTEMPTS = 3
@@ -51,16 +42,8 @@ class LogLimitError(LogReadError):
     """A log is too long to be read whole, or the engine sends it too slowly; its end may be readable."""
 
 
-class TooLargeError(LogReadError):
-    """A file is larger than what may be read now; ``size`` is in bytes."""
-
-    def __init__(self, path: str, size: int, limit: int) -> None:
-        super().__init__(f"{path} has {size} bytes, more than the limit of {limit}")
-        self.size = size
-
-
 class _LimitError(OSError):
-    """The engine did not send all of it within the limits."""
+    """Not all of a log was read within the limits."""
 
 
 class Allowance:
@@ -83,7 +66,7 @@ class Allowance:
                 break
             yield chunk
         if time.monotonic() >= self.until:
-            raise _LimitError(f"the engine did not send all of it within {self.seconds:.3g} seconds")
+            raise _LimitError(f"not all of it was read within {self.seconds:.3g} seconds")
 
 
 def usual_allowance() -> Allowance:
@@ -121,9 +104,9 @@ def tail_of(
         allowance = usual_allowance()
         with _ended_at(allowance.until, frames.close):
             limited = allowance.within(frames)
-            return _last_lines(_join_split_lines(limited) if timestamps else limited, lines, size)
+            return last_lines(_join_split_lines(limited) if timestamps else limited, lines, size)
     except (docker.errors.APIError, OSError) as error:
-        raise _read_error("its log", error) from None
+        raise read_error("its log", error) from None
 
 
 def read_log(
@@ -148,9 +131,9 @@ def read_log(
             if all(frame == last for _kept_frame, frame in _frames(client, container, 1, allowance)):
                 return
     except _LimitError as error:
-        raise LogLimitError(str(_read_error("its log", error))) from None
+        raise LogLimitError(str(read_error("its log", error))) from None
     except (docker.errors.APIError, OSError) as error:
-        raise _read_error("its log", error) from None
+        raise read_error("its log", error) from None
     raise LogReadError("its log cannot be read: the engine did not send all of it")
 
 
@@ -166,52 +149,13 @@ def _frames(
             at_line_start = frame.endswith(b"\n")
 
 
-def read_file(
-    client: docker.APIClient, container: str, path: str, add: Callable[[bytes], None], allowance: Allowance
-) -> bool:
-    """Read a file of a container, and return whether it exists. Raises :class:`LogReadError`.
-
-    One that is larger than what is allowed is not read at all: :class:`TooLargeError`.
-    """
-
-    def read(chunks: Iterable[bytes]) -> bool:
-        for chunk in chunks:
-            add(chunk)
-        return True
-
-    return _read_file(client, container, path, read, allowance) or False
-
-
 def tail_of_kept(path: str, lines: int, allowance: Allowance, size: int = LOG_BYTES) -> list[str]:
     """Return the last lines of a log that was kept as a gzip file. Raises :class:`LogReadError`."""
     try:
         with gzip.open(path) as file:
-            return _last_lines(allowance.within(iter(partial(file.read, CHUNK_BYTES), b"")), lines, size)
+            return last_lines(allowance.within(iter(partial(file.read, CHUNK_BYTES), b"")), lines, size)
     except (OSError, EOFError, zlib.error) as error:
-        raise _read_error(path, OSError(str(error))) from None
-
-
-def tail_of_file(
-    client: docker.APIClient, container: str, path: str, lines: int, size: int = LOG_BYTES
-) -> list[str] | None:
-    """Return the last lines of a file in a container, at most ``size`` bytes; ``None`` if it does not exist.
-
-    Raises :class:`LogReadError` if it is not a regular file, such as a link, or cannot be read.
-    """
-    return _read_file(client, container, path, lambda chunks: _last_lines(chunks, lines, size), usual_allowance())
-
-
-def _read_file(
-    client: docker.APIClient, container: str, path: str, read: Callable[[Iterable[bytes]], T], allowance: Allowance
-) -> T | None:
-    try:
-        chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
-        with tarfile.open(fileobj=_Stream(allowance.within(chunks)), mode="r|") as archive:
-            return read(_read_member(archive, path, max(0, min(FILE_BYTES, allowance.size - ARCHIVE_BYTES))))
-    except docker.errors.NotFound:
-        return None
-    except (docker.errors.APIError, OSError, tarfile.TarError) as error:
-        raise _read_error(path, error) from None
+        raise read_error(path, OSError(str(error))) from None
 
 
 @contextlib.contextmanager
@@ -226,7 +170,7 @@ def _ended_at(until: float, end: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def _last_lines(chunks: Iterable[bytes], lines: int, most: int) -> list[str]:
+def last_lines(chunks: Iterable[bytes], lines: int, most: int) -> list[str]:
     """Return the last lines of a log that is read in chunks; a truncated line begins with ``…``.
 
     No more than ``most`` bytes and one chunk are kept in memory. Invalid UTF-8 is replaced.
@@ -257,35 +201,6 @@ def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
         at_line_start = frame.endswith(b"\n")
 
 
-def _read_member(archive: tarfile.TarFile, path: str, limit: int) -> Iterator[bytes]:
-    """Yield the only file of an archive in chunks."""
-    member = archive.next()
-    file = archive.extractfile(member) if member is not None and member.isreg() else None
-    if member is None or file is None:
-        raise LogReadError(f"{path} is not a regular file")
-    if member.size > limit:
-        raise TooLargeError(path, member.size, limit)
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-
-
-class _Stream(io.RawIOBase):
-    """A read-only file object over the chunks that the engine sends."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._rest = self._rest or next(self._chunks, b"")
-        taken = self._rest[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._rest = self._rest[len(taken) :]
-        return len(taken)
-
-
-def _read_error(subject: str, error: Exception) -> LogReadError:
+def read_error(subject: str, error: Exception) -> LogReadError:
+    """Return the error for a log that cannot be read."""
     return LogReadError(f"{subject} cannot be read: {as_phrase(reason(error))}")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 
 from . import labels
+from .container import STOP_SIGNAL
 from .containers import in_parallel
 from .sdk import docker
 
@@ -23,11 +24,13 @@ KILL_SECONDS = 10
 def stop_containers(client: docker.APIClient, graces: Mapping[str, float]) -> set[str]:
     """End running containers, each with its grace in seconds, all at once; return the ids of those that exceeded it.
 
-    The entrypoint asks every process of the container. With no grace they are killed. It can be repeated, and done
-    twice at the same time: a process is asked once.
+    The entrypoint, which only its own signal ends, asks every process of the container. With no grace they are killed.
+    It can be repeated, and done twice at the same time: a process is asked once.
     """
     began, running, exceeded = time.monotonic(), _running(client, graces), set[str]()
-    in_parallel(lambda container: _signal(client, container, "SIGTERM"), [entry for entry in running if graces[entry]])
+    in_parallel(
+        lambda container: _signal(client, container, STOP_SIGNAL), [entry for entry in running if graces[entry]]
+    )
     while running:
         elapsed = time.monotonic() - began
         late = {container for container in running if elapsed >= graces[container]}

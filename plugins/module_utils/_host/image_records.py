@@ -20,6 +20,12 @@ from pathlib import Path
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 
+LOOKS = "looks"
+"""The folder, in that of the records, of what was seen in images."""
+
+LOOK_SUFFIXES = (".json", ".passwd", ".group")
+"""The suffixes of the files in it: what each path is, and two files of the image, compressed."""
+
 
 @dataclasses.dataclass(frozen=True)
 class KnownImage:
@@ -63,8 +69,10 @@ class ImageRecords:
                     self._write(_Stored(image_id, ()), durable=False)
 
     def forget(self, image_id: str) -> None:
-        """Remove the record of an image that is gone."""
-        self._path(image_id).unlink(missing_ok=True)
+        """Remove the record of an image that is gone, and what was seen in it."""
+        for path in self._files():
+            if path.stem == _stem(image_id):
+                path.unlink(missing_ok=True)
 
     def find(self, image_id: str) -> KnownImage | None:
         """Return what is known of an image; ``None`` if nothing is. A damaged record is none, so the image stays."""
@@ -76,15 +84,28 @@ class ImageRecords:
             return None
 
     def keep_only(self, image_ids: Iterable[str]) -> None:
-        """Remove the records of all other images: they are gone."""
-        kept = {self._path(image_id) for image_id in image_ids}
-        for path in self._folder.glob("*.json"):
-            if path not in kept:
+        """Remove the records of all other images, and what was seen in them: they are gone."""
+        kept = set(map(_stem, image_ids))
+        for path in self._files():
+            if path.stem not in kept:
                 path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        looks = (path for suffix in LOOK_SUFFIXES for path in (self._folder / LOOKS).glob(f"*{suffix}"))
+        return [*self._folder.glob("*.json"), *looks]
 
     def _write(self, stored: _Stored, *, durable: bool = True) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         write_atomically(self._path(stored.id), _FORMAT.dump(stored), durable=durable)
 
     def _path(self, image_id: str) -> Path:
-        return self._folder / f"{hashlib.sha256(image_id.encode()).hexdigest()[:32]}.json"
+        return self._folder / f"{_stem(image_id)}.json"
+
+
+def look_file(folder: Path, image_id: str, suffix: str) -> Path:
+    """Return a file of what was seen in an image, given the folder of the records and one of the suffixes."""
+    return folder / LOOKS / f"{_stem(image_id)}{suffix}"
+
+
+def _stem(image_id: str) -> str:
+    return hashlib.sha256(image_id.encode()).hexdigest()[:32]

@@ -4,10 +4,10 @@
 
 """The runtime kit: sshd, ssh, a shell and a web terminal of the agent's distribution that run in any image.
 
-A kit is a folder ``<root>/<version>`` with ``bin``, ``etc``, ``lib``, ``libexec`` and ``shell``, mounted at
-``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by
-the kit's loader with the kit's libraries. The version is a digest of all files, so a folder never changes
-under a running container; the link ``<root>/current`` points to the newest version.
+A kit is a folder ``<root>/<version>`` with ``bin``, ``etc``, ``lib``, ``libexec``, ``loader`` and ``shell``, mounted at
+``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by the kit's
+loader with the kit's libraries. Nor do they obey files of the image. The version is a digest of all files, so a folder
+never changes under a running container; the link ``<root>/current`` points to the newest version.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from .store import NotProvisionedError
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
+LOGIN_SHELL = f"{MOUNT_POINT}/shell/bash"
+"""The login shell of user work: bash of the image if it has that, or its sh, or that of the kit."""
 BUSYBOX = "/bin/busybox"
 PROGRAMS = (
     "/usr/sbin/sshd",
@@ -35,7 +37,6 @@ PROGRAMS = (
     "/usr/bin/scp",
     "/usr/bin/sftp",
     "/usr/bin/ssh-keygen",
-    "/usr/bin/setpriv",
     "/usr/bin/shellinaboxd",
 )
 
@@ -44,13 +45,14 @@ SSHD_PROGRAMS = {
     "/usr/lib/openssh/sshd-session": ("PerSourcePenalties no", f"SshdSessionPath {MOUNT_POINT}/bin/sshd-session"),
     "/usr/lib/openssh/sshd-auth": (f"SshdAuthPath {MOUNT_POINT}/bin/sshd-auth",),
 }
-# Frameworks log in many times at once, some over one connection. How many logins may be unfinished, depends on the
-# container's memory: see the entrypoint. internal-sftp requires no program in the image.
+# sshd runs as the user whom it lets in, and so cannot let in another one. Frameworks log in many times at once, some
+# over one connection. How many logins may be unfinished depends on the container's memory: see _model/sshd.py.
+# internal-sftp requires no program in the image.
 SSHD_CONFIG = """\
 HostKey /run/backendai/ssh/ssh_host_ed25519_key
 PidFile none
 LogLevel FATAL
-PermitRootLogin no
+StrictModes no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
@@ -63,17 +65,35 @@ Subsystem sftp internal-sftp
 
 SHEBANG = f"#!{MOUNT_POINT}/bin/busybox sh\n"
 
-# sshd starts itself again by its name, which must be a path, hence --argv0. LD_LIBRARY_PATH is overridden by
-# --library-path. The image's configuration of OpenSSL may name modules for another version.
+# sshd starts itself again by its name, which must be a path, hence --argv0. A process has the name of the file that is
+# executed: the loader's. LD_LIBRARY_PATH is overridden by --library-path. The image's configuration of OpenSSL may name
+# modules for another version.
 WRAPPER = """\
 unset LD_PRELOAD LD_AUDIT LD_DEBUG LD_DEBUG_OUTPUT LD_PROFILE LD_PROFILE_OUTPUT LD_TRACE_LOADED_OBJECTS
 unset GCONV_PATH GLIBC_TUNABLES
 export OPENSSL_CONF=/dev/null
-exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {kit}/bin/{name} {kit}/libexec/{name} "$@"
+exec {kit}/loader/{name} --inhibit-cache --library-path {kit}/lib --argv0 {kit}/bin/{name} {kit}/libexec/{name} "$@"
 """
 
-PRELOAD_FILE = (b"/etc/ld.so.preload", b"/opt/backendai/non")
-"""The file of libraries that the loader loads into every program, and one as long that is never there instead."""
+# Read by login shells of images, whose own files in /etc/profile.d they read, too.
+PROFILE = "[ ! -r /var/lib/backendai/environment ] || . /var/lib/backendai/environment\n"
+
+#: What is bound over files of an image, by its path in the kit: rules for TCP wrappers would concern logins.
+BOUND_FILES = {
+    "etc/empty": ("/etc/hosts.allow", "/etc/hosts.deny"),
+    "etc/profile.sh": ("/etc/profile.d/backendai.sh",),
+}
+
+#: Files of an image that programs of the kit would obey, and as long a path to read instead, which is never there but
+#: for the second: libraries that the loader loads into every program, how users are looked up, what busybox may run,
+#: and that nobody may log in.
+REPLACED_PATHS = {
+    b"/etc/ld.so.preload": b"/opt/backendai/non",
+    b"/etc/nsswitch.conf": b"/opt/backendai/nss",
+    b"/etc/busybox.conf": b"/opt/backendai/no",
+    b"/etc/nologin": b"/proc/0/none",
+}
+NSS = b"passwd: files\ngroup: files\nhosts: files dns\n"
 
 _VERSION = re.compile(r"[0-9a-f]{12}")
 _LIBRARY = re.compile(r"^\s*(?P<name>\S+) => (?P<path>/\S+) \(0x[0-9a-f]+\)$")
@@ -150,24 +170,21 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
 
     Raises KitBuildError if a program or library is not installed.
     """
-    busybox = KitFile(_read(BUSYBOX), 0o755)
+    busybox = _program(BUSYBOX)
     files = {path: script(text) for path, text in scripts.items()}
     files["bin/busybox"] = files["bin/sh"] = busybox
     sshd_programs = [program for program in SSHD_PROGRAMS if os.path.exists(program)]
     files["etc/sshd_config"] = KitFile(sshd_config(sshd_programs).encode(), 0o644)
+    files["etc/empty"] = KitFile(b"", 0o644)
+    files["etc/profile.sh"] = KitFile(PROFILE.encode(), 0o644)
+    files["nss"] = KitFile(NSS, 0o644)
     for program in (*PROGRAMS, *sshd_programs):
         name = os.path.basename(program)
-        files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
+        files[f"libexec/{name}"] = _program(program)
         files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))
         dependencies = _run_ldd(program)
-        files["lib/ld.so"] = KitFile(_read(dependencies.loader).replace(*PRELOAD_FILE), 0o755)
-        files.update(
-            {f"lib/{library}": KitFile(_read(path), 0o644) for library, path in dependencies.libraries.items()}
-        )
-        # The C library loads it if /etc/nsswitch.conf of the image contains "passwd: compat".
-        compat = os.path.join(os.path.dirname(dependencies.libraries["libc.so.6"]), "libnss_compat.so.2")
-        if os.path.exists(compat):
-            files["lib/libnss_compat.so.2"] = KitFile(_read(compat), 0o644)
+        files[f"loader/{name}"] = _program(dependencies.loader)
+        files.update({f"lib/{library}": _program(path, 0o644) for library, path in dependencies.libraries.items()})
     return Kit(files)
 
 
@@ -244,6 +261,14 @@ def _digest(path: str) -> str | None:
             return KitFile(file.read(), os.fstat(file.fileno()).st_mode & 0o7777).digest
     except FileNotFoundError:
         return None
+
+
+def _program(path: str, mode: int = 0o755) -> KitFile:
+    """Return a program or library of this host that obeys none of ``REPLACED_PATHS``."""
+    content = _read(path)
+    for replaced, instead in REPLACED_PATHS.items():
+        content = content.replace(replaced + b"\0", instead + b"\0")
+    return KitFile(content, mode)
 
 
 def _read(path: str) -> bytes:

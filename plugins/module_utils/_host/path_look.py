@@ -11,7 +11,6 @@ left behind with the lock of a file for that path, so that there is never a seco
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
 import fcntl
@@ -25,6 +24,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Union
+
+from .processes import keep_descriptors
 
 # The locks: they end with the processes that hold them, so they need not outlive a reboot.
 LOCKS = Path("/run/backendai-looks")
@@ -44,21 +45,23 @@ class Place(NamedTuple):
     """A path, below the ``root`` of this host, or of another process, such as ``/proc/17/root``.
 
     With ``strict``, only root decides where it leads: no component may be a link, nor one before the last be writable
-    for others.
+    for others. With ``inner``, it is that path below the folder there, whoever may write to that, and without links.
     """
 
     path: str
     root: str = ""
     strict: bool = False
+    inner: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A folder: its real ``path`` on this host, its device and its inode."""
+    """A folder: its real ``path`` on this host, its device, its inode, and the number of the group that owns it."""
 
     path: str
     device: int
     inode: int
+    group: int
 
 
 class NoFolder(enum.Enum):
@@ -167,14 +170,7 @@ def _answer_and_exit(places: Sequence[Place], sender: int, keep: Collection[int]
     """
     try:
         os.setsid()
-        os.chdir("/")
-        null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in range(3):
-            os.dup2(null, descriptor)
-        for descriptor in map(int, os.listdir("/proc/self/fd")):
-            if descriptor > 2 and descriptor not in keep:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+        keep_descriptors(keep)
         home = os.open("/", os.O_PATH)
         for place in places:
             os.write(sender, json.dumps(_find(place, home)).encode() + b"\n")
@@ -186,17 +182,19 @@ def _parse_answer(found: list[str | int] | None) -> Answer:
     """Return the answer of a line that :func:`_find` has written."""
     if found is None:
         return NoFolder.MISSING
-    path, device, *inode = found
-    return Folder(str(path), int(device), int(inode[0])) if inode else Unsafe(str(path), str(device))
+    path, *rest = found
+    return Folder(str(path), *map(int, rest)) if len(rest) > 1 else Unsafe(str(path), str(rest[0]))
 
 
-def _find(place: Place, home: int) -> tuple[str, int, int] | Unsafe | None:
-    """Return the real path, device and inode of a folder, all of the same moment; ``home`` is this host's root."""
+def _find(place: Place, home: int) -> tuple[str, int, int, int] | Unsafe | None:
+    """Return the real path, device, inode and group of a folder, all of one moment; ``home`` is this host's root."""
     try:
         if place.root:
             os.chroot(place.root)
             os.chdir("/")
         folder = _open_strictly(place.path) if place.strict else os.open(place.path, os.O_PATH | os.O_DIRECTORY)
+        if place.inner and not isinstance(folder, Unsafe):
+            folder = _open_below(folder, place.inner)
     except (OSError, ValueError):
         return None
     finally:
@@ -207,7 +205,7 @@ def _find(place: Place, home: int) -> tuple[str, int, int] | Unsafe | None:
         return folder
     try:
         found = os.fstat(folder)
-        return os.readlink(f"/proc/self/fd/{folder}"), found.st_dev, found.st_ino
+        return os.readlink(f"/proc/self/fd/{folder}"), found.st_dev, found.st_ino, found.st_gid
     except OSError:
         return None
     finally:
@@ -234,6 +232,19 @@ def _open_strictly(path: str) -> int | Unsafe:
     finally:
         if folder >= 0:
             os.close(folder)
+
+
+def _open_below(folder: int, path: str) -> int:
+    """Open what is below a folder, which is closed, without following a link. Raises :class:`OSError`."""
+    for name in path.split("/"):
+        try:
+            inner = _open_inner(name, folder)
+        finally:
+            os.close(folder)
+        if inner < 0:
+            raise NotADirectoryError(name)
+        folder = inner
+    return folder
 
 
 def _open_inner(name: str, folder: int) -> int:

@@ -118,18 +118,21 @@ def daemonize(action: Callable[[], None], keep: int) -> None:
     try:
         os.setsid()
         if os.fork() == 0:
-            _close_descriptors(keep)
+            keep_descriptors({keep})
+            os.umask(0o077)
             action()
     finally:
         # Neither the child nor the grandchild returns to the caller.
         os._exit(0)
 
 
-def _close_descriptors(keep: int) -> None:
+def keep_descriptors(kept: Collection[int]) -> None:
+    """Close what a copy of a process has open, but for these descriptors, and leave its folder."""
     os.chdir("/")
-    os.umask(0o077)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(null, descriptor)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in kept:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)

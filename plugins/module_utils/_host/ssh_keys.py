@@ -15,10 +15,9 @@ from .._model.held_session import PublicKeys
 def ensure_keys(folder: Path) -> PublicKeys:
     """Return the public user and host key of a container; missing key pairs are generated in ``folder``.
 
-    Both are ed25519, in OpenSSH's format and mode 0600. Raises :class:`subprocess.CalledProcessError` if ``ssh-keygen``
-    fails.
+    Both are ed25519, in OpenSSH's format; the group of the folder may read them. Raises
+    :class:`subprocess.CalledProcessError` if ``ssh-keygen`` fails.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return PublicKeys(user=_ensure_key(folder / "id_ed25519"), host=_ensure_key(folder / "ssh_host_ed25519_key"))
 
 
@@ -30,4 +29,6 @@ def _ensure_key(private: Path) -> str:
         private.unlink(missing_ok=True)
         command = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(private))
         subprocess.run(command, check=True, capture_output=True, text=True)
+    for path in (private, public):
+        path.chmod(0o640)
     return " ".join(public.read_text().split()[:2])

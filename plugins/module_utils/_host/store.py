@@ -24,6 +24,7 @@ from .._model.errors import ClusterError
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
 from .._model.session import MAIN1, is_session_id
 from .._model.state_format import StateFormat
+from .homes import Homes
 from .local_session import SESSION, LocalSession
 from .port_reservations import PortReservations
 
@@ -203,6 +204,24 @@ class Store:
             raise NotProvisionedError(f"{kit} is missing: run backendai.cluster.provision_agents on this host.")
         return str(kit.resolve())
 
+    @property
+    def homes_link(self) -> Path:
+        """The link to the folder of :attr:`homes`, on the engine's file system."""
+        return self._root / "homes"
+
+    @property
+    def homes(self) -> Homes:
+        """The folders of sessions on the engine's file system. Raises :class:`NotProvisionedError`."""
+        try:
+            homes = Homes(os.readlink(self.homes_link))
+        except OSError:
+            problem = f"{self.homes_link} is missing"
+            raise NotProvisionedError(f"{problem}: run backendai.cluster.provision_agents on this host.") from None
+        if not homes.removed.is_dir():
+            problem = f"{homes.root} is not there: mount its file system"
+            raise NotProvisionedError(f"{problem}, or run backendai.cluster.provision_agents on this host.")
+        return homes
+
     def sessions(self) -> list[LocalSession]:
         """Return all sessions on this agent, committed or not, sorted by id.
 
@@ -294,11 +313,14 @@ class Store:
         self.save(dataclasses.replace(session, expires_at=None))
 
     def remove(self, session_id: str) -> bool:
-        """Remove the stored state of a session; return whether there was any.
+        """Remove the stored state of a session, and retire its homes; return whether there was any.
 
         Keys and secrets go first, the description last: a removal that was killed leaves a session to remove again.
+        Homes that cannot be retired do not keep a session from ending: the agent's timer tries again.
         """
         folder = self.folder(session_id)
+        with contextlib.suppress(NotProvisionedError, OSError):
+            self.homes.retire(session_id)
         if not folder.is_dir():
             return False
         for path in folder.iterdir():

@@ -81,12 +81,13 @@ class AgentFacts:
 
     ``images`` are the requested images by name, ``None`` if absent, and ``unusable_images`` why others cannot be read;
     ``image_disk`` is where the engine keeps them, ``None`` if that is not known. ``unusable_paths`` are the requested
-    folders that cannot be mounted. ``sessions`` are all sessions on the agent, and ``damaged_sessions`` the ids of
-    those that it holds and cannot read. ``cordon`` is an operator's decision that the agent takes no new sessions; it
-    is not ``schedulable`` then. ``labels`` are words by which sessions choose agents, and ``obstacles`` sentences about
-    what is wrong with one that is not ``schedulable`` for that. ``topology`` are the domains that it is in, from the
-    outside in, and ``topology_levels`` the names of their levels, if they have any. ``closed_storage`` are the services
-    of storage servers that its containers do not reach.
+    folders that cannot be mounted, and ``path_groups`` the numbers of the groups that own the others. ``sessions`` are
+    all sessions on the agent, and ``damaged_sessions`` the ids of those that it holds and cannot read. ``cordon`` is an
+    operator's decision that the agent takes no new sessions; it is not ``schedulable`` then. ``labels`` are words by
+    which sessions choose agents, and ``obstacles`` sentences about what is wrong with one that is not ``schedulable``
+    for that. ``topology`` are the domains that it is in, from the outside in, and ``topology_levels`` the names of
+    their levels, if they have any. ``closed_storage`` are the services of storage servers that its containers do not
+    reach.
     """
 
     name: str
@@ -119,6 +120,7 @@ class AgentFacts:
     unusable_images: dict[str, str]
     image_disk: ImageDisk | None
     unusable_paths: dict[str, Unusable]
+    path_groups: dict[str, int]
     sessions: tuple[HeldSession, ...]
     damaged_sessions: tuple[str, ...]
     cordon: Cordon | None

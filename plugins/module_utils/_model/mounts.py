@@ -22,17 +22,14 @@ HOME = "/home/work"
 # Reserved for the session in each container: nothing can be mounted there, or inside.
 RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/backendai", f"{HOME}/.ssh")
 
-# Written when a container starts: must be in the container, not in a mounted folder.
-PATHS_WRITTEN_AT_START = (
-    "/etc/hosts",
-    "/etc/passwd",
-    "/etc/profile.d",
-    "/etc/ssh",
-    "/etc/ssh/ssh_config.d",
-    "/run/sshd",
-    "/usr/bin",
-    "/usr/lib",
+# Where each container has files of its session, and of the engine: nothing can be mounted there.
+FILES = (
+    *("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/hosts.allow", "/etc/hosts.deny", "/etc/profile.d/backendai.sh"),
+    *("/etc/hostname", "/etc/resolv.conf"),
 )
+
+# Where containers get what their images lack.
+PROGRAMS = "/usr/bin"
 
 # Never mounted, nor anything inside: with them, a container controls its agent.
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
@@ -52,7 +49,7 @@ def find_path_problem(path: str) -> str:
 
 def find_target_problem(target: str) -> str:
     """Return why nothing can be mounted at ``target`` in a container; empty if a folder can."""
-    hidden = [path for path in (HOME, *RESERVED, *PATHS_WRITTEN_AT_START) if is_within(path, target)]
+    hidden = [path for path in (HOME, *RESERVED, *FILES, PROGRAMS) if is_within(path, target)]
     if target.startswith("/") and hidden:
         return f"would hide {hidden[0]}"
     if any(is_within(target, path) for path in RESERVED):

@@ -12,7 +12,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from .addressing import is_address
@@ -26,11 +26,13 @@ from .session import (
     MAIN1,
     MAX_APPS,
     MAX_GRACE,
+    MAX_GROUPS,
     SSH_PORT,
     STOP_GRACE,
     App,
     Mount,
     PublishedPort,
+    UserGroup,
     is_hostname,
     is_session_id,
 )
@@ -68,7 +70,7 @@ class SessionPlan:
     reach them. ``command`` is the shell command of a batch session, empty for others, and ``command_scope`` selects the
     containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session belongs to
     ``user``, whose uid on the control node is ``user_uid``, if that is known, and counts towards the share of ``user``.
-    ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
+    ``uid`` and ``gid`` are those of user work, which is also in ``groups``. With ``infiniband`` every container has the
     agent's InfiniBand. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
     source addresses of gateways. At an end, main1 runs ``stop_command``, and all processes have ``stop_grace`` seconds.
     With ``no_new_privileges`` setuid programs give no privileges in its containers. Its NVIDIA GPUs are as in ``gpu``.
@@ -104,14 +106,20 @@ class SessionPlan:
     max_lifetime: int = 0
     idle_timeout: int = 0
     user_uid: int | None = None
-    no_new_privileges: bool = False
+    no_new_privileges: bool = True
     gpu: GpuRequest = ANY_GPU
+    groups: tuple[UserGroup, ...] = ()
 
     @property
     def agents(self) -> list[str]:
         """The agents of the session in rank order; a swarm manager without containers is the last."""
         manager = [self.network.swarm_manager] if self.network and self.network.swarm_manager else []
         return list(dict.fromkeys([*(kernel.agent for kernel in self.kernels), *manager]))
+
+    @property
+    def group_numbers(self) -> tuple[int, ...]:
+        """The numbers of the supplementary groups of user work."""
+        return tuple(group.number for group in self.groups)
 
     @property
     def images(self) -> list[str]:
@@ -232,13 +240,14 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
         yield "its name, or a hostname, has other characters than a-z, 0-9 and -"
     if len(plan.apps) > MAX_APPS or len(plan.published) > MAX_APPS + 1:
         yield f"it has more than {MAX_APPS} apps"
+    yield from _group_problems(plan.groups)
     connected = plan.shares_host_network or (network is not None and network.vni is not None)
     if (connected or plan.underlays) and not plan.underlays.keys() >= {kernel.agent for kernel in kernels}:
         yield "an agent has no underlay"
     addresses = [*(kernel.address for kernel in kernels), *(underlay.address for underlay in underlays)]
     addresses += [published.address for published in plan.published]
     networks = [*plan.agent_addresses, *plan.gateways, network.subnet if network else None]
-    if not all(map(_is_address, filter(None, addresses))) or not all(map(_is_network, filter(None, networks))):
+    if not all(map(_is_address, _present(addresses))) or not all(map(_is_network, _present(networks))):
         yield "an address or a network is not valid"
     macs = [*(kernel.mac or "" for kernel in kernels), *(underlay.mac for underlay in underlays)]
     links = [*(underlay.interface for underlay in underlays), *([network.link, network.bridge] if network else [])]
@@ -251,6 +260,16 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
     vni = (network.vni if network else None) or 0
     if not all(0 < port < 1 << 16 for port in ports) or not 0 <= vni < 1 << 24:
         yield "a port or a network identifier is out of range"
+
+
+def _present(values: Iterable[str | None]) -> list[str]:
+    """Return the values that are there; an empty text is one, and is no address."""
+    return [value for value in values if value is not None]
+
+
+def _group_problems(groups: Collection[UserGroup]) -> Iterator[str]:
+    if len(groups) > MAX_GROUPS or len({group.number for group in groups}) < len(groups):
+        yield f"it has more than {MAX_GROUPS} groups, or one twice"
 
 
 # The plans of a cluster have the same networks again and again.

@@ -31,6 +31,14 @@ STRIP, KEEP, NONE = PATHS = ("strip", "keep", "none")
 # How many apps a session may have: each takes a port of main1's agent, a process there, and a log.
 MAX_APPS = 32
 
+# How many supplementary groups the processes of a session may have.
+MAX_GROUPS = 64
+
+MAX_ID = (1 << 31) - 1
+"""The largest number of a user or a group that an engine accepts."""
+
+MAX_GROUP_NAME = 128
+
 # The name of the published SSH port of main1, next to the names of its apps.
 SSH = "ssh"
 
@@ -49,6 +57,23 @@ class Mount:
     target: str
     read_only: bool = False
     strict: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class UserGroup:
+    """A supplementary group of the processes of a session; its ``name`` is for people, and may be empty.
+
+    Raises :class:`ValueError` for a number that no group of a user has.
+    """
+
+    number: int
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.number <= MAX_ID:
+            raise ValueError(f"a group has a number from 1 to {MAX_ID}")
+        if len(self.name) > MAX_GROUP_NAME or not self.name.isprintable():
+            raise ValueError(f"the name of a group is a line of at most {MAX_GROUP_NAME} characters")
 
 
 @dataclasses.dataclass(frozen=True)

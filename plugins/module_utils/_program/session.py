@@ -112,7 +112,7 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
         session, kept = _find_session(store, session_id), find_kept(store, session_id)
         if session:
             client = connect(options["docker_host"])
-            parts.append(read_logs(client, session, kernel, lines, reply, options.get("since")))
+            parts.append(read_logs(client, store, session, kernel, lines, reply, options.get("since")))
         elif kept:
             parts.append(read_kept(store, kept, kernel, lines, reply))
     except EXPECTED as error:

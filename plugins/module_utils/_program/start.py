@@ -135,6 +135,7 @@ class Agent:
             limits=self.limits,
             mounts=self.settings.mounts,
             patience=request.get("patience"),
+            fresh_home=request.get("fresh_home", False),
         )
         changes, ready, lost = apply_claimed(self.client, self.store, apply_request, check_mode=part.check_mode)
         part.changes += changes

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The commands of systemd units on a host: restore sessions, apply rules, roll back a firewall."""
+"""The commands of systemd units on a host: restore sessions, apply rules, roll back a firewall, remove homes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from .._docker.client import DockerUnavailableError, connect
 from .._firewall.state import FirewallState
 from .._firewall.sync import sync_ruleset
 from .._firewall.trial import roll_back
+from .._host.home_removal import remove_retired
 from .._host.store import Store
 from .._model.errors import EXPECTED, reason
+from .._model.quantity import parse_bytes
 from .._session.reconcile import restore
 from .journal import log
 
@@ -45,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--docker-host", required=True)
     parser.add_argument("--start", action="store_true", help="also start containers, not only restore links and rules")
     parser.add_argument("--rules", action="store_true", help="apply the rules and nothing else")
+    parser.add_argument("--remove-homes", metavar="RESERVE", help="remove the homes of ended sessions")
     parser.add_argument("--withdraw", metavar="NONCE", help="roll back a firewall that was not confirmed")
     options = parser.parse_args(arguments)
     store = Store(options.state_path)
@@ -54,6 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.withdraw:
             changes = roll_back(store, options.withdraw)
             failures += filter(None, [FirewallState(store).damage])
+        elif options.remove_homes:
+            changes, failures = [], remove_retired(store.homes, parse_bytes(options.remove_homes))
         elif options.rules:
             changes = sync_ruleset(store, check_mode=False)
             failures += filter(None, [FirewallState(store).damage])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from .._docker import containers, networks
@@ -20,21 +20,26 @@ from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._model.change import Change
 from .._model.errors import ClusterError
+from .._model.image_look import ImageLook
 from .._model.images import ImagesByAgent, image_mismatch
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
+from .admission import admit
+from .before_start import make_folders, make_new_homes, prepare_restart, prepare_start
 from .claim_guard import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
 from .end import replace_containers
 from .gpu_access import lost_nodes
 from .host_capabilities import read_host
 from .image_access import ImageAccess, require_image_access
+from .image_look import find_unjudgeable, judge_own_homes, look_at_image, recorded_look
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
-from .mount_sources import MountSettings, check_after_start, check_before_start
-from .readiness import await_ready
+from .mount_sources import MountSettings, check_before_start
+from .readiness import await_ready, ready_markers
+from .user_groups import judge_group_files, judge_groups
 
 CHECK_SECONDS = 60
 """Minimum remaining time of a claim, in seconds, once the containers have started: the session check follows."""
@@ -64,7 +69,8 @@ class ApplyRequest:
 
     ``images`` are those that the agents of the session reported, ``access`` has the logins of the requester, ``mounts``
     the agent's settings for mounts, ``limits`` are those of new containers. ``patience`` is how many seconds to wait
-    for the containers at most; ``None`` for as long as the claim lasts.
+    for the containers at most; ``None`` for as long as the claim lasts. With ``fresh_home`` containers that may be
+    replaced are, and their homes with them.
     """
 
     plan: SessionPlan
@@ -77,6 +83,7 @@ class ApplyRequest:
     patience: float | None = None
     mounts: MountSettings = dataclasses.field(default_factory=MountSettings)
     limits: ContainerLimits = DEFAULT_LIMITS
+    fresh_home: bool = False
 
 
 class ApplyResult(NamedTuple):
@@ -105,6 +112,7 @@ def apply_claimed(
             f"{lacking[0].agent} did not report the keys of {lacking[0].hostname}, which it runs: end the session, and"
             " create it again"
         )
+    judge_groups(plan, request.agent, request.mounts.docker_host)
     changes = _adopt_plan(store, request, check_mode=check_mode)
     if not check_mode:
         # Without the lock, because a registry may be slow.
@@ -116,9 +124,13 @@ def apply_claimed(
         else:
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, check_mode=check_mode)
+        images = _look_at_images(client, store, session, images, check_mode=check_mode)
+        judge_group_files(plan, images)
+        judge_own_homes(plan, images)
         applied = apply_slice(client, store, session, request, images, check_mode=check_mode)
     # Without the lock: a slow start must not block the removal of the session.
-    ready = await_ready(client, applied.started, _start_deadline(session), request.patience)
+    markers = ready_markers(store, session, applied.started)
+    ready = await_ready(client, markers, _start_deadline(session), request.patience)
     if applied.started and ready:
         # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
@@ -133,7 +145,7 @@ def await_claimed(client: docker.APIClient, store: Store, session_id: str, nonce
     session = require_claim(store, session_id, nonce)
     started = store.started_commands(session)
     names = [kernel.container for kernel in session.kernels if kernel.hostname not in started]
-    await_ready(client, names, _start_deadline(session))
+    await_ready(client, ready_markers(store, session, names), _start_deadline(session))
     renew_claim(store, session_id, nonce, CHECK_SECONDS)
 
 
@@ -166,6 +178,12 @@ def apply_slice(
     """
     host = read_host(client)
     desired = desired_slice(store, session, request.contents, images, request.default_network, host, request.limits)
+    # The command of a batch session runs once: its container is neither restarted nor recreated.
+    started_hostnames = store.started_commands(session)
+    repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
+    unwanted = {container.hostname: "a fresh home" for container in repairable if request.fresh_home}
+    if not check_mode:
+        make_folders(client, store, session, images)
     files = plan_files(desired.files)
     if not check_mode:
         write_files((file for file, _change in files), durable=False)
@@ -180,11 +198,9 @@ def apply_slice(
     interface_plan = plan_interfaces(client, session)
     # Of containers that run already; those that are started or recreated below get their network with that.
     changes += [step.change for step in interface_plan.steps]
-    # The command of a batch session runs once: its container is neither restarted nor recreated.
-    started_hostnames = store.started_commands(session)
-    repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
     existing = containers.find_containers(client, session.plan.id)
-    lost_parts = {**lost_nodes(client, session), **interface_plan.lost}
+    unjudgeable = find_unjudgeable(client, existing)
+    lost_parts = {**unwanted, **lost_nodes(client, session), **interface_plan.lost, **unjudgeable}
     steps = containers.plan_containers(existing, repairable, lost_parts)
     if session.plan.infiniband and not host.infiniband and any(step.create for step in steps):
         raise InfinibandMissingError(
@@ -194,15 +210,60 @@ def apply_slice(
     if not check_mode:
         folders = check_before_start(client, store, session, request.mounts) if steps else {}
         sources = {source: folder.path for source, folder in folders.items()}
+        # All that may refuse comes before anything ends.
+        new_homes = make_new_homes(client, store, session, images, unwanted)
         replaced = [step.existing for step in steps if step.existing and step.create]
         lost |= replace_containers(client, store, session, replaced)
+        if unwanted:
+            # Who still runs would go on to write into a home that is removed.
+            containers.remove_containers(client, [each for each in existing if each["Id"] in replaced])
+            _replace_homes(store, session, unwanted, new_homes)
+        for step in steps:
+            _prepare(client, store, session, step)
         containers.apply_containers(client, [step.with_sources(sources) for step in steps])
-        check_after_start(client, session, folders, [step.desired.hostname for step in steps])
         # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)
+        admit(client, store, session, folders if steps else None, [step.desired.hostname for step in steps])
     changes += [step.change for step in steps]
     return ApplyResult(changes, [] if check_mode else [step.desired.name for step in steps], lost)
+
+
+def _replace_homes(store: Store, session: LocalSession, hostnames: Iterable[str], new: Collection[str]) -> None:
+    """Discard the homes of containers that have been removed; those of ``new`` have another one."""
+    for hostname in hostnames:
+        if hostname in new:
+            store.homes.renew(session.plan.id, hostname)
+        else:
+            store.homes.discard(session.plan.id, hostname)
+
+
+def _prepare(client: docker.APIClient, store: Store, session: LocalSession, step: containers.ContainerStep) -> None:
+    if step.existing and not step.create:
+        prepare_restart(client, store, session, step.existing)
+    else:
+        desired = step.desired
+        sources = [bind.source for bind in desired.image_binds]
+        prepare_start(store, session, desired.hostname, desired.nodes, sources, desired.leads)
+
+
+def _look_at_images(
+    client: docker.APIClient, store: Store, session: LocalSession, images: Mapping[str, Image], *, check_mode: bool
+) -> dict[str, Image]:
+    """Return the images with what was seen in them; with ``check_mode`` with what is recorded of that.
+
+    Raises :class:`ImageRefusedError`.
+    """
+    mounts = session.plan.mounts
+    return {
+        name: dataclasses.replace(
+            image,
+            look=(recorded_look(store, image, mounts) or ImageLook())
+            if check_mode
+            else look_at_image(client, store, image, name, mounts),
+        )
+        for name, image in images.items()
+    }
 
 
 def _start_deadline(session: LocalSession) -> float:

@@ -35,9 +35,11 @@ from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
 from .end import SessionEnd, stop_sessions
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
-from .mount_sources import MountRefusedError, judge_mounts
+from .mount_sources import InnerFolderMissingError, MountRefusedError, judge_mounts
 from .pinning import pin_containers
 from .remove import is_expired, remove_claimed, remove_if
+from .session_folder import make_folder
+from .user_groups import judge_groups
 
 
 class ClaimRefusedError(ClusterError):
@@ -85,8 +87,10 @@ def claim(
     Stale and expired sessions are removed first, and the folders of mounts are looked at, without the lock: both may
     take long. A committed session is not changed. The unfinished claim of another run is taken over: it keeps its keys,
     cores and devices and gets this run's nonce. If it has expired or has another plan, it is removed and claimed again.
-    Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with ``check_mode`` nothing is written.
+    Raises :class:`ClaimRefusedError`, :class:`ContainerNameConflictError`, :class:`GroupRefusedError` or
+    :class:`InnerFolderMissingError`; with ``check_mode`` nothing is written.
     """
+    judge_groups(request.plan, request.agent, settings.docker_host)
     hostnames = [kernel.hostname for kernel in request.kernels]
     changes = _remove_others(client, store, request.stale_sessions, check_mode=check_mode)
     if not check_mode:
@@ -122,7 +126,7 @@ def claim(
         store.save(session)
         if folders:
             store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in folders.items()})
-        keys = _ensure_keys(store, request.plan.id, hostnames)
+        keys = _ensure_keys(store, request.plan, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
         if not request.applied_next:
             # Rules and peers are derived from all claims; until they are applied, they would be found to be missing.
@@ -131,10 +135,12 @@ def claim(
     return ClaimResult(changes, keys)
 
 
-def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
+def _ensure_keys(store: Store, plan: SessionPlan, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
     """Return the public keys of containers; missing pairs are created in parallel."""
-    folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
-    return dict(zip(hostnames, in_threads(ensure_keys, folders)))
+    folders = [store.kernel_folder(plan.id, hostname) for hostname in hostnames]
+    for folder in folders:
+        make_folder(folder, plan.gid)
+    return dict(zip(hostnames, in_threads(lambda folder: ensure_keys(folder / "ssh"), folders)))
 
 
 def _remove_others(client: docker.APIClient, store: Store, stale: Sequence[str], *, check_mode: bool) -> list[Change]:
@@ -184,6 +190,9 @@ def _judge_mounts(
         # An agent that only manages the session's network mounts nothing.
         mounts = request.plan.mounts if request.kernels else ()
         return judge_mounts(client, store, settings.mounts, mounts, request.agent)
+    except InnerFolderMissingError:
+        # Another agent would refuse it, too, until the user has made that folder.
+        raise
     except MountRefusedError as error:
         raise ClaimRefusedError(str(error)) from None
 

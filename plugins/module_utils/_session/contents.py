@@ -10,24 +10,28 @@ import dataclasses
 import hashlib
 import json
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._docker import labels, networks
-from .._docker.container import FILE_LOG_DRIVERS, HOSTS_TARGET, Container, LogConfig
+from .._docker.container import FILE_LOG_DRIVERS, Bind, Container, LogConfig
 from .._docker.images import Image
 from .._host.files import DesiredFile
+from .._host.kit import BOUND_FILES, LOGIN_SHELL
 from .._host.local_session import LocalSession
 from .._host.store import Store
+from .._model.accounts import HOME, group_text, passwd_text
 from .._model.devices import PinnedResources, device_nodes
 from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text, hostfile, threads
 from .._model.held_session import PublicKeys
+from .._model.image_look import ImageLook
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, SSH_PORT, STOP_GRACE, App
-from .._network.container import DEFAULT_INTERFACE
+from .._model.sshd import sshd_config
 from .host_capabilities import HostCapabilities
+from .session_folder import READABLE, device_names
 
 
 def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:
@@ -100,19 +104,30 @@ def desired_slice(
     host: HostCapabilities,
     limits: ContainerLimits = DEFAULT_LIMITS,
 ) -> DesiredState:
-    """Return the desired state of a session on this agent; reads nothing from the host but the path of the kit."""
+    """Return the desired state of a session on this agent, given its images by name.
+
+    It reads nothing from the host but the paths of the kit and of homes.
+    """
     files: list[DesiredFile] = []
     desired = []
     for kernel in session.kernels:
         folder = store.kernel_folder(session.plan.id, kernel.hostname)
         environment, image = contents.environments[kernel.hostname], images[kernel.image]
         derived = derived_variables(image.environment, environment, session.plan.interface_on(kernel.agent))
-        files += _files(folder, session, kernel, contents, host.infiniband, derived)
-        container = _container(session, kernel, environment, image, str(folder), store.kit(), default_network)
+        files += _files(folder, session, kernel, contents, image, derived)
+        container = _container(session, kernel, environment, image, store.kit(), default_network)
+        container = dataclasses.replace(
+            container,
+            binds=_binds(store, session.plan, kernel),
+            image_binds=_image_binds(store, session.plan, kernel, image.look),
+            leads=image.look.leads,
+            recursive=host.recursive,
+        )
         infiniband = host.infiniband if session.plan.infiniband else None
         nodes = dict.fromkeys(node for device in container.devices for node in host.gpu_nodes.get(device, ()))
         container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus, infiniband=infiniband)
-        container = dataclasses.replace(container, gpu_nodes=tuple(nodes))
+        own_nodes = device_names(folder, device_nodes([*container.devices, *(infiniband or ())]))
+        container = dataclasses.replace(container, gpu_nodes=tuple(nodes), nodes=own_nodes)
         pids, log = limits.pids_of(len(container.cpus)), log_config(host.log_driver, limits)
         container = dataclasses.replace(container, pids=pids, log=log)
         desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, contents)))
@@ -131,44 +146,69 @@ def _files(
     session: LocalSession,
     kernel: Kernel,
     contents: RenderedFiles,
-    infiniband: Iterable[str],
+    image: Image,
     derived: Collection[str],
 ) -> list[DesiredFile]:
-    """Return a container's files in ``/run/backendai``; ``derived`` are its derived variables.
-
-    ``infiniband`` are the agent's InfiniBand device nodes.
-    """
+    """Return a container's files, which its user may read; ``derived`` are its derived variables."""
     plan = session.plan
-    host_keys = known_hosts(plan.kernels, contents.keys)
-    allowed = authorized_keys(plan.kernels, contents.keys, contents.user_keys)
-    scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
-    scripts["stop-command"] = plan.stop_command if kernel.hostname == MAIN1 else ""
-    scripts |= {f"apps/{app.name}": _app_script(plan, app) for app in plan.apps if kernel.rank == 0}
-    programs = "".join(f"{app.program} {app.name}\n" for app in plan.apps if kernel.rank == 0 and app.program)
-    programs_file = [DesiredFile(folder / "programs", programs)] if programs else []
-    pinned = session.pinned.get(kernel.hostname, PinnedResources())
-    nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
-    devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
-    # The entrypoint waits until the agent has configured this interface; with the agent's own network there is none.
-    waits = [] if plan.shares_host_network else [DesiredFile(folder / "interface", f"{DEFAULT_INTERFACE}\n")]
-    grace = [] if plan.stop_grace == STOP_GRACE else [DesiredFile(folder / "grace", f"{plan.stop_grace}\n")]
-    port_lines = ssh_ports_file(plan.kernels)
-    ports_file = [DesiredFile(folder / "ports", port_lines)] if port_lines else []
+    main = kernel.rank == 0
+    bound = {
+        "hosts": contents.hosts,
+        "passwd": passwd_text(image.look.passwd, plan.uid, plan.gid, LOGIN_SHELL),
+        "group": group_text(image.look.group, plan.gid, {group.number: group.name for group in plan.groups}),
+    }
+    files = {
+        "derived": "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in derived),
+        "hostfile": hostfile(plan),
+        "sshd_config": sshd_config(kernel),
+        "ssh/config": contents.ssh_config,
+        "ssh/known_hosts": known_hosts(plan.kernels, contents.keys),
+        "ssh/authorized_keys": authorized_keys(plan.kernels, contents.keys, contents.user_keys),
+    }
+    optional = {
+        "folder": "" if image.folder == "/" else f"{image.folder}\n",
+        "grace": "" if plan.stop_grace == STOP_GRACE else f"{plan.stop_grace}\n",
+        "ports": ssh_ports_file(plan.kernels),
+        "programs": "".join(f"{app.program} {app.name}\n" for app in plan.apps if main and app.program),
+    }
+    secret = {
+        "environment": environment_text(contents.environments[kernel.hostname]),
+        "command": plan.command if plan.runs_command(kernel.hostname) else "",
+        "bootstrap": contents.bootstrap,
+        "stop-command": plan.stop_command if kernel.hostname == MAIN1 else "",
+        **{f"apps/{app.name}": _app_script(plan, app) for app in plan.apps if main},
+    }
     return [
-        DesiredFile(folder / "hosts", contents.hosts, mode=0o644, in_place=True),
-        DesiredFile(folder / "environment", environment_text(contents.environments[kernel.hostname]), secret=True),
-        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in derived)),
-        DesiredFile(folder / "hostfile", hostfile(plan)),
-        DesiredFile(folder / "ssh" / "config", contents.ssh_config),
-        DesiredFile(folder / "ssh" / "known_hosts", host_keys),
-        DesiredFile(folder / "ssh" / "authorized_keys", allowed),
-        *(DesiredFile(folder / name, text, secret=True) for name, text in scripts.items() if text),
-        *devices,
-        *waits,
-        *ports_file,
-        *grace,
-        *programs_file,
+        *(DesiredFile(folder / name, text, mode=0o644, in_place=True) for name, text in bound.items()),
+        *(DesiredFile(folder / name, text, mode=READABLE) for name, text in files.items()),
+        *(DesiredFile(folder / name, text, mode=READABLE) for name, text in optional.items() if text),
+        *(DesiredFile(folder / name, text, mode=READABLE, secret=True) for name, text in secret.items() if text),
     ]
+
+
+def _binds(store: Store, plan: SessionPlan, kernel: Kernel) -> tuple[Bind, ...]:
+    """Return what a container mounts of its session, with the folders of its plan."""
+    folder, own = store.kernel_folder(plan.id, kernel.hostname), store.homes.folder(plan.id, kernel.hostname)
+    return (
+        Bind(str(folder), "/run/backendai"),
+        *(Bind(str(folder / name), f"/etc/{name}") for name in ("hosts", "passwd", "group")),
+        Bind(str(own / "own"), "/var/lib/backendai", read_only=False),
+        Bind(str(own / "log"), "/var/log/backendai", read_only=False),
+        *(Bind(mount.source, mount.target, mount.read_only) for mount in plan.mounts),
+    )
+
+
+def _image_binds(store: Store, plan: SessionPlan, kernel: Kernel, look: ImageLook) -> tuple[Bind, ...]:
+    """Return what a container mounts because of what its image has or lacks."""
+    kit = store.kit()
+    files = [Bind(f"{kit}/{name}", target) for name, targets in BOUND_FILES.items() for target in targets]
+    clients = (Bind(f"{kit}/bin/{name}", f"/usr/bin/{name}") for name in look.clients)
+    return (*files, *clients, *_home_bind(store, plan, kernel, look))
+
+
+def _home_bind(store: Store, plan: SessionPlan, kernel: Kernel, look: ImageLook) -> Iterator[Bind]:
+    if not look.keeps_home(plan.uid, plan.gid, plan.group_numbers):
+        yield Bind(str(store.homes.home(plan.id, kernel.hostname)), HOME, read_only=False)
 
 
 def _app_script(plan: SessionPlan, app: App) -> str:
@@ -191,14 +231,12 @@ def _container(
     kernel: Kernel,
     environment: dict[str, str],
     image: Image,
-    folder: str,
     kit: str,
     default_network: str,
 ) -> Container:
     plan, pinned = session.plan, session.pinned.get(kernel.hostname, PinnedResources())
     # On the agent's own network gateways reach all ports without publishing.
     published = plan.published if kernel.rank == 0 and not plan.shares_host_network else ()
-    mounts = (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in plan.mounts)
     return Container(
         name=kernel.container,
         hostname=kernel.hostname,
@@ -207,7 +245,10 @@ def _container(
         explicit_environment=environment,
         image_environment=image.environment,
         kit=kit,
-        binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts{HOSTS_TARGET}", *mounts),
+        uid=plan.uid,
+        gid=plan.gid,
+        groups=plan.group_numbers,
+        binds=(),
         cpus=tuple(pinned.cpus),
         devices=tuple(pinned.device_ids),
         memory=kernel.resources["mem"],

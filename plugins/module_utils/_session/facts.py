@@ -36,12 +36,13 @@ from .._model.errors import as_phrase
 from .._model.facts import AgentFacts
 from .._model.held_session import HeldSession, by_state
 from .._model.images import ImageDisk
-from .._model.mounts import Source, Unusable
+from .._model.mounts import Source
 from .._model.quantity import parse_bytes, parse_slot
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
 from .container_states import container_states
 from .foreign_use import ForeignUse, busy_warning, read_foreign_use
+from .image_look import ImageRefusedError, require_not_refused
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
 from .service_state import read_service_state
@@ -113,14 +114,16 @@ def collect_facts(
     accelerators = find_accelerators(
         settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
     )
-    images, unusable_images = _find_images(client, query.images)
+    images, unusable_images = _find_images(client, store, query.images)
+    folders, unusable_paths = find_sources(client, store, mounts, list(map(Source.parse, query.paths)))
     links = network.read_links()
     plain = network.find_underlay(settings.underlay_address, links)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
     # The driver is asked once for all sessions, under the agent's lock in a claim.
     gpus = functools.lru_cache(None)(working_gpus)
-    state = read_service_state(store, damaged)
+    reserve = _reserve(settings)
+    state = read_service_state(store, damaged, reserve)
     allocated = _allocated_devices(active, orphans)
     # What a container has stays there, and is counted.
     sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
@@ -183,21 +186,15 @@ def collect_facts(
         tunnel_ports=frozenset(_tunnel_ports(active)),
         images={name: image.identity if image else None for name, image in images.items()},
         unusable_images=unusable_images,
-        image_disk=_image_disk(engine_folder(info), settings, images),
-        unusable_paths=_unusable_paths(client, store, mounts, query.paths),
+        image_disk=_image_disk(engine_folder(info), reserve, images),
+        unusable_paths={source.word: unusable for source, unusable in unusable_paths.items()},
+        path_groups={source.word: folder.group for source, folder in folders.items()},
         sessions=tuple(
             _held_session(client, store, session, by_session[session.plan.id], gpus, state.draining, query.keys_of)
             for session in sessions
         ),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
     )
-
-
-def _unusable_paths(
-    client: docker.APIClient, store: Store, settings: MountSettings, words: Iterable[str]
-) -> dict[str, Unusable]:
-    sources = list(map(Source.parse, words))
-    return {source.word: unusable for source, unusable in find_sources(client, store, settings, sources)[1].items()}
 
 
 REPORTING = (
@@ -304,14 +301,19 @@ def _tunnel_ports(sessions: Iterable[LocalSession]) -> set[int]:
     return {session.plan.network.port for session in sessions if session.plan.network and session.plan.network.port}
 
 
-def _find_images(client: docker.APIClient, names: Iterable[str]) -> tuple[dict[str, Image | None], dict[str, str]]:
-    """Return the images by name, ``None`` if absent, and why the engine cannot read others, as a phrase."""
+def _find_images(
+    client: docker.APIClient, store: Store, names: Iterable[str]
+) -> tuple[dict[str, Image | None], dict[str, str]]:
+    """Return the images by name, ``None`` if absent, and why others cannot be read or are refused, as a phrase."""
 
     def look(name: str) -> Image | str | None:
         try:
-            return find_image(client, name)
-        except ImageUnreadableError as error:
+            image = find_image(client, name)
+            if image:
+                require_not_refused(store, image, name)
+        except (ImageUnreadableError, ImageRefusedError) as error:
             return as_phrase(error)
+        return image
 
     listed = [*names]
     # At the same time, because the engine may hang in one of them until the client's timeout.
@@ -320,12 +322,15 @@ def _find_images(client: docker.APIClient, names: Iterable[str]) -> tuple[dict[s
     return readable, {name: image for name, image in found.items() if isinstance(image, str)}
 
 
-def _image_disk(folder: str, settings: AgentSettings, images: Mapping[str, Image | None]) -> ImageDisk | None:
-    """Return where the engine keeps its images; ``None`` if it does not say, or has it in a place of its own."""
+def _reserve(settings: AgentSettings) -> int:
     try:
-        reserve = parse_bytes(settings.disk_reserve)
+        return parse_bytes(settings.disk_reserve)
     except ValueError as error:
         raise ValueError(f"agent_disk_reserve: {settings.disk_reserve!r} {error}") from None
+
+
+def _image_disk(folder: str, reserve: int, images: Mapping[str, Image | None]) -> ImageDisk | None:
+    """Return where the engine keeps its images; ``None`` if it does not say, or has it in a place of its own."""
     try:
         sizes = {name: image.size for name, image in images.items() if image}
         return ImageDisk(folder, free_bytes(folder), reserve, sizes)

@@ -17,24 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._docker import labels
-from .._docker.logs import (
-    Allowance,
-    LogLimitError,
-    LogReadError,
-    TooLargeError,
-    read_file,
-    read_log,
-)
+from .._docker.logs import Allowance, LogLimitError, LogReadError, read_log
 from .._docker.sdk import docker
 from .._host.threads import in_time
 from .._model.errors import as_phrase, reason
 from .._model.files import write_atomically
 from .._model.pool import Pool, equal_parts
 from .._model.session import MAIN1, App
+from .app_logs import AppLogs, TooLargeError
 from .kept_end import KeptEnd
-
-# The log file of an app in main1.
-APP_LOG = "/var/log/backendai/{name}.log"
 
 SECONDS = 60
 """How long the logs of a session may take on one agent: nothing that containers have printed keeps it from ending."""
@@ -115,18 +106,19 @@ class _Share:
 def keep_logs(
     client: docker.APIClient,
     folder: Path,
+    app_logs: AppLogs,
     apps: Sequence[App],
     containers: Sequence[Mapping[str, Any]],
     seconds: float = SECONDS,
 ) -> dict[str, str]:
     """Write the logs of containers that have ended to a folder; return why some were lost, by hostname.
 
-    ``apps`` are those of main1. Nobody waits for what the engine has not sent within ``seconds``.
+    ``apps`` are those of main1. Nobody waits for what was not read within ``seconds``.
     """
     logs = [_Log(str(each["Labels"].get(labels.HOSTNAME, "")), str(each["Id"])) for each in containers]
     main = [log for log in logs if log.hostname == MAIN1]
     of_apps = [log._replace(app=app.name) for log in main for app in apps]
-    keeper = _Keeper(client, folder, seconds)
+    keeper = _Keeper(client, folder, app_logs, seconds)
     keeper.keep(main, _MAIN_PART)
     keeper.keep([log for log in logs if log.hostname != MAIN1])
     large = keeper.keep(of_apps)
@@ -139,8 +131,8 @@ def keep_logs(
 class _Keeper:
     """Keeps logs, and notes which were lost."""
 
-    def __init__(self, client: docker.APIClient, folder: Path, seconds: float) -> None:
-        self._client, self._folder, self._seconds = client, folder, seconds
+    def __init__(self, client: docker.APIClient, folder: Path, app_logs: AppLogs, seconds: float) -> None:
+        self._client, self._folder, self._app_logs, self._seconds = client, folder, app_logs, seconds
         self._room = _Room(seconds)
         self._problems: dict[_Log, str] = {}
 
@@ -186,7 +178,7 @@ class _Keeper:
     def _read_app(self, log: _Log, share: _Share) -> tuple[bytes | None, str]:
         kept, allowance = KeptEnd(share.kept), Allowance(share.size, share.seconds)
         try:
-            found = read_file(self._client, log.container, APP_LOG.format(name=log.app), kept.add, allowance)
+            found = self._app_logs.read(log.app, kept.add, allowance)
         finally:
             share.read += allowance.read
         return (kept.content() if found else None), ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removes links and folders of sessions that no longer exist, such as the bridge that a failing engine left.
+"""Removes links, folders and homes of sessions that no longer exist, such as the bridge that a failing engine left.
 
 A session exists if it has a folder here, readable or not, or a container or network in the engine: another
 ``agent_state_path`` may hold it.
@@ -11,12 +11,13 @@ A session exists if it has a folder here, readable or not, or a container or net
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from .._docker import containers, labels, networks
 from .._docker.sdk import docker
-from .._host.store import Store
+from .._host.home_removal import start_removal
+from .._host.store import NotProvisionedError, Store
 from .._model.change import Change
 from .._model.files import write_atomically
 from .._model.network import BRIDGE_PREFIX, VXLAN_PREFIX, short_id
@@ -67,6 +68,28 @@ def remove_folders(client: docker.APIClient, store: Store, session_ids: Collecti
             if session_id in store.nameless_ids() and not containers.find_containers(client, session_id):
                 store.remove(session_id)
                 changes.append(Change(f"folder {store.folder(session_id)}", "of no session", None))
+    return changes
+
+
+def retire_homes(store: Store, engine: Callable[[], docker.APIClient]) -> list[Change]:
+    """Retire homes of sessions that are not here any more, and let those that are retired be removed.
+
+    Return the changes. On a host without homes there is nothing to do.
+    """
+    try:
+        homes = store.homes
+    except NotProvisionedError:
+        return []
+    changes = []
+    # Homes first: those of a session that starts meanwhile are not among them.
+    for session_id in {*homes.session_ids()}.difference(store.held_ids()):
+        # A claim creates its folder under the same locks, before it has homes.
+        with store.both_locks(session_id):
+            if session_id not in store.held_ids() and not containers.find_containers(engine(), session_id):
+                homes.retire(session_id)
+                changes.append(Change(f"homes of {session_id}", "of no session", None))
+    if homes.has_retired():
+        start_removal()
     return changes
 
 

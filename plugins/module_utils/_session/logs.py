@@ -11,18 +11,20 @@ from functools import partial
 from typing import Any
 
 from .._docker import containers, labels
-from .._docker.logs import LogReadError, tail_of, tail_of_file
+from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
+from .._host.store import Store
 from .._model.plain_data import to_plain
 from .._model.session import MAIN1
+from .app_logs import AppLogs
 from .container_states import container_states
-from .kept_logs import APP_LOG
 from .reply_logs import Read, ReplyLogs
 
 
 def read_logs(
     client: docker.APIClient,
+    store: Store,
     session: LocalSession,
     hostname: str,
     lines: int,
@@ -45,8 +47,8 @@ def read_logs(
         own = partial(tail_of, client, container, lines, timestamps=True, since=from_then)
         logs = {"": partial(_read_or_error, own)}
         if kernel.hostname == MAIN1 and since is None:
-            paths = {app.name: APP_LOG.format(name=app.name) for app in session.plan.apps}
-            of_apps = {name: partial(tail_of_file, client, container, path, lines) for name, path in paths.items()}
+            apps = AppLogs(store, session.plan.id)
+            of_apps = {app.name: partial(apps.tail, app.name, lines) for app in session.plan.apps}
             logs |= {name: partial(_read_or_error, read) for name, read in of_apps.items()}
         reads[kernel.hostname] = {**logs}
     return {

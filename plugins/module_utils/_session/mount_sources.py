@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .._docker import containers, labels
+from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.mount_table import Mounted, mounts_below, read_mounts
@@ -45,6 +46,10 @@ SILENT = Unusable(
 
 class MountRefusedError(ClusterError):
     """A folder is not mounted, or is not the one that was judged. The message is one sentence."""
+
+
+class InnerFolderMissingError(MountRefusedError):
+    """A mount inside of another one has no folder there; waiting would not help. The message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,24 +110,20 @@ def _find_writable(client: docker.APIClient, source: Source, path: str) -> Unusa
     return writable_below(path, below) if below and not is_recursive(client) else None
 
 
-def is_recursive(client: docker.APIClient) -> bool:
-    """Return whether the engine makes file systems below a read-only mount read-only: from this version of its API on.
-
-    A client that speaks an older one gets what engines did before.
-    """
-    major, minor = str(client.api_version).split(".")[:2]
-    return (int(major), int(minor)) >= (1, 44)
-
-
 def _real_path(root: str, answer: Answer) -> str:
     # A root that does not answer has no folders that do.
     return answer.path if isinstance(answer, Folder) else posixpath.normpath(root)
 
 
 def _own_folders(client: docker.APIClient, store: Store, docker_host: str) -> list[str]:
-    """Return the real paths of this agent's state, of the engine's data, and of its socket."""
+    """Return the real paths of this agent's state and homes, of the engine's data, and of its socket."""
     scheme, _separator, socket = docker_host.partition("://")
-    paths = [str(store.root), client.info().get("DockerRootDir"), socket if scheme == "unix" else None]
+    paths = [
+        str(store.root),
+        str(store.homes_link),
+        client.info().get("DockerRootDir"),
+        socket if scheme == "unix" else None,
+    ]
     return [os.path.realpath(path) for path in paths if path]
 
 
@@ -137,7 +138,41 @@ def judge_mounts(
     if unusable:
         described = {source.word: refusal for source, refusal in unusable.items()}
         raise MountRefusedError(describe_unusable(described, agent))
+    _require_inner_folders(mounts, found, agent)
     return {source.path: folder for source, folder in found.items()}
+
+
+def _require_inner_folders(mounts: Sequence[Mount], found: Mapping[Source, Folder], agent: str) -> None:
+    """Check that there is a folder for each mount inside of another one, in what is mounted around it.
+
+    The engine would make it as root in a folder of the user's, where links lead it, and cannot do so on a file system
+    that is read-only there. Raises :class:`MountRefusedError`, and :class:`InnerFolderMissingError`.
+    """
+    places = {
+        (mount, outer): Place(
+            found[Source.of(outer)].path, strict=outer.strict, inner=posixpath.relpath(mount.target, outer.target)
+        )
+        for mount in mounts
+        for outer in _innermost_around(mount, mounts)
+    }
+    answers = look(places.values()) if places else {}
+    for (mount, outer), place in places.items():
+        answer = answers[place]
+        if isinstance(answer, Folder):
+            continue
+        if answer is not NoFolder.MISSING:
+            raise MountRefusedError(describe_unusable({Source.of(outer).word: _describe_answer(answer)}, agent))
+        raise InnerFolderMissingError(
+            f"session_mounts: {mount.target} (from {mount.source}) is in the mount at {outer.target}, and"
+            f" {outer.source} on {agent} has no folder {place.inner} that its root reaches without a symbolic link:"
+            f" make the folder in {outer.source} first, as the user whose that is, or choose another target"
+        )
+
+
+def _innermost_around(mount: Mount, mounts: Iterable[Mount]) -> list[Mount]:
+    """Return the mount that another one is directly in, if there is one."""
+    around = [other for other in mounts if other.target != mount.target and is_within(mount.target, other.target)]
+    return sorted(around, key=lambda other: len(other.target))[-1:]
 
 
 def check_before_start(
@@ -168,7 +203,7 @@ def check_after_start(
 ) -> None:
     """Check that containers that were just started have these folders, read-only as a whole; others are killed.
 
-    A folder can be replaced by a link while the engine starts a container. Until its network is complete, the
+    A folder can be replaced by a link while the engine starts a container. Until the agent lets it begin, the
     entrypoint runs nothing of the image or the user. Raises :class:`MountRefusedError`.
     """
     if not folders:

@@ -29,6 +29,7 @@ from .._model.plain_data import to_plain
 from .._model.plan import SessionPlan
 from .._model.session import is_session_id
 from .._model.state_format import StateFormat
+from .app_logs import AppLogs
 from .container_states import container_states
 from .kept_logs import KEPT_BYTES, SECONDS, keep_logs
 from .reply_logs import Read, ReplyLogs
@@ -92,7 +93,7 @@ def keep_output(
                 lost = {name: problem for name, problem in before.lost.items() if name not in states}
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
-        lost = keep_logs(client, folder, session.plan.apps, existing, seconds)
+        lost = keep_logs(client, folder, AppLogs(store, session.plan.id), session.plan.apps, existing, seconds)
         _remove_replaced(folder, {container["Id"][:12] for container in existing})
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))

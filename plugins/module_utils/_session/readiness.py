@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from .._docker.containers import pid_of
 from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
+from .._host.local_session import LocalSession
 from .._host.processes import process_start_time
+from .._host.store import Store
 from .._model.errors import ClusterError
 from .._model.printable import printable
 
-# Marker file that the entrypoint writes when it is done. Contains the start time of PID 1.
-READY = "/var/lib/backendai/ready"
+# Marker file that the entrypoint writes when it is done, in the container's own folder on the agent. Contains the start
+# time of PID 1.
+READY = "own/ready"
 
 # The number of log lines that are shown of a container that failed, and the number of their characters.
 LAST_LINES, LINE_LENGTH = 3, 300
@@ -35,16 +39,27 @@ class NotReadyError(ClusterError):
         self.printed = tuple(f"{container}: {line}" for line in _last_lines(client, container))
 
 
-def await_ready(client: docker.APIClient, names: Iterable[str], until: float, patience: float | None = None) -> bool:
-    """Wait until the named containers are ready; ``until`` is a time of the monotonic clock.
+def ready_markers(store: Store, session: LocalSession, names: Collection[str]) -> dict[str, Path]:
+    """Return the marker files of these containers of a session, by their names."""
+    return {
+        kernel.container: store.homes.folder(session.plan.id, kernel.hostname) / READY
+        for kernel in session.kernels
+        if kernel.container in names
+    }
+
+
+def await_ready(
+    client: docker.APIClient, markers: Mapping[str, Path], until: float, patience: float | None = None
+) -> bool:
+    """Wait until containers are ready, given their marker files by name; ``until`` is a time of the monotonic clock.
 
     After ``patience`` seconds it returns ``False``. Raises :class:`NotReadyError` for the first container that ends, is
     removed, or takes longer than ``until``.
     """
     impatient = time.monotonic() + patience if patience is not None else until
-    remaining = {name: _first_process(client, name) for name in names}
+    remaining = {name: _first_process(client, name) for name in markers}
     while True:
-        remaining = {name: process for name, process in remaining.items() if not _has_ready_marker(process)}
+        remaining = {name: process for name, process in remaining.items() if not _is_marked(markers[name], process)}
         if not remaining:
             return True
         if time.monotonic() >= until:
@@ -88,16 +103,16 @@ def _runs(process: _Process) -> bool:
         return False
 
 
-def _has_ready_marker(process: _Process) -> bool:
+def _is_marked(marker: Path, process: _Process) -> bool:
     """Return whether the ready marker is from this start: right after a restart the previous one still exists.
 
     Times cannot be compared: the engine records a start after it happened, and the entrypoint may be faster.
     """
     try:
         # The container controls the file: it may be a link or a FIFO.
-        handle = os.open(f"/proc/{process.pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(handle) as marker:
-            return marker.read(32).strip() == process.started
+        handle = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle) as file:
+            return file.read(32).strip() == process.started
     except (OSError, UnicodeDecodeError):
         return False
 

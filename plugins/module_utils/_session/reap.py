@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
+from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._host.threads import in_threads
 from .._host.time_limit import Turns
@@ -20,11 +21,13 @@ from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1
 from .._network import iproute
+from .admission import admit
+from .before_start import prepare_restart
 from .command import containers_by_hostname
 from .end import SessionEnd, stop_sessions
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
-from .mount_sources import check_after_start, check_before_start
+from .mount_sources import check_before_start
 from .output import prune
 from .remove import is_expired, remove_claimed, remove_if
 
@@ -133,18 +136,18 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         if check_mode:
             return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
-        folders = check_before_start(client, store, session) if stopped else {}
-        failures = in_threads(lambda container: _start(client, container), stopped)
-        started = [container["Labels"][labels.HOSTNAME] for container in stopped]
-        check_after_start(client, session, folders, started)
+        folders = check_before_start(client, store, session) if stopped else None
+        failures = in_threads(lambda container: _start(client, store, session, container), stopped)
         apply_interfaces(client, store, session, plan_interfaces(client, session))
+        admit(client, store, session, folders, [container["Labels"][labels.HOSTNAME] for container in stopped])
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])
 
 
-def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:
+def _start(client: docker.APIClient, store: Store, session: LocalSession, container: Mapping[str, Any]) -> str:
     """Start a container; return a sentence for the failure, empty on success."""
     try:
+        prepare_restart(client, store, session, container["Id"])
         client.start(container["Id"])
     except EXPECTED as error:
         return f"{container['Labels'][labels.HOSTNAME]} cannot be restarted: {reason(error)}"

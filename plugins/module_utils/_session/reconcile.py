@@ -29,12 +29,15 @@ from .._network.container import InterfacePlan
 from .._network.iproute import NetworkError
 from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
+from .admission import admit
+from .before_start import prepare_restart
 from .command import containers_by_hostname
+from .image_look import find_abandoned, remove_abandoned
 from .interfaces import apply_interfaces, plan_interfaces
-from .leftovers import find_leftovers, remove_folders, remove_leftovers, seen_twice
+from .leftovers import find_leftovers, remove_folders, remove_leftovers, retire_homes, seen_twice
 from .links import plan_links
 from .look import look_at_sessions
-from .mount_sources import check_after_start, check_before_start
+from .mount_sources import check_before_start
 from .reap import remove_expired
 
 RESTORE_SECONDS = 30
@@ -55,8 +58,10 @@ def restore_links(session: LocalSession, state: iproute.LinkState) -> list[Chang
     return [step.change for step in steps]
 
 
-def restore_containers(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
-    """Start the containers of a session; their addresses, MACs, names and keys do not change.
+def restore_containers(client: docker.APIClient, store: Store, session: LocalSession) -> tuple[list[Change], list[str]]:
+    """Start the containers of a session; return the changes, and the hostnames of those that were started.
+
+    Their addresses, MACs, names and keys do not change.
 
     Raises :class:`MountRefusedError` if a folder that they mount does not answer, or is another one.
 
@@ -71,11 +76,16 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     ]
     starting = [name for name in hostnames if name in stopped]
     if not starting:
-        return []
-    folders = check_before_start(client, store, session)
-    changes = start_stopped(client, plan.id, starting, RESTORE_SECONDS if waits else 0)
-    check_after_start(client, session, folders, starting)
-    return changes
+        return [], []
+    check_before_start(client, store, session)
+    changes = start_stopped(
+        client,
+        plan.id,
+        starting,
+        lambda container: prepare_restart(client, store, session, container),
+        RESTORE_SECONDS if waits else 0,
+    )
+    return changes, starting
 
 
 def restore_interfaces(
@@ -133,10 +143,18 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
             changes += remove_leftovers(engine(), found) if found else []
             nameless = store.nameless_ids()
             changes += remove_folders(engine(), store, nameless) if nameless else []
+            abandoned = find_abandoned(store)
+            changes += remove_abandoned(engine(), store, abandoned) if abandoned else []
         except DockerUnavailableError:
             pass  # They are removed when it has started.
         except EXPECTED as error:
             failures.append(reason(error))
+    try:
+        changes += retire_homes(store, engine)
+    except DockerUnavailableError:
+        pass
+    except EXPECTED as error:
+        failures.append(reason(error))
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 
@@ -177,11 +195,17 @@ def _restore_session(
             return []
         changes = restore_links(session, state)
         if start:
-            changes += restore_containers(engine(), store, session)
-            return changes + restore_interfaces(engine(), store, session, iproute.LinkState())
+            client = engine()
+            restored, started = restore_containers(client, store, session)
+            changes += restored
+            changes += restore_interfaces(client, store, session, iproute.LinkState())
+            admit(client, store, session, started=started)
+            return changes
         try:
             client = engine()
         except DockerUnavailableError:
             # Its containers are restored when it starts.
             return changes
-        return changes + restore_interfaces(client, store, session, state)
+        changes += restore_interfaces(client, store, session, state)
+        admit(client, store, session)
+        return changes

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
 from .._firewall.sync import apply_ruleset
+from .._host.home_removal import start_removal
 from .._host.local_session import LocalSession
-from .._host.store import CorruptStateError, Store
+from .._host.store import CorruptStateError, NotProvisionedError, Store
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
@@ -90,9 +91,13 @@ def remove_if(
         if not wanted(session):
             return changes
         removed = bool(changes)
-        return changes + _remove_slice(
+        changes += _remove_slice(
             client, store, session_id, session, unrouted=unrouted, removed=removed, check_mode=check_mode
         )
+    with contextlib.suppress(NotProvisionedError):
+        if not check_mode and store.homes.has_retired():
+            start_removal()
+    return changes
 
 
 def _stored_session(

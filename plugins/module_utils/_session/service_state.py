@@ -12,10 +12,14 @@ from typing import NamedTuple
 from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._host.cordon import DamagedCordonError, read_cordon
 from .._host.health import read_health
+from .._host.home_folder import MOUNT_UNIT, is_protected
+from .._host.home_removal import free_bytes, lacks_space
+from .._host.homes import Homes
 from .._host.store import CorruptStateError, Store
 from .._model.cordon import Cordon
 from .._model.errors import ClusterError
 from .._model.network import DEFAULT_BRIDGE
+from .._model.quantity import format_size
 from .._network import host as network
 
 CONSEQUENCE = "it receives no new sessions"
@@ -43,8 +47,11 @@ class ServiceState(NamedTuple):
         return self.cordon if self.cordon and self.cordon.sessions_end_at is not None else None
 
 
-def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateError]) -> ServiceState:
-    """Return the state of this agent; ``damaged_sessions`` are the errors of those that cannot be read."""
+def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateError], disk_reserve: int) -> ServiceState:
+    """Return the state of this agent; ``damaged_sessions`` are the errors of those that cannot be read.
+
+    Raises :class:`NotProvisionedError`.
+    """
     health = read_health(store)
     damaged: list[ClusterError] = list(damaged_sessions)
     try:
@@ -54,11 +61,30 @@ def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateErro
         damaged.append(error)
     obstacles = [
         *_missing_network(),
+        *_unprotected_homes(store.homes),
+        *_missing_space(store.homes, disk_reserve),
         # Without all sessions the rules cannot be changed, and a cordon that cannot be read may be one.
         *(f"{CONSEQUENCE}, because {error}" for error in damaged),
         *(f"{CONSEQUENCE}, because a health check failed: {problem}." for problem in health.host_problems),
     ]
     return ServiceState(cordon, tuple(obstacles), health.sick_devices, health.refused)
+
+
+def _unprotected_homes(homes: Homes) -> list[str]:
+    """Return a sentence if setuid programs in homes would have an effect on this host."""
+    if is_protected(homes.root):
+        return []
+    remedy = f"run systemctl restart {MOUNT_UNIT} on it, and see systemctl status {MOUNT_UNIT} if that fails"
+    return [f"the homes of sessions, {homes.root}, are not mounted nosuid,nodev, so {CONSEQUENCE}: {remedy}."]
+
+
+def _missing_space(homes: Homes, reserve: int) -> list[str]:
+    """Return a sentence if sessions have to wait until the homes of others have been removed."""
+    if not lacks_space(homes, reserve):
+        return []
+    room = f"{format_size(free_bytes(homes))} are free in {homes.root}"
+    consequence = f"{CONSEQUENCE} until the homes of ended sessions have been removed"
+    return [f"{consequence}: {room}, and agent_disk_reserve is {format_size(reserve)}."]
 
 
 def _missing_network() -> list[str]:

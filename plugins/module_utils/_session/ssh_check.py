@@ -35,11 +35,13 @@ ANSWER_BYTES = 300
 HOSTS_BYTES = 1 << 18
 """How much is read of ``/etc/hosts``, which the container can write to."""
 
+# The image's shell, which runs the command, may print a warning beside the answer: that has a mark.
+_LOGIN = f"{BUSYBOX} timeout -s KILL {LOGIN_SECONDS} {SSH}"
 _SCRIPT = f"""
 set -f
 n=0
 for peer in "$@"; do
-    (output=$({BUSYBOX} timeout -s KILL {LOGIN_SECONDS} {SSH} "$peer" {BUSYBOX} hostname 2>&1 < /dev/null |
+    (output=$({_LOGIN} "$peer" '{BUSYBOX} echo =$({BUSYBOX} hostname)' 2>&1 < /dev/null |
         {BUSYBOX} head -c {ANSWER_BYTES}); echo "$peer" $output) &
     n=$((n + 1))
     [ $((n % {MAX_PARALLEL})) -ne 0 ] || wait
@@ -77,10 +79,12 @@ def check_logins(
         # The logins until then count.
         output = error.output
     answers, _empty, hosts = f"\n{output}".partition("\n\n")
-    results = {
-        peer: " ".join(words) for peer, *words in (line.split() for line in answers.splitlines() if line.strip())
+    results = {peer: words for peer, *words in (line.split() for line in answers.splitlines() if line.strip())}
+    failures = {
+        peer: " ".join(word.removeprefix("=") for word in results.get(peer, [])) or "no answer"
+        for peer in peers
+        if f"={peer}" not in results.get(peer, [])
     }
-    failures = {peer: results.get(peer) or "no answer" for peer in peers if results.get(peer) != peer}
     return LoginReport(_addresses(hosts), failures)
 
 

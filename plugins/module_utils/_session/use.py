@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from .._host.deadline import read_uptime
@@ -16,6 +15,7 @@ from .._host.store import Store
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 from .._model.use import SessionUse
+from .session_folder import READABLE
 
 _FORMAT = StateFormat("the use", SessionUse)
 
@@ -49,9 +49,7 @@ def save_use(store: Store, session: LocalSession, use: SessionUse) -> None:
         folder = store.kernel_folder(session.plan.id, kernel.hostname)
         path = folder / "ends"
         if folder.is_dir() and not (path.exists() and path.read_text() == ends):
-            write_atomically(path, ends, 0o644, durable=False)
-            # User work may open what it knows the name of: this file.
-            os.chmod(folder, 0o711)
+            write_atomically(path, ends, READABLE, durable=False)
 
 
 def _file(store: Store, session_id: str) -> Path:

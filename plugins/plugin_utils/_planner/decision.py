@@ -13,6 +13,7 @@ from dataclasses import replace
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import UserGroup
 from ...module_utils._model.validation import ValidationError
 from .._placement.place import Group, Placement, Unschedulable, place
 from .._placement.unschedulable import join_names
@@ -20,7 +21,7 @@ from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec
 from .cluster_state import ClusterState, Session
 from .eligibility import (
-    describe_cordoned,
+    describe_out_of_service,
     eligible_agents,
     may_share_host_network,
     requested_topology,
@@ -57,6 +58,10 @@ class Decision:
     def with_uid(self, user_uid: int | None) -> Decision:
         """Return this with the uid of its user in a new plan; an existing one stays as it is."""
         return self if self.existing else replace(self, plan=replace(self.plan, user_uid=user_uid))
+
+    def with_groups(self, groups: tuple[UserGroup, ...]) -> Decision:
+        """Return this with the groups of its user, as they are now, in a new plan as in an existing one."""
+        return self if groups == self.plan.groups else replace(self, plan=replace(self.plan, groups=groups))
 
 
 def decide(
@@ -111,7 +116,9 @@ def decide(
         return Decision(plan, False, missing, {}, placement.lower_bound, present)
     refused = isinstance(placement, Unschedulable) and (eligible or not lacks)
     refusal = placement if isinstance(placement, Unschedulable) and refused else Unschedulable("no room", {})
-    return replace(refusal, reason=refusal.reason + _describe_passed_over(lacks) + describe_cordoned(spec, agents))
+    return replace(
+        refusal, reason=refusal.reason + _describe_passed_over(lacks) + describe_out_of_service(spec, agents)
+    )
 
 
 def _with_ports(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX
+from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.mounts import Source, describe_unusable
 from ...module_utils._model.network import HOST_NETWORK, SWARM
@@ -72,12 +73,14 @@ def what_excludes(agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) 
     ]
 
 
-def describe_cordoned(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
-    """Return which agents that could hold the session are cordoned, as the end of a phrase; empty if none is."""
+def describe_out_of_service(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
+    """Return which agents could hold the session but take no new ones, and why, as the end of a phrase; or nothing."""
     names = [
         f"{agent.name} is {agent.cordon.description}"
+        if agent.cordon
+        else f"{agent.name}: {as_phrase(agent.obstacles[0])}"
         for agent in agents
-        if agent.cordon and agent.resource_group == spec.resource_group
+        if (agent.cordon or agent.obstacles) and agent.resource_group == spec.resource_group
         if not _has_strict_designation(spec) or agent.name in spec.designated_agents
     ]
     return f"; {join_names(names)}" if names else ""

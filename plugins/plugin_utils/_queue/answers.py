@@ -253,6 +253,7 @@ def _room(agent: AgentFacts, pools: NetworkPools, *, empty: bool) -> list[Any]:
         agent.name,
         agent.schedulable,
         agent.cordon and agent.cordon.description,
+        agent.obstacles,
         agent.architecture,
         sorted(agent.labels),
         [agent.topology, agent.topology_levels],

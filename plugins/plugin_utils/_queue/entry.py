@@ -87,6 +87,7 @@ class Heads:
     pending_timeout: tuple[int, ...]
     attended: tuple[bool, ...]
     user_uid: tuple[int | None, ...]
+    limited: tuple[bool, ...]
     request_key: tuple[str, ...]
     wanted_images: tuple[tuple[str, ...], ...]
     wanted_paths: tuple[tuple[str, ...], ...]
@@ -121,7 +122,8 @@ class QueueEntry:
     first, ``attempts`` the failed starts (starts refused for lack of capacity are not counted). ``owner`` is the run
     that starts the session; if it is ``attended``, somebody learns of a failure, so the session does not wait for
     another start. ``agents`` are the agents from which the session is still to be removed. Times are in seconds since
-    the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to 100.
+    the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to 100. ``limited`` is whether a user of
+    a manager's command made it, so that the limits of its policy apply, and no operator by a playbook.
 
     Raises :class:`ValueError` for an unknown state, and for a state that contradicts ``spec``: a PENDING session has a
     request, a TERMINATING or TERMINATED one has none.
@@ -146,6 +148,7 @@ class QueueEntry:
     attended: bool = False
     images: dict[str, ImageIdentity] = dataclasses.field(default_factory=dict)
     user_uid: int | None = None
+    limited: bool = False
 
     def __post_init__(self) -> None:
         if self.state not in STATES:

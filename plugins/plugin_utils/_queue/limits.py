@@ -69,7 +69,7 @@ class UserLimits:
             if entry.state != PENDING or entry.user_uid is None:
                 continue
             free[_user(entry)] += 1
-            if free[_user(entry)] > self.max_sessions and (entry.spec or {}).get("no_new_privileges"):
+            if free[_user(entry)] > self.max_sessions and entry.limited:
                 reasons[entry.id] = f"max_sessions: {entry.user} may have {self.max_sessions} that run"
         return reasons
 

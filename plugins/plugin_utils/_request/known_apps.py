@@ -15,6 +15,8 @@ from typing import Any
 
 from ...module_utils._model.session import KEEP, NONE
 
+_KIT = "/opt/backendai"
+
 # By name, the options that an entry may override. ``{port}`` in a command is the port.
 KNOWN_APPS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
     {
@@ -29,8 +31,11 @@ KNOWN_APPS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
         },
         "terminal": {
             "port": 7681,
-            "program": "/opt/backendai/bin/terminal",
-            "command": "exec /opt/backendai/bin/terminal {port}",
+            "program": f"{_KIT}/bin/shellinaboxd",
+            # Each page has a login shell of its own, whose environment, the session's, has precedence.
+            "command": f"exec {_KIT}/bin/shellinaboxd --port={{port}} --disable-ssl --no-beep --disable-utmp-logging"
+            f' --service="/:$({_KIT}/bin/busybox id -u):$({_KIT}/bin/busybox id -g):/home/work'
+            f':{_KIT}/bin/busybox env LANG=C.UTF-8 {_KIT}/shell/${{SHELL##*/}}"',
         },
         "code-server": {
             "port": 8080,

@@ -88,6 +88,7 @@ class RunOptions:
     queue_patience: int
     history_days: int
     force: bool
+    fresh_home: bool
     wait: bool
     history: bool
     list_format: str

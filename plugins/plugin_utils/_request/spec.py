@@ -14,7 +14,7 @@ from ...module_utils._model.agent_labels import LABEL_RULE, is_label
 from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX, GpuRequest
 from ...module_utils._model.network import HOST_NETWORK, SWARM
 from ...module_utils._model.plain_data import from_plain, to_plain
-from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, PATHS, STOP_GRACE, App, Mount
+from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, MAX_ID, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
@@ -30,7 +30,6 @@ from .roles import Role, build_default_roles, check_image_name, parse_roles
 from .value_types import decode_value
 
 MAX_CLUSTER_SIZE = 1024
-MAX_ID = (1 << 31) - 1
 # Minimum and maximum of each number.
 NUMBERS = {
     "cluster_size": (1, MAX_CLUSTER_SIZE),
@@ -102,7 +101,7 @@ class SessionSpec:
     max_lifetime: int = 0
     idle_timeout: int = 0
     agent_labels: tuple[str, ...] = ()
-    no_new_privileges: bool = False
+    no_new_privileges: bool = True
     gpu: GpuRequest = ANY_GPU
     topology: str = ""
 

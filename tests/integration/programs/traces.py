@@ -57,6 +57,8 @@ traces = {
     "containers": [name for container in ask_engine("/containers/json?all=1") for name in container["Names"]],
     "networks": [network["Name"] for network in ask_engine("/networks")],
     "volumes": [volume["Name"] for volume in ask_engine("/volumes")["Volumes"] or ()],
+    # Those of ended sessions are removed later, by a unit.
+    "homes": os.listdir(f"{sys.argv[1]}/homes/sessions"),
     "links": os.listdir("/sys/class/net"),
     "addresses": addresses(),
     "namespaces": lines("ip", "netns", "list"),

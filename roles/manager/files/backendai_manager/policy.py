@@ -38,6 +38,9 @@ USER = "{user}"
 """What stands for the user's name in the source of a named folder."""
 
 MAX_ID = (1 << 31) - 1
+MAX_GROUPS = 64
+"""How many groups a container has at most."""
+
 MAX_APPS = 32
 """How many apps a session may have, whatever a policy says."""
 
@@ -46,6 +49,8 @@ MAX_WAITING_IN_ALL = 2_000
 """How many sessions of all users may wait."""
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+# Directories have names such as "EXAMPLE\domain users". Nothing of it is a template, and a number is no name.
+_GROUP = re.compile(r"(?![0-9]+\Z)\w[\w.@+$ \\-]{0,127}")
 
 
 class PolicyError(CommandError):
@@ -73,6 +78,8 @@ class NamedFolder:
 class Policy:
     """What every user may have. ``images`` are patterns; a ``uid`` or ``gid`` of ``None`` is the user's own.
 
+    ``groups`` are the names of those groups that sessions of their members have as well, ``None`` for all of the user.
+
     A fixed ``uid`` is that of no account: who runs a setuid program that a session has left in a shared folder would be
     that account. ``max_lifetime`` is in seconds, 0 for no bound. ``max_apps`` are those of one session. ``options`` are
     the options of a run that a request may contain.
@@ -84,6 +91,7 @@ class Policy:
     mounts: Mapping[str, NamedFolder] = dataclasses.field(default_factory=dict)
     uid: int | None = None
     gid: int | None = None
+    groups: tuple[str, ...] | None = None
     max_lifetime: int = 0
     max_priority: int = 10
     options: tuple[str, ...] = ()
@@ -98,6 +106,10 @@ class Policy:
         """How much each user may have, and how many sessions of all users may wait, for the playbooks."""
         own = {name: getattr(self, name) for name in ("max_sessions", "max_waiting", "max_containers")}
         return {**own, "max_waiting_in_all": MAX_WAITING_IN_ALL}
+
+    def group_rules(self, operators_group: str) -> dict[str, Any]:
+        """Return which groups of their users sessions get, for the playbooks: never that of operators."""
+        return {"allowed": OWN if self.groups is None else [*self.groups], "closed": [operators_group]}
 
     def allows_image(self, image: str) -> bool:
         """Return whether an image matches a pattern."""
@@ -226,6 +238,16 @@ def _uid(value: Any) -> int | None:
     return uid
 
 
+def _groups(value: Any) -> tuple[str, ...] | None:
+    if value == OWN:
+        return None
+    if not isinstance(value, list) or not all(isinstance(name, str) and _GROUP.fullmatch(name) for name in value):
+        raise ValueError(f"must be {OWN}, or a list of names of groups, such as [project-a, project-b]")
+    if len(value) > MAX_GROUPS:
+        raise ValueError(f"has {len(value)} names, and a container has at most {MAX_GROUPS} groups")
+    return tuple(value)
+
+
 def account_name(uid: int) -> str:
     """Return the name of the account of this host with a uid; empty if there is none."""
     try:
@@ -247,6 +269,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "mounts": _folders,
     "uid": _uid,
     "gid": _id,
+    "groups": _groups,
     "max_lifetime": _number(60, MAX_LIFETIME, zero=True),
     "max_priority": _number(0, 100),
     "options": _words,

@@ -212,6 +212,14 @@ def holding(**state: Any) -> dict[str, Any]:
     return answers(agent1=fit("agent1", sessions=[held_session(HELD, "agent1", **state)]))
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_sessions": 0, "max_waiting": 2}])
+def test_sessions_of_users_of_a_manager_are_known_by_their_limits(
+    run: Run, queue: QueueStore, limits: dict[str, int]
+) -> None:
+    run(ActionModule, {**arguments(), "limits": limits}, ROOM)
+    assert [entry.limited for entry in queue.entries()] == [bool(limits)]
+
+
 def test_start_is_saved_before_the_claim_with_its_request(run: Run, queue: QueueStore) -> None:
     before = time.time()
     result = run(ActionModule, arguments(), ROOM)

@@ -220,7 +220,7 @@ def test_check_mode_decides_without_saving(run: Run, queue: QueueStore) -> None:
 
 
 def of_a_user(number: int, user: str, uid: int) -> QueueEntry:
-    return requested(number, spec(name=f"session-{number}", no_new_privileges=True), user=user, user_uid=uid)
+    return requested(number, spec(name=f"session-{number}"), user=user, user_uid=uid, limited=True)
 
 
 def test_what_waits_does_not_start_while_its_user_has_enough_that_run(run: Run, queue: QueueStore) -> None:

@@ -314,3 +314,13 @@ def test_invalid_variable_is_reported(host: Host) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent_\*: .*cpu_overcommit.*\.$"):
         host.take("claim", start(), about={"agent_cpu_overcommit": "many"})
     assert host.asked == []
+
+
+def test_fresh_homes_are_asked_for_where_containers_are_applied(host: Host) -> None:
+    host.take("claim", start(ALONE))
+    assert ("apply" in host.sessions[0]["steps"], "fresh_home" in host.sessions[0]) == (True, False)
+    host.variables["localhost"]["__session_request"]["run"] = {**OPTIONS_OF_RUN, "fresh_home": True}
+    host.take("claim", start(ALONE))
+    assert host.sessions[0]["fresh_home"] is True
+    host.take("claim", start())
+    assert ("apply" in host.sessions[0]["steps"], "fresh_home" in host.sessions[0]) == (False, False)

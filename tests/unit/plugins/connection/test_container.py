@@ -52,7 +52,7 @@ def connect(**variables: Any) -> Connection:
 def test_command_runs_as_work_in_a_login_shell(requests: Path) -> None:
     assert connect().exec_command("echo 'two words'; echo oops >&2; exit 3") == (3, b"two words\n", b"oops\n")
     words = requests.read_text().splitlines()
-    engine = ["--host", "unix:///var/run/docker.sock", "exec", "--user", "work", "--workdir", "/home/work"]
+    engine = ["--host", "unix:///var/run/docker.sock", "exec", "--workdir", "/home/work"]
     assert words[:-3] == [*engine, "backendai-train-llm-main1"]
     assert words[-3:] == ["/opt/backendai/shell/sh", "-c", "echo 'two words'; echo oops >&2; exit 3"]
 
@@ -66,20 +66,18 @@ def test_command_has_stdin_only_with_data(requests: Path) -> None:
 
 
 def test_user_and_docker_host_are_options(requests: Path) -> None:
-    connect(ansible_user="one", ansible_container_user="other", backendai_docker_host="unix:///its.sock").exec_command(
-        "id"
-    )
+    connect(ansible_user="one", ansible_container_user="0", backendai_docker_host="unix:///its.sock").exec_command("id")
     words = requests.read_text().splitlines()
     assert words[:2] == ["--host", "unix:///its.sock"]
-    assert words[words.index("--user") + 1] == "other"
+    assert words[words.index("--user") + 1] == "0"
 
 
 def test_remote_user_keyword_sets_the_user(requests: Path) -> None:
     connection = connect()
-    connection.set_options(var_options=OPTIONS, task_keys={"remote_user": "root"})
+    connection.set_options(var_options=OPTIONS, task_keys={"remote_user": "1234"})
     connection.exec_command("id")
     words = requests.read_text().splitlines()
-    assert words[words.index("--user") + 1] == "root"
+    assert words[words.index("--user") + 1] == "1234"
 
 
 @pytest.mark.parametrize("content", [b"", bytes(range(256))], ids=["empty", "binary"])

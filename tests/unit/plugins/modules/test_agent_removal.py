@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import read_cordon, replace_cordon
+from ansible_collections.backendai.cluster.plugins.module_utils._host.home_folder import prepare_folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
@@ -165,3 +166,15 @@ def test_added_mirrors_are_taken_away_even_if_the_engine_is_gone(
     monkeypatch.setattr(agent_removal, "set_mirrors", take_away)
     assert run("removed")["changed"]
     assert asked == [there]
+
+
+def test_what_is_left_of_homes_is_removed(run: Any, store: Store, engine: Engine, tmp_path: Path) -> None:
+    engine.existing = []
+    prepare_folder(store, tmp_path.with_name("homes"), check_mode=False)
+    store.homes.make(plan().id, "main1", 12345, 23456)
+    store.homes.retire(plan().id)
+    assert run("removed", check_mode=True)["changed"]
+    assert tmp_path.with_name("homes").exists()
+    assert run("removed")["diff"]["before"] == f"folder {tmp_path.with_name('homes')}: homes of sessions\n"
+    assert not tmp_path.with_name("homes").exists()
+    assert not run("removed")["changed"]

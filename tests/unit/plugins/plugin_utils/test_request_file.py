@@ -61,7 +61,15 @@ def test_options_of_a_session_are_the_users_and_no_path_pool_template_or_queue_i
     fields = {f"session_{field.name}" for field in dataclasses.fields(SessionSpec)}
     assert {*user_options()} == fields - {"session_no_new_privileges"}
     assert user_run_options() == (
-        *("session_id", "session_kernel", "session_logs_lines", "session_token_ttl", "session_force", "session_wait"),
+        *(
+            "session_id",
+            "session_kernel",
+            "session_logs_lines",
+            "session_token_ttl",
+            "session_force",
+            "session_fresh_home",
+        ),
+        "session_wait",
         "session_history",
     )
     users = {*user_options(), *user_run_options()}

@@ -34,8 +34,8 @@ IDS = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(10)]
 OPTIONS: Options = load_options(REPOSITORY / "roles/session/meta/argument_specs.yml")
 
 
-LIMITS = {"__session_limits": Policy(()).limits}
-"""The variable of runs that may start sessions, with the limits of a policy that says nothing about them."""
+LIMITS = {"__session_limits": Policy(()).limits, "__session_groups": {"allowed": "own", "closed": ["operators"]}}
+"""The variables of runs that may start sessions, with a policy that says nothing about limits and groups."""
 
 
 class KnownAccounts(Accounts):
@@ -178,6 +178,7 @@ class ManagerHost:
             "user": account.name,
             "record": record(number, account, name, "TERMINATED" if state == "TERMINATED" else state),
             "spec": None,
+            "limited": True,
             "enqueued_at": float(number),
             **fields,
         }

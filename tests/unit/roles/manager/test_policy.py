@@ -42,7 +42,7 @@ def test_a_policy_bounds_what_users_have() -> None:
         "home": NamedFolder("/srv/home/{user}", "/home/work/home"),
     }
     assert policy == Policy(
-        ("lab/*",), ("default", "gpu"), ("vxlan",), folders, None, 1000, 86400, 5, ("wait",), links_by_path=True
+        ("lab/*",), ("default", "gpu"), ("vxlan",), folders, None, 1000, None, 86400, 5, ("wait",), links_by_path=True
     )
     assert policy.mounts["home"].mount("alice")["source"] == "/srv/home/alice"
 
@@ -75,6 +75,17 @@ def test_only_images_have_to_be_named() -> None:
         ("images: []\nmax_sessions: 0", "max_sessions must be a whole number from 1 to 10000."),
         ("images: []\nmax_waiting: 2001", "max_waiting must be a whole number from 1 to 2000."),
         ("images: []\nmax_containers: many", "max_containers must be a whole number from 1 to 1000000."),
+        (
+            "images: []\ngroups: all",
+            "groups must be own, or a list of names of groups, such as [project-a, project-b].",
+        ),
+        ("images: []\ngroups: [1000]", "groups must be own, or a list of names"),
+        ("images: []\ngroups: ['1000']", "groups must be own, or a list of names"),
+        ("images: []\ngroups: ['{{ x }}']", "groups must be own, or a list of names"),
+        ("images: []\ngroups: ['a:b']", "groups must be own, or a list of names"),
+        ("images: []\ngroups: ['']", "groups must be own, or a list of names"),
+        ("images: []\ngroups: {a: b}", "groups must be own, or a list of names"),
+        (f"images: []\ngroups: {['x'] * 65}", "groups has 65 names, and a container has at most 64 groups."),
         ("images: []\nmax_apps: 33", "max_apps must be a whole number from 0 to 32."),
         ("images: []\noptions: [user]", "options: 'user' cannot be a user's; allowed are id, kernel"),
         ("images: []\nlinks_by_path: 1", "links_by_path must be true or false."),
@@ -207,6 +218,23 @@ def test_slashes_at_the_end_of_a_folder_mean_nothing() -> None:
 def test_sessions_are_their_users_unless_the_policy_says_otherwise() -> None:
     policy = parse_policy(b"images: []", OPTIONS)
     assert (policy.uid, policy.gid) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("", "own"),
+        ("groups: own", "own"),
+        ("groups: []", []),
+        (
+            "groups: [project-a, _x, 1st, 'EXAMPLE\\domain users', é@example.org]",
+            ["project-a", "_x", "1st", "EXAMPLE\\domain users", "é@example.org"],
+        ),
+    ],
+)
+def test_a_policy_names_the_groups_that_sessions_get_and_never_that_of_operators(text: str, allowed: object) -> None:
+    policy = parse_policy(f"images: []\n{text}".encode(), OPTIONS)
+    assert policy.group_rules("operators") == {"allowed": allowed, "closed": ["operators"]}
 
 
 def test_a_fixed_uid_that_is_an_account_of_the_manager_is_refused(tmp_path: Path) -> None:

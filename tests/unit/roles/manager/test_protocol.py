@@ -95,7 +95,7 @@ BAD_FIELDS: list[tuple[str, str, Any]] = [
     *(("token", "seconds", value) for value in (59, 10**7, "60", None)),
     *(
         (verb, field, value)
-        for verb, field in (("end", "force"), ("list", "all"), ("list", "cached"))
+        for verb, field in (("end", "force"), ("repair", "fresh_home"), ("list", "all"), ("list", "cached"))
         for value in NO_FLAGS
     ),
     *(("create", "options", value) for value in NO_MAPPINGS),

@@ -39,7 +39,6 @@ SPEC = {
     "gid": NOBODYS,
     "max_lifetime": 0,
     "priority": 10,
-    "no_new_privileges": True,
 }
 
 
@@ -73,7 +72,7 @@ def test_what_waits_is_judged_before_it_can_start(host: ManagerHost) -> None:
     host.keep(3, ALICE, state="PENDING", spec={**SPEC, "uid": 0})
     # A run that has died may leave it to the next one.
     host.keep(4, BOB, state="CREATING", spec={**SPEC, "image": "evil/x"})
-    host.keep(5, BOB, state="PENDING", spec={**SPEC, "image": "evil/x", "no_new_privileges": False})
+    host.keep(5, BOB, state="PENDING", spec={**SPEC, "image": "evil/x"}, limited=False)
     host.keep(6, BOB, state="RUNNING", spec={**SPEC, "image": "evil/x"})
     assert run(host) == 0
     assert ended(host) == [IDS[2], IDS[3]]
@@ -102,7 +101,7 @@ def test_an_owner_is_looked_up_once_however_many_sessions_wait(
 
 def test_users_sessions_wait_while_there_is_no_policy(host: ManagerHost, capsys: pytest.CaptureFixture[str]) -> None:
     host.keep(1, ALICE, state="PENDING", spec=SPEC)
-    host.keep(2, BOB, state="PENDING", spec={**SPEC, "no_new_privileges": False})
+    host.keep(2, BOB, state="PENDING", spec=SPEC, limited=False)
     host.policy.write_text("images: 5")
     assert run(host) == 1
     assert "Nothing can be started before an operator corrects it" in capsys.readouterr().err
@@ -170,7 +169,7 @@ def test_sessions_of_owners_who_are_gone_end_after_a_time(host: ManagerHost) -> 
     assert list(since) == [IDS[2]]
     (host.paths.home / "orphans.json").write_text(json.dumps({IDS[2]: since[IDS[2]] - 3600}))
     # By the way, what waits is not started.
-    host.keep(3, ALICE, "other", state="PENDING", spec={**SPEC, "no_new_privileges": True})
+    host.keep(3, ALICE, "other", state="PENDING", spec=SPEC)
     host.accounts.groups["users"] = []
     assert (run(host), ended(host)) == (0, [IDS[2]])
     assert host.runs.made[-1].trusted == {"__session_held": [IDS[3]], **LIMITS}

@@ -55,7 +55,7 @@ def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(ho
     assert run.request is not None
     assert run.request["session_env"] == {"TOKEN": "hunter2"}
     limits = {"max_sessions": 50, "max_waiting": 100, "max_containers": 1024, "max_waiting_in_all": 2000}
-    assert {"__session_limits": limits} == LIMITS
+    assert limits == LIMITS["__session_limits"]
     assert run.trusted == {
         "session_user": "alice",
         "session_user_uid": 1001,
@@ -63,6 +63,17 @@ def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(ho
         **LIMITS,
     }
     assert next(event["text"] for event in host.events if event["event"] == "advice").startswith("Resources are of one")
+
+
+def test_the_groups_that_sessions_get_are_the_operators_choice(host: ManagerHost) -> None:
+    host.policy.write_text("images: ['lab/*']\ngroups: [project-a]\n")
+    created(host)
+    host.ask(ALICE, "create", options=SPEC)
+    host.keep(1, ALICE)
+    host.runs.reports["repair_session"] = {"session_record_path": record(1, ALICE), "session_access_path": []}
+    host.ask(ALICE, "repair", session="train")
+    rules = {"allowed": ["project-a"], "closed": ["operators"]}
+    assert [run.trusted["__session_groups"] for run in host.runs.made] == [rules, rules]
 
 
 def test_the_bound_of_a_lifetime_is_the_operators(host: ManagerHost) -> None:
@@ -211,7 +222,6 @@ WAITING = {
     "uid": NOBODYS,
     "gid": NOBODYS,
     "priority": 10,
-    "no_new_privileges": True,
 }
 
 
@@ -390,6 +400,14 @@ def test_a_repair_keeps_the_owner(host: ManagerHost) -> None:
     host.keep(2, BOB)
     host.ask(CAROL, "repair", session="train")
     assert host.runs.made[-1].trusted == {"session_user": "bob", "session_user_uid": 1002, **LIMITS}
+    assert host.runs.made[-1].request == {"session_id": IDS[2], "session_fresh_home": False}
+
+
+def test_a_repair_with_a_fresh_home_is_asked_for_by_name(host: ManagerHost) -> None:
+    answer_all(host, 1, ALICE)
+    host.keep(1, ALICE)
+    host.ask(ALICE, "repair", session="train", fresh_home=True)
+    assert host.runs.made[-1].request == {"session_id": IDS[1], "session_fresh_home": True}
 
 
 def test_logs_are_shown_as_far_as_agents_answer(host: ManagerHost) -> None:

@@ -393,3 +393,8 @@ def test_a_fifo_as_a_key_keeps_nobody_waiting(tmp_path: Path) -> None:
     thread.start()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_a_repair_keeps_the_home_unless_it_is_to_be_fresh() -> None:
+    asked = [parse_arguments(["repair", "train", *words])[0].fresh_home for words in ([], ["--fresh-home"])]
+    assert asked == [False, True]

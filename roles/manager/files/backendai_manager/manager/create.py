@@ -17,7 +17,7 @@ from .advice import advise
 from .context import RequestContext
 from .ownership import KnownSession
 from .queue import PENDING
-from .queue_check import ALL, HELD, LIMITS
+from .queue_check import ALL, GROUPS, HELD, LIMITS
 from .request import build_request
 from .runs import Outcome
 
@@ -61,6 +61,7 @@ def trusted_variables(context: RequestContext, policy: Policy) -> dict[str, Any]
         "session_user_uid": context.caller.uid,
         "session_no_new_privileges": True,
         LIMITS: policy.limits,
+        GROUPS: policy.group_rules(context.settings.operators_group),
         **({"session_max_lifetime_limit": policy.max_lifetime} if policy.max_lifetime else {}),
     }
 

@@ -21,14 +21,17 @@ from .queue import CREATING, PENDING, Queue, session_of_entry
 from .request import check_waiting
 from .settings import Settings
 
-USERS = "no_new_privileges"
-"""The field of a stored request that says that a user of the command has made it."""
+LIMITED = "limited"
+"""The field of an entry that says that a user of the command has made it."""
 
 HELD = "__session_held"
 """The variable that names the sessions that a playbook does not start."""
 
 LIMITS = "__session_limits"
 """The variable with what each user may have."""
+
+GROUPS = "__session_groups"
+"""The variable with which groups of their users sessions get."""
 
 ALL = "all"
 """Its value if the playbook starts none that wait."""
@@ -53,11 +56,12 @@ class Disallowed:
 class Judgement:
     """The sessions of users that may not start now, by id. ``problem``: of the policy; ``valid`` if one counts.
 
-    ``limits`` are those of each user.
+    ``limits`` are those of each user, ``groups`` the rules for groups of users.
     """
 
     disallowed: Mapping[str, Disallowed]
     limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    groups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problem: str = ""
     valid: bool = True
 
@@ -65,7 +69,8 @@ class Judgement:
     def variables(self) -> dict[str, Any]:
         """The variables of a run that may start what waits."""
         held = {HELD: [*self.disallowed]} if self.disallowed else {}
-        return {**held, **({LIMITS: dict(self.limits)} if self.limits else {})}
+        groups = {GROUPS: dict(self.groups)} if self.groups else {}
+        return {**held, **({LIMITS: dict(self.limits)} if self.limits else {}), **groups}
 
 
 def judge_queue(paths: Paths, settings: Settings, accounts: Accounts) -> Judgement:
@@ -76,7 +81,9 @@ def judge_queue(paths: Paths, settings: Settings, accounts: Accounts) -> Judgeme
     except PolicyError as error:
         problem = str(error)
     disallowed = find_disallowed(entries, policy, accounts, settings.users_group, settings.operators_group)
-    return Judgement(disallowed, policy.limits if policy else {}, problem, policy is not None)
+    limits = policy.limits if policy else {}
+    groups = policy.group_rules(settings.operators_group) if policy else {}
+    return Judgement(disallowed, limits, groups, problem, policy is not None)
 
 
 def find_disallowed(
@@ -95,7 +102,7 @@ def find_disallowed(
     for entry in entries:
         spec, known = entry.get("spec"), session_of_entry(entry)
         waits = entry.get("state") in (PENDING, CREATING)
-        if not waits or known is None or not isinstance(spec, dict) or not spec.get(USERS):
+        if not waits or known is None or not isinstance(spec, dict) or not entry.get(LIMITED):
             continue
         if policy is None:
             found[known.id] = Disallowed("there is no valid policy.", never=True)

@@ -165,9 +165,8 @@ def repair(context: RequestContext, request: Request) -> Result:
         context.require_owner(session)
         trusted = {"session_user": session.user, "session_user_uid": session.uid, **context.held()}
         try:
-            outcome = context.runs.run(
-                "repair_session", {"session_id": session.id}, trusted, [RECORD, ACCESS], context.events()
-            )
+            given = {"session_id": session.id, "session_fresh_home": request.fields["fresh_home"]}
+            outcome = context.runs.run("repair_session", given, trusted, [RECORD, ACCESS], context.events())
         except CancelledError:
             raise CancelledError(f"cancelled; repair {session.name} again to complete it.") from None
     outcome.require()

@@ -86,6 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     end.add_argument("--force", action="store_true", help="at once, also if some of its agents do not answer")
     repair = verbs.add_parser("repair", help="repair a session")
     repair.add_argument("session", metavar="NAME")
+    repair.add_argument("--fresh-home", action="store_true", help="with new containers and an empty /home/work")
     _add_json(verbs.add_parser("agents", help="what is free, and the largest session that would start now"))
     verbs.add_parser("schema", help="print the JSON Schema of a spec file")
     verbs.add_parser("template", help="print a spec file to begin with")

@@ -277,7 +277,7 @@ def end(invocation: Invocation) -> int:
 
 def repair(invocation: Invocation) -> int:
     """Repair a session."""
-    result = invocation.ask("repair", session=invocation.options.session)
+    result = invocation.ask("repair", session=invocation.options.session, fresh_home=invocation.options.fresh_home)
     invocation.say(result.message)
     return result.exit_code
 

@@ -14,7 +14,7 @@ from docker.errors import APIError
 from docker.types import HostConfig
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Container, LogConfig
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Bind, Container, LogConfig
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
     plan_containers,
     remove_containers,
@@ -30,7 +30,9 @@ MAIN = Container(
     explicit_environment={"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"},
     image_environment={"PATH": "/bin"},
     kit="/var/lib/backendai/kit/0123456789ab",
-    binds=("/var/lib/backendai/sessions/1/main1:/run/backendai:ro",),
+    uid=1000,
+    gid=100,
+    binds=(Bind("/var/lib/backendai/sessions/1/main1", "/run/backendai"),),
     cpus=(0, 2),
     devices=(),
     memory=1 << 30,
@@ -89,6 +91,18 @@ def test_stopped_container_is_started_and_not_recreated(engine: Any, state: str)
     assert engine.calls == ["start id-backendai-train-llm-main1"]
 
 
+@pytest.mark.parametrize("later", [(), (2000,), (2000, 2002)])
+def test_stopped_container_is_recreated_if_its_user_is_in_other_groups(engine: Any, later: tuple[int, ...]) -> None:
+    before, after = (dataclasses.replace(MAIN, groups=groups) for groups in ((2000, 2001), later))
+    apply(engine, before)
+    assert apply(engine, after) == [], "what runs is left alone"
+    engine.made[0]["State"] = "exited"
+    assert apply(engine, dataclasses.replace(MAIN, groups=(2001, 2000))) == [Change(SUBJECT, "exited", PHRASE)]
+    engine.made[0]["State"] = "exited"
+    assert apply(engine, after) == [Change(SUBJECT, "exited, with other groups of the user", PHRASE)]
+    assert engine.asked[-1]["host_config"]["group_add"] == list(map(str, later))
+
+
 @pytest.mark.parametrize("state", ["running", "exited"])
 def test_container_with_other_properties_is_recreated(engine: Any, state: str) -> None:
     apply(engine, MAIN)
@@ -107,6 +121,8 @@ def test_container_with_other_properties_is_recreated(engine: Any, state: str) -
         {"image": "lab/busybox:1"},
         {"explicit_environment": {"TOKEN": "hunter3"}},
         {"binds": ()},
+        {"uid": 1001},
+        {"gid": 1000},
         {"cpus": (0, 1)},
         {"devices": ("/dev/fuse",)},
         {"memory": 2 << 30},
@@ -137,7 +153,11 @@ def test_container_digest_covers_properties_that_cannot_change_later(drift: dict
         {"gpu_nodes": ("/dev/nvidia0",)},
         {"pids": 4096},
         {"omp_threads": 2},
-        {"explicit_environment": {**MAIN.explicit_environment, "BACKENDAI_CLUSTER_HOSTFILE": "/hostfile"}},
+        {"groups": (2000,)},
+        {"image_binds": (Bind("/kit/etc/empty", "/etc/hosts.deny"),)},
+        {"leads": {"/home/work": "/var/home/work"}},
+        {"nodes": {"/dev/fuse": "/nodes/dev-fuse"}},
+        {"recursive": True},
         {"log": LOG},
     ],
     ids=lambda drift: next(iter(drift)),
@@ -154,14 +174,18 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     host = request["host_config"]
     assert host == {
         "network_mode": "backendai-train-llm",
-        "binds": ["/var/lib/backendai/kit/0123456789ab:/opt/backendai:ro", *MAIN.binds],
-        "init": True,
+        "mounts": [
+            mounted("/var/lib/backendai/kit/0123456789ab", "/opt/backendai"),
+            mounted("/var/lib/backendai/sessions/1/main1", "/run/backendai"),
+        ],
+        "init": False,
+        "group_add": [],
         "cpuset_cpus": "0,2",
         "devices": [],
         "device_requests": None,
-        "cap_add": ["IPC_LOCK", "SYS_NICE"],
-        "cap_drop": None,
-        "security_opt": None,
+        "cap_add": ["NET_RAW", "SYS_NICE"],
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
         "ulimits": [
             {"Name": "nofile", "Soft": 1048576, "Hard": 1048576},
             {"Name": "memlock", "Soft": -1, "Hard": -1},
@@ -175,43 +199,12 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
         "port_bindings": {},
     }
     assert request["ports"] == []
-    assert (request["image"], request["hostname"], request["user"]) == ("lab/python:1", "main1", "0:0")
+    assert (request["image"], request["hostname"], request["user"]) == ("lab/python:1", "main1", "1000:100")
     assert (request["entrypoint"], request["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
     assert request["mac_address"] == "02:ba:0a:80:03:02"
     assert request["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
     assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
-
-
-# The binds of a container, in the release that had no limits and in this one.
-WRITABLE, READ_ONLY = ("/1/main1/hosts:/etc/hosts", "/mnt/a:/a:ro"), ("/1/main1/hosts:/etc/hosts:ro", "/mnt/a:/a:ro")
-
-
-def test_container_keeps_the_digest_of_older_versions() -> None:
-    older = dataclasses.asdict(dataclasses.replace(MAIN, binds=WRITABLE))
-    unknown = (
-        "published",
-        "no_new_privileges",
-        "argv",
-        "image_environment",
-        "kit",
-        "labels",
-        "ulimits",
-        "cdi_gpus",
-        "gpu_nodes",
-        "infiniband",
-    )
-    for name in (*unknown, "sources", "pids", "log", "omp_threads"):
-        del older[name]
-    assert dataclasses.replace(MAIN, binds=READ_ONLY).digest() == labels.content_digest(older)
-
-
-def test_container_of_an_older_version_is_not_replaced_because_it_lacks_limits(engine: Any) -> None:
-    apply(engine, dataclasses.replace(MAIN, binds=WRITABLE))
-    engine.calls.clear()
-    limited = dataclasses.replace(MAIN, binds=READ_ONLY, pids=4608, log=LOG, ulimits={"core": 0})
-    assert apply(engine, limited) == []
-    assert engine.calls == []
 
 
 def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
@@ -224,38 +217,67 @@ def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: 
 
 
 def test_container_has_its_limits(engine: Any) -> None:
-    apply(engine, dataclasses.replace(MAIN, binds=READ_ONLY, pids=4608, log=LOG))
+    apply(engine, dataclasses.replace(MAIN, pids=4608, log=LOG))
     host = engine.asked[0]["host_config"]
     config = HostConfig("1.41", pids_limit=host["pids_limit"], log_config=host["log_config"])
     assert config["PidsLimit"] == 4608
     assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
-    assert host["binds"][1:] == ["/1/main1/hosts:/etc/hosts:ro", "/mnt/a:/a:ro"]
 
 
-def test_setuid_programs_gain_nothing_only_where_that_is_wanted(engine: Any) -> None:
-    apply(engine, dataclasses.replace(MAIN, no_new_privileges=True))
+def test_nothing_in_a_container_can_get_privileges_unless_that_is_wanted(engine: Any) -> None:
     apply(engine, MAIN)
-    options = [request["host_config"]["security_opt"] for request in engine.asked]
-    assert options == [["no-new-privileges"], None]
-    assert HostConfig("1.41", security_opt=options[0])["SecurityOpt"] == ["no-new-privileges"]
-    assert dataclasses.replace(MAIN, no_new_privileges=True).digest() != MAIN.digest()
+    apply(engine, dataclasses.replace(MAIN, no_new_privileges=False))
+    closed, open_ = (request["host_config"] for request in engine.asked)
+    assert (closed["cap_drop"], closed["cap_add"]) == (["ALL"], ["NET_RAW", "SYS_NICE"])
+    assert HostConfig("1.41", security_opt=closed["security_opt"])["SecurityOpt"] == ["no-new-privileges"]
+    assert (open_["cap_drop"], open_["cap_add"], open_["security_opt"]) == (None, None, None)
+    assert dataclasses.replace(MAIN, no_new_privileges=False).digest() != MAIN.digest()
+
+
+def test_only_the_stop_signal_of_containers_ends_them(engine: Any) -> None:
+    apply(engine, MAIN)
+    assert engine.asked[0]["stop_signal"] == "SIGPWR"
+
+
+def test_a_target_that_is_a_link_of_the_image_is_mounted_where_that_leads(engine: Any) -> None:
+    home = Bind("/homes/1/main1/home", "/home/work", read_only=False)
+    apply(engine, dataclasses.replace(MAIN, image_binds=(home,), leads={"/home/work": "/var/home/work"}))
+    assert engine.asked[0]["host_config"]["mounts"][-1] == mounted(home.source, "/var/home/work", read_only=False)
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+def test_only_folders_of_users_are_read_only_with_all_below_and_only_where_the_engine_can(
+    engine: Any, recursive: bool
+) -> None:
+    binds = (*MAIN.binds, Bind("/mnt/a", "/a"), Bind("/mnt/b", "/b", read_only=False))
+    sources = {"/mnt/a": "/srv/a", "/mnt/b": "/srv/b"}
+    apply(engine, dataclasses.replace(MAIN, binds=binds, sources=sources, recursive=recursive))
+    _kit, own, read_only, writable = engine.asked[0]["host_config"]["mounts"]
+    assert own == mounted(MAIN.binds[0].source, MAIN.binds[0].target)
+    assert writable == mounted("/srv/b", "/b", read_only=False)
+    expected = mounted("/srv/a", "/a")
+    options = {"Propagation": "rprivate", "ReadOnlyForceRecursive": True}
+    assert read_only == {**expected, **({"BindOptions": options} if recursive else {})}
 
 
 def test_container_with_infiniband_has_its_nodes_and_no_raw_sockets(engine: Any) -> None:
-    (change,) = apply(engine, WITH_INFINIBAND)
+    (change,) = apply(engine, dataclasses.replace(WITH_INFINIBAND, no_new_privileges=False))
     assert change.after == f"{PHRASE}, device /dev/fuse, device {RDMA_CM}, device {UVERBS}"
     (request,) = engine.asked
     host = request["host_config"]
     assert HostConfig("1.41", devices=host["devices"])["Devices"] == [node("/dev/fuse"), node(RDMA_CM), node(UVERBS)]
-    assert (host["cap_add"], host["cap_drop"]) == (["IPC_LOCK", "SYS_NICE"], ["NET_RAW"])
+    assert (host["cap_add"], host["cap_drop"]) == (None, ["NET_RAW"])
     assert HostConfig("1.41", cap_drop=host["cap_drop"])["CapDrop"] == ["NET_RAW"]
     assert json.loads(request["labels"][labels.INFINIBAND]) == [RDMA_CM, UVERBS]
 
 
-def test_container_with_infiniband_keeps_the_digest_of_older_versions() -> None:
-    older = dataclasses.replace(MAIN, devices=("/dev/fuse", "/dev/infiniband"))
-    assert WITH_INFINIBAND.digest() == older.digest()
+def test_whether_a_container_has_infiniband_is_part_of_its_digest() -> None:
     assert WITH_INFINIBAND.digest() != dataclasses.replace(WITH_INFINIBAND, infiniband=None).digest()
+
+
+def test_device_nodes_are_made_like_the_agents_own(engine: Any) -> None:
+    apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), nodes={"/dev/fuse": "/nodes/dev-fuse"}))
+    assert engine.asked[0]["host_config"]["devices"] == [{**node("/dev/fuse"), "PathOnHost": "/nodes/dev-fuse"}]
 
 
 @pytest.mark.parametrize("later", [(), (RDMA_CM,), (RDMA_CM, UVERBS, f"{UVERBS}1")], ids=["none", "fewer", "more"])
@@ -299,6 +321,11 @@ def test_published_ports_are_bound_to_one_address_of_the_agent(engine: Any) -> N
         "22/tcp": [{"HostIp": "192.0.2.1", "HostPort": "30001"}],
         "8888/tcp": [{"HostIp": "2001:db8::1", "HostPort": "30000"}],
     }
+
+
+def mounted(source: str, target: str, *, read_only: bool = True) -> dict[str, Any]:
+    """Return a bind mount in the format of the engine's API."""
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
 
 
 def node(path: str) -> dict[str, str]:
@@ -527,6 +554,7 @@ def test_rejected_start_is_retried_until_the_timeout(
     apply(engine, MAIN)
     engine.made[0]["State"] = "exited"
     now, start = [100.0], engine.start
+    prepared: list[str] = []
     monkeypatch.setattr(containers.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(containers.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
 
@@ -538,11 +566,12 @@ def test_rejected_start_is_retried_until_the_timeout(
     monkeypatch.setattr(engine, "start", refused_at_first)
     if not started:
         with pytest.raises(APIError, match="not found"):
-            containers.start_stopped(engine, "1", ["main1"], timeout)
+            containers.start_stopped(engine, "1", ["main1"], prepared.append, timeout)
         assert (engine.made[0]["State"], now) == ("exited", [100.0 + timeout])
         return
-    (change,) = containers.start_stopped(engine, "1", ["main1"], timeout)
+    (change,) = containers.start_stopped(engine, "1", ["main1"], prepared.append, timeout)
     assert (change.after, engine.made[0]["State"], now) == ("running", "running", [103.0])
+    assert prepared == [f"id-{MAIN.name}"] * 7, "before each try"
 
 
 def test_sessions_that_start_together_share_the_parallel_requests() -> None:

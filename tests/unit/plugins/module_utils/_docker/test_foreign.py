@@ -11,13 +11,14 @@ OURS = {labels.OWNER: labels.OWNER_VALUE}
 
 
 class Engine:
-    """An engine with a container of this collection, and one that is about to go."""
+    """An engine with two containers of this collection, and one that is about to go."""
 
     def containers(self, **_query: Any) -> list[dict[str, Any]]:
         return [
             {"Id": "1", "Names": ["/main1"], "Labels": OURS},
             {"Id": "2", "Names": ["/web"], "Labels": {}},
             {"Id": "3", "Names": None, "Labels": None},
+            {"Id": "4", "Names": ["/backendai-look-1"], "Labels": {labels.OWNER: labels.LOOK_VALUE}},
         ]
 
     def volumes(self) -> dict[str, Any]:

@@ -96,6 +96,11 @@ def test_image_argv_is_its_entrypoint_with_its_command(
     assert inspect(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
 
 
+def test_volumes_of_an_image_are_read_as_it_spells_them() -> None:
+    assert inspect(Config={"Volumes": {"/b/": {}, "a/../b": {}}}).volumes == ("/b/", "a/../b")
+    assert inspect(Config={"Volumes": None}).volumes == ()
+
+
 @pytest.mark.parametrize(
     ("written", "moment"),
     [

@@ -89,7 +89,7 @@ def test_answer_that_is_no_json_is_asked_again(server: EngineServer, client: Any
 
 def test_errors_of_commands_are_those_of_the_sdk(client: Any) -> None:
     with pytest.raises(docker.errors.NotFound, match="no gone"):
-        client.exec_create("gone", ["true"], user="work")
+        client.exec_create("gone", ["true"])
     with pytest.raises(docker.errors.NotFound, match="no gone"):
         client.exec_start("gone", socket=True)
 

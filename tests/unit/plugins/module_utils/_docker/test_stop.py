@@ -32,7 +32,7 @@ def engine(**states: dict[str, Any]) -> Any:
 def test_containers_that_end_when_asked_are_not_killed(clock: list[float]) -> None:
     client = engine(a={}, b={}, c={"State": "exited"}, other={})
     assert stop_containers(client, {"a": 30, "b": 5, "c": 30}) == set()
-    assert sorted(client.calls) == ["SIGTERM a", "SIGTERM b"]
+    assert sorted(client.calls) == ["SIGPWR a", "SIGPWR b"]
     assert client._container("other")["State"] == "running"
     assert clock[0] < 1
 

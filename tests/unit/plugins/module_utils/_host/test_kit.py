@@ -68,19 +68,34 @@ def test_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
     assert kit.script(text) == KitFile(expected, 0o755)
 
 
-def test_the_loader_of_the_kit_reads_no_list_of_libraries_of_the_image(
+def test_programs_of_the_kit_read_no_file_of_the_image_that_they_would_obey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loader, library = tmp_path / "ld.so", tmp_path / "libc.so.6"
-    loader.write_bytes(b"code\0/etc/ld.so.preload\0more")
-    library.write_bytes(b"library")
-    linked = kit.LddResult({"libc.so.6": str(library)}, str(loader))
+    contents = {
+        "sshd": b"see /etc/nologin for it\0/etc/nologin\0more",
+        "ld.so": b"code\0/etc/ld.so.preload\0more",
+        "libc.so.6": b"\0/etc/nsswitch.conf\0more",
+        "busybox": b"\0/etc/busybox.conf\0/etc/nologin\0",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    linked = kit.LddResult({"libc.so.6": str(tmp_path / "libc.so.6")}, str(tmp_path / "ld.so"))
     monkeypatch.setattr(kit, "_run_ldd", lambda _program: linked)
-    monkeypatch.setattr(kit, "BUSYBOX", str(library))
-    monkeypatch.setattr(kit, "PROGRAMS", (str(library),))
-    built = kit.build_kit({}).files["lib/ld.so"].content
-    assert built == b"code\0/opt/backendai/non\0more"
-    assert len(built) == len(loader.read_bytes())
+    monkeypatch.setattr(kit, "BUSYBOX", str(tmp_path / "busybox"))
+    monkeypatch.setattr(kit, "PROGRAMS", (str(tmp_path / "sshd"),))
+    monkeypatch.setattr(kit, "SSHD_PROGRAMS", {})
+    files = kit.build_kit({}).files
+    assert {path: files[path].content for path in ("libexec/sshd", "loader/sshd", "lib/libc.so.6", "bin/busybox")} == {
+        "libexec/sshd": b"see /etc/nologin for it\0/proc/0/none\0more",
+        "loader/sshd": b"code\0/opt/backendai/non\0more",
+        "lib/libc.so.6": b"\0/opt/backendai/nss\0more",
+        "bin/busybox": b"\0/opt/backendai/no\0/proc/0/none\0",
+    }
+    assert files["nss"].content.splitlines()[0] == b"passwd: files"
+
+
+def test_replaced_paths_are_as_long_as_before() -> None:
+    assert [len(path) for path in kit.REPLACED_PATHS] == [len(path) for path in kit.REPLACED_PATHS.values()]
 
 
 def test_sshd_is_configured_for_the_programs_that_its_version_has() -> None:

@@ -51,7 +51,7 @@ def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def folder_at(path: Path) -> Folder:
     found = path.stat()
-    return Folder(str(path.resolve()), found.st_dev, found.st_ino)
+    return Folder(str(path.resolve()), found.st_dev, found.st_ino, found.st_gid)
 
 
 def places(*paths: Path) -> list[Place]:
@@ -288,3 +288,26 @@ def test_strict_path_leaves_nothing_open(roots_own: Path) -> None:
             if isinstance(opened, int):
                 os.close(opened)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def below(folder: Path, inner: str) -> Answer:
+    place = Place(str(folder), inner=inner)
+    return look([place])[place]
+
+
+def test_what_is_below_a_folder_is_reached_without_links_whoever_may_write_there(tmp_path: Path) -> None:
+    folder = tmp_path / "user"
+    (folder / "a" / "b").mkdir(parents=True)
+    os.chown(folder, 12345, 12345)
+    (folder / "file").touch()
+    (folder / "link").symlink_to("a")
+    (folder / "a" / "out").symlink_to("/")
+    (tmp_path / "named").symlink_to("user")
+    assert below(folder, "a") == folder_at(folder / "a")
+    assert below(tmp_path / "named", "a/b") == folder_at(folder / "a" / "b")
+    missing = "a/c", "c/a", "file", "file/a", "link", "link/b", "a/out", "a/out/etc"
+    assert {below(folder, inner) for inner in missing} == {NoFolder.MISSING}
+
+
+def test_file_system_below_a_folder_that_does_not_answer_is_left_alone(silent: Path) -> None:
+    assert below(silent.parent, silent.name) is NoFolder.SILENT

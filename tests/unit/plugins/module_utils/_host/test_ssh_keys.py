@@ -33,11 +33,22 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("tool")
 def test_public_keys_are_returned_without_the_host_name(tmp_path: Path) -> None:
+    (tmp_path / "ssh").mkdir()
     assert ensure_keys(tmp_path / "ssh") == KEYS
-    assert stat.S_IMODE((tmp_path / "ssh").stat().st_mode) == 0o700
+
+
+def test_the_group_of_a_containers_user_may_read_its_keys(tool: Path, tmp_path: Path) -> None:
+    tool.write_text(SSH_KEYGEN + '/bin/chmod 600 "$1" "$1.pub"\n')
+    (tmp_path / "ssh").mkdir()
+    for _run in range(2):
+        ensure_keys(tmp_path / "ssh")
+        for path in (tmp_path / "ssh").iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o640
+            path.chmod(0o600)  # as a run leaves it that was killed
 
 
 def test_existing_keys_are_kept(tool: Path, tmp_path: Path) -> None:
+    (tmp_path / "ssh").mkdir()
     ensure_keys(tmp_path / "ssh")
     tool.unlink()
     assert ensure_keys(tmp_path / "ssh") == KEYS

@@ -380,6 +380,8 @@ def test_damaged_checksums_are_a_difference(store: Store) -> None:
         ({"agent": "agent9"}, {}, "it is that of another session or agent"),
         ({}, {"name": "../x"}, "its name, or a hostname, has other characters than a-z, 0-9 and -"),
         ({}, {"agent_addresses": ["accept"]}, "an address or a network is not valid"),
+        ({}, {"agent_addresses": [""]}, "an address or a network is not valid"),
+        ({}, {"gateways": [""]}, "an address or a network is not valid"),
         ({}, {"underlays": {}}, "an agent has no underlay"),
         ({}, {"kernels": []}, "it has no containers, or two of one hostname"),
     ],
@@ -394,3 +396,35 @@ def test_a_session_file_that_contradicts_itself_is_damaged(
     with pytest.raises(CorruptStateError) as raised:
         store.sessions()
     assert problem in str(raised.value)
+
+
+@pytest.fixture
+def with_homes(store: Store, tmp_path: Path) -> Store:
+    """Return the store of an agent that has homes, and a session there."""
+    (tmp_path / "engine" / "removed").mkdir(parents=True)
+    store.homes_link.symlink_to(tmp_path / "engine")
+    store.save(held(PLAN))
+    store.homes.make(SESSION_ID, "main1", 12345, 23456)
+    return store
+
+
+def test_homes_of_a_session_are_retired_with_its_state(with_homes: Store) -> None:
+    assert with_homes.remove(SESSION_ID)
+    assert (with_homes.homes.session_ids(), with_homes.homes.has_retired()) == ([], True)
+
+
+@pytest.mark.parametrize("fault", ["full", "unmounted", "unprovisioned"])
+def test_homes_that_cannot_be_retired_keep_no_session_from_ending(
+    with_homes: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if fault == "full":
+        monkeypatch.setattr(Path, "rename", refuse)
+    elif fault == "unmounted":
+        (tmp_path / "engine").rename(tmp_path / "elsewhere")
+    else:
+        with_homes.homes_link.unlink()
+    assert with_homes.remove(SESSION_ID)
+    assert with_homes.held_ids() == []

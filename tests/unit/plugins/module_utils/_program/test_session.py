@@ -159,9 +159,10 @@ def test_logs_of_the_part_of_that_id_are_read(
     check_mode: bool,
 ) -> None:
     def read_logs(
-        client: FakeDocker, of: LocalSession, kernel: str, lines: int, reply: ReplyLogs, since: Any
+        client: FakeDocker, at: Store, of: LocalSession, kernel: str, lines: int, reply: ReplyLogs, since: Any
     ) -> dict[str, Any]:
         assert client is engine
+        assert at.root == store.root
         assert isinstance(reply, ReplyLogs)
         return {"asked": [of.plan.name, kernel, lines, since]}
 

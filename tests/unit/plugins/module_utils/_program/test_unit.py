@@ -269,3 +269,19 @@ def test_journal_has_one_safe_line_for_each_event(
         "<5>file hosts: 10.0.0.1 a <0>\\x1b[2Jb -> c\n",
         "<3>x: \\x1b]0;owned\\x07 <0>y\n",
     )
+
+
+# ---- homes
+
+
+def test_homes_of_ended_sessions_are_removed_and_what_is_left_is_logged(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.homes.make(SESSION_ID, "main1", 12345, 23456)
+    store.homes.retire(SESSION_ID)
+    assert run(store, "--remove-homes", "1g") == 0
+    assert (store.homes.has_retired(), capsys.readouterr()) == (False, ("", ""))
+    monkeypatch.setattr(unit, "remove_retired", lambda _homes, reserve: [f"x cannot be removed {reserve}"])
+    assert run(store, "--remove-homes", "1g") == 1
+    assert f"x cannot be removed {1 << 30}" in "".join(capsys.readouterr())
+    assert run(store, "--remove-homes", "much") == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Bind
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImagePullError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
@@ -22,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
+from ansible_collections.backendai.cluster.plugins.module_utils._model.image_look import HomeFolder, ImageLook
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -66,7 +68,11 @@ CONTENTS = RenderedFiles(
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
 SSH_FILES = ("ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
-FILES = ("derived", "environment", "hostfile", "hosts", "interface", *SSH_FILES)
+ORDER = (
+    *("hosts", "passwd", "group", "derived", "hostfile", "sshd_config"),
+    *("ssh/config", "ssh/known_hosts", "ssh/authorized_keys", "environment"),
+)
+FILES = tuple(sorted(ORDER))
 
 HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
 
@@ -88,22 +94,7 @@ def subjects(changes: list[Change], store: Store) -> list[str]:
 
 
 EVERYTHING = [
-    "file …/main1/hosts",
-    "file …/main1/environment",
-    "file …/main1/derived",
-    "file …/main1/hostfile",
-    "file …/main1/ssh/config",
-    "file …/main1/ssh/known_hosts",
-    "file …/main1/ssh/authorized_keys",
-    "file …/main1/interface",
-    "file …/sub1/hosts",
-    "file …/sub1/environment",
-    "file …/sub1/derived",
-    "file …/sub1/hostfile",
-    "file …/sub1/ssh/config",
-    "file …/sub1/ssh/known_hosts",
-    "file …/sub1/ssh/authorized_keys",
-    "file …/sub1/interface",
+    *(f"file …/{hostname}/{name}" for hostname in ("main1", "sub1") for name in ORDER),
     "network backendai-train-llm",
     "firewall table inet backendai",
     f"link {MADE.network and MADE.network.link}",
@@ -435,12 +426,16 @@ def test_containers_match_the_plan(store: Store) -> None:
     assert main.explicit_environment == {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert main.image_environment == {"PATH": "/bin"}
     assert main.kit == store.kit()
+    homes = store.homes.folder(SESSION_ID, "main1")
     assert main.binds == (
-        f"{folder}:/run/backendai:ro",
-        f"{folder}/hosts:/etc/hosts:ro",
-        "/mnt/a:/a:rw",
-        "/mnt/b:/b:ro",
+        Bind(str(folder), "/run/backendai"),
+        *(Bind(f"{folder}/{name}", f"/etc/{name}") for name in ("hosts", "passwd", "group")),
+        Bind(f"{homes}/own", "/var/lib/backendai", read_only=False),
+        Bind(f"{homes}/log", "/var/log/backendai", read_only=False),
+        Bind("/mnt/a", "/a", read_only=False),
+        Bind("/mnt/b", "/b"),
     )
+    assert (main.uid, main.gid) == (MADE.uid, MADE.gid)
     assert (main.cpus, sub.cpus) == ((0,), (3,))
     assert (main.devices, sub.devices) == (("/dev/fuse", "/dev/net/tun"), ())
     assert (main.memory, main.shm_size) == (GIB, 64 << 20)
@@ -487,14 +482,32 @@ def test_logs_in_files_are_limited(
     assert [(host["pids_limit"], host["log_config"]) for host in hosts] == [(None, log)] * 2
 
 
-def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> None:
-    pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
-    desired = desired_slice(
-        store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST
+def test_a_container_gets_the_files_and_programs_that_its_image_lacks(store: Store) -> None:
+    home = HomeFolder(0, 0, 0o755)
+    bare = ImageLook(
+        passwd="root:x:0:0::/root:/bin/sh\n", clients=("ssh", "scp"), leads={"/home/work": "/var/home/work"}
     )
-    (devices,) = [file for file in desired.files if file.path.name == "devices"]
-    assert devices.path.parent == store.kernel_folder(SESSION_ID, "main1")
-    assert devices.content == "/dev/kvm\n/dev/fuse\n"
+    images = {IMAGE: Image("sha256:1", {}, look=bare)}
+    main = desired_slice(store, held(MADE), CONTENTS, images, "backendai-default", HOST).containers[0]
+    kit, own = store.kit(), store.homes.folder(SESSION_ID, "main1")
+    assert main.image_binds == (
+        Bind(f"{kit}/etc/empty", "/etc/hosts.allow"),
+        Bind(f"{kit}/etc/empty", "/etc/hosts.deny"),
+        Bind(f"{kit}/etc/profile.sh", "/etc/profile.d/backendai.sh"),
+        Bind(f"{kit}/bin/ssh", "/usr/bin/ssh"),
+        Bind(f"{kit}/bin/scp", "/usr/bin/scp"),
+        Bind(f"{own}/home", "/home/work", read_only=False),
+    )
+    assert main.leads == bare.leads
+    for folder, bound in ((home, True), (dataclasses.replace(home, uid=MADE.uid), False)):
+        images = {IMAGE: Image("sha256:1", {}, look=dataclasses.replace(bare, home=folder))}
+        desired = desired_slice(store, held(MADE), CONTENTS, images, "backendai-default", HOST)
+        assert (Bind(f"{own}/home", "/home/work", read_only=False) in desired.containers[0].image_binds) is bound
+    passwd = next(file for file in desired.files if file.path.name == "passwd")
+    assert passwd.content == (
+        f"root:x:0:0::/root:/bin/sh\nwork:x:{MADE.uid}:{MADE.gid}::/home/work:/opt/backendai/shell/bash\n"
+    )
+    assert passwd.in_place, "the container mounts the file, not its name"
 
 
 def test_infiniband_nodes_are_passed_to_containers(store: Store) -> None:
@@ -505,15 +518,21 @@ def test_infiniband_nodes_are_passed_to_containers(store: Store) -> None:
         (("/dev/fuse",), ("/dev/infiniband/uverbs0",)),
         ((), ("/dev/infiniband/uverbs0",)),
     ]
-    device_files = {file.path.parent.name: file.content for file in desired.files if file.path.name == "devices"}
-    assert device_files == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
+    nodes = {name: store.kernel_folder(SESSION_ID, name) / "nodes" for name in ("main1", "sub1")}
+    assert [container.nodes for container in desired.containers] == [
+        {
+            "/dev/fuse": f"{nodes['main1']}/dev-fuse",
+            "/dev/infiniband/uverbs0": f"{nodes['main1']}/dev-infiniband-uverbs0",
+        },
+        {"/dev/infiniband/uverbs0": f"{nodes['sub1']}/dev-infiniband-uverbs0"},
+    ]
 
 
 def test_session_without_infiniband_gets_no_nodes(store: Store) -> None:
     images = {IMAGE: Image("sha256:1", {})}
     desired = desired_slice(store, held(MADE), CONTENTS, images, "backendai-default", HOST)
     assert [container.infiniband for container in desired.containers] == [None, None]
-    assert [file for file in desired.files if file.path.name == "devices"] == []
+    assert [container.nodes for container in desired.containers] == [{}, {}]
 
 
 def test_containers_are_repaired_with_the_infiniband_nodes_that_exist(
@@ -525,14 +544,34 @@ def test_containers_are_repaired_with_the_infiniband_nodes_that_exist(
     monkeypatch.setattr(
         slicing, "read_host", lambda _client: dataclasses.replace(HOST, infiniband=("/dev/infiniband/uverbs1",))
     )
-    files = [f"file …/{hostname}/devices" for hostname in ("main1", "sub1")]
-    assert subjects(apply(engine, store), store) == files
     assert apply(engine, store) == []
     engine.made[1]["State"] = "exited"
     assert apply(engine, store)[0].before == "exited, without /dev/infiniband/uverbs0"
     (device,) = engine.asked[-1]["host_config"]["devices"]
-    assert device["PathOnHost"] == "/dev/infiniband/uverbs1"
+    assert device["PathInContainer"] == "/dev/infiniband/uverbs1"
+    assert device["PathOnHost"] == str(store.kernel_folder(SESSION_ID, "sub1") / "nodes/dev-infiniband-uverbs1")
     assert apply(engine, store) == []
+
+
+@pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "applied"])
+def test_a_stopped_container_that_cannot_be_judged_is_replaced_and_not_started(
+    engine: FakeDocker, store: Store, check_mode: bool
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    for container in engine.made:
+        container["GraphDriver"] = {"Name": "btrfs", "Data": None}
+    assert apply(engine, store) == []
+    stopped = engine.made[1]
+    stopped["State"] = "exited"
+    engine.calls.clear()
+    (change,) = apply(engine, store, check_mode=check_mode)
+    assert change.before == (
+        "exited, without files that can be judged on this engine (what it wrote outside of the folders of its session"
+        " is lost)"
+    )
+    relevant = [call.partition(" ")[0] for call in engine.calls if call.startswith(("remove", "create", "start"))]
+    assert relevant == ([] if check_mode else ["remove", "create", "start"])
 
 
 def test_container_is_not_created_without_infiniband(
@@ -725,12 +764,13 @@ def test_missing_image_is_named(store: Store) -> None:
         apply(FakeDocker(), store)
 
 
-def test_only_the_hosts_file_is_world_readable(store: Store) -> None:
+def test_what_is_not_in_each_image_anyway_is_readable_by_the_user_alone(store: Store) -> None:
     desired = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST)
     folder = store.kernel_folder(SESSION_ID, "main1")
     files = {str(file.path.relative_to(folder)): file for file in desired.files if folder in file.path.parents}
     assert tuple(sorted(files)) == FILES
-    assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o600} == {"hosts": "0o644"}
+    readable = dict.fromkeys(("hosts", "passwd", "group"), "0o644")
+    assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o640} == readable
     assert [name for name, file in files.items() if file.secret] == ["environment"]
     assert str(files["ssh/authorized_keys"].content).splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
     assert len(str(files["ssh/known_hosts"].content).splitlines()) == 3
@@ -785,14 +825,14 @@ def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: St
         if file.path.name in ("bootstrap", "command", "web", "own")
     }
     assert scripts == {
-        "main1/bootstrap": ("export A=1", 0o600, True),
-        "main1/command": ("train", 0o600, True),
+        "main1/bootstrap": ("export A=1", 0o640, True),
+        "main1/command": ("train", 0o640, True),
         "main1/apps/web": (
             "export BACKENDAI_APP_BASE_URL=/s/train-llm/web BACKENDAI_APP_ORIGINS=https://door:8443,https://other\nserve",
-            0o600,
+            0o640,
             True,
         ),
-        "sub1/bootstrap": ("export A=1", 0o600, True),
+        "sub1/bootstrap": ("export A=1", 0o640, True),
     }
 
 
@@ -828,8 +868,9 @@ SIZE_2 = {
 def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def waited(_client: object, names: list[str], until: float, patience: float | None) -> bool:
+    def waited(_client: object, names: dict[str, Path], until: float, patience: float | None) -> bool:
         assert patience is None
+        assert names["backendai-train-llm-main1"] == store.homes.folder(SESSION_ID, "main1") / "own/ready"
         calls.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
         return True
 
@@ -847,7 +888,7 @@ def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
 def test_slow_start_is_left_and_awaited_later(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def waited(_client: object, names: list[str], until: float, patience: float | None = None) -> bool:
+    def waited(_client: object, names: dict[str, Path], until: float, patience: float | None = None) -> bool:
         calls.append((sorted(names), patience))
         assert until > time.monotonic() + 20
         return patience is None
@@ -942,3 +983,23 @@ def test_keys_that_another_agent_did_not_report_are_named(engine: FakeDocker, st
     with pytest.raises(KeysMissingError, match=r"^agent2 did not report the keys of sub2, which it runs: end"):
         apply(engine, store, keys=keys)
     assert engine.asked == []
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_fresh_homes_come_with_new_containers_but_not_where_a_command_has_begun(
+    engine: FakeDocker, store: Store, check_mode: bool
+) -> None:
+    store.save(held(plan({"agent1": 2}, command="train", command_scope="all")))
+    apply(engine, store)
+    store.start_marker(SESSION_ID, "sub1").touch()
+    for hostname in ("main1", "sub1"):
+        (store.homes.folder(SESSION_ID, hostname) / "home" / "file").touch()
+    stored = store.session(SESSION_ID)
+    assert stored
+    request = ApplyRequest(stored.plan, "agent1", "nonce-1", CONTENTS, "backendai-default", fresh_home=True)
+    client: Any = engine
+    (change,) = apply_claimed(client, store, request, check_mode=check_mode)[0]
+    assert (change.subject, change.before) == ("container backendai-train-llm-main1", "running, without a fresh home")
+    homes = [store.homes.folder(SESSION_ID, hostname) / "home" for hostname in ("main1", "sub1")]
+    assert [(home / "file").exists() for home in homes] == [check_mode, True]
+    assert [home.is_dir() for home in homes] == [True, True]

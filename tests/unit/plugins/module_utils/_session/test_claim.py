@@ -335,7 +335,7 @@ def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     changes = [Change("container main1", "exited", None), Change("session train-llm", "held", None), *CHANGES]
     assert claimed(engine, store, clear=[OTHER_ID]) == ClaimResult(changes, KEYS)
     # Its processes were asked, and what they printed is kept.
-    assert "SIGTERM id-main1" in engine.calls
+    assert "SIGPWR id-main1" in engine.calls
     kept = find_kept(store, OTHER_ID)
     assert kept
     assert "one" in read_kept(store, kept, "", 9, ReplyLogs())["logs"]["main1"]["log"]

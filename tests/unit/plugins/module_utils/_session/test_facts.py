@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,18 @@ from requests.exceptions import ReadTimeout
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
-from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
+from ansible_collections.backendai.cluster.plugins.module_utils._host import home_folder, home_removal, path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import replace_cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._host.health import write_health
+from ansible_collections.backendai.cluster.plugins.module_utils._host.look_records import LookRecords, Seen
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.health import Health, HealthProblem
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
+from ansible_collections.backendai.cluster.plugins.module_utils._model.image_paths import judge_image
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_APPS, PublishedPort
@@ -47,6 +50,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
 from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, plan
 from tests.unit.fake_docker import FakeDocker
+from tests.unit.image_tree import image_with, link
+from tests.unit.silent_mount import MS_NODEV, MS_NOSUID, mount_memory, own_mounts
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
@@ -529,11 +534,13 @@ def test_queried_images_and_folders_are_checked(
     shares = tmp_path_factory.mktemp("shares")
     (shares / "file").touch()
     (shares / "data").mkdir()
+    os.chown(shares / "data", 0, 2000)
     paths = [str(shares / name) for name in ("data", "file", "absent")]
     facts = read(engine, store, FactsQuery([IMAGE, "absent:1"], paths))
     assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
     missing = {"problem": "is not a folder", "explanation": "the source must exist there"}
     assert facts["unusable_paths"] == dict.fromkeys(paths[1:], missing)
+    assert facts["path_groups"] == {paths[0]: 2000}
 
 
 @pytest.mark.parametrize(
@@ -560,6 +567,17 @@ def test_an_image_that_cannot_be_read_is_named_and_the_agent_is_read(
     facts = read(engine, store, FactsQuery(["odd:1", IMAGE, "absent:1"]))
     assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
     assert facts["unusable_images"] == {"odd:1": f"session_image: the engine {problem}"}
+
+
+def test_an_image_that_was_refused_is_named_from_then_on_and_the_agent_is_read(engine: Any, store: Store) -> None:
+    engine.images["odd:1"] = {"Id": "sha256:2", "Config": {}}
+    image = image_with({"/opt/backendai": link("/proc")})
+    judge_image(image.look, (), ())
+    LookRecords(store.images_folder).save(Seen("sha256:2", {path: image.look(path) for path in [*image.asked]}), None)
+    facts = read(engine, store, FactsQuery(["odd:1", IMAGE]))
+    assert [*facts["images"]] == [IMAGE]
+    problem = "leads /opt/backendai to /proc, which must not be at, in or above /proc: remove that link from the image"
+    assert facts["unusable_images"] == {"odd:1": f"session_image: 'odd:1' {problem}"}
 
 
 def test_mount_roots_are_absolute_paths(engine: Any, store: Store) -> None:
@@ -701,3 +719,46 @@ def test_a_survey_is_small_however_many_containers_the_sessions_have(engine: Any
     counts = {"agent1": here, **({"agent2": 1024 - here} if here < 1024 else {})}
     made = plan(counts, resources={"cpu": 1, "mem": GIB})
     assert limits_of_an_agent(engine, store, made) < 1 << 20
+
+
+def test_agent_without_space_takes_no_new_sessions_until_homes_of_ended_ones_are_removed(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_state, "free_bytes", lambda _homes: 1 << 28)
+    monkeypatch.setattr(home_removal, "free_bytes", lambda _homes: 1 << 28)
+    store.homes.make(SESSION_ID, "main1", 12345, 23456)
+    assert read(engine, store)["schedulable"] is True
+    store.homes.retire(SESSION_ID)
+    facts = read(engine, store)
+    assert facts["schedulable"] is False
+    (obstacle,) = facts["obstacles"]
+    assert obstacle == (
+        "it receives no new sessions until the homes of ended sessions have been removed: 268.4 MB are free in"
+        f" {store.homes.root}, and agent_disk_reserve is 1.1 GB."
+    )
+    assert read(engine, store, disk_reserve="100m")["schedulable"] is True
+    assert home_removal.remove_retired(store.homes, 0) == []
+    assert read(engine, store)["schedulable"] is True
+
+
+def test_agent_whose_homes_are_not_mounted_as_they_should_takes_no_new_sessions(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_state, "is_protected", home_folder.is_protected)
+    sentence = (
+        f"the homes of sessions, {store.homes.root}, are not mounted nosuid,nodev, so it receives no new sessions: run"
+        " systemctl restart backendai-homes-mount.service on it, and see systemctl status backendai-homes-mount.service"
+        " if that fails."
+    )
+    root, found = store.homes.root, []
+    with own_mounts():
+        for flags in (0, MS_NOSUID, MS_NODEV, MS_NOSUID | MS_NODEV):
+            (mount_memory(root, flags) / "removed").mkdir()
+            found.append((*read(engine, store)["obstacles"],))
+    assert found == [(sentence,), (sentence,), (sentence,), ()]
+
+
+def test_agent_without_homes_is_to_be_provisioned(engine: Any, store: Store) -> None:
+    store.homes_link.unlink()
+    with pytest.raises(NotProvisionedError, match=r"homes is missing: run backendai\.cluster\.provision_agents"):
+        read(engine, store)

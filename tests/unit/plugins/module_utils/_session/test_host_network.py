@@ -58,7 +58,8 @@ def test_slice_has_files_rules_and_containers_but_no_links(
 ) -> None:
     store.save(held(MADE, expires_at=9e12))
     files = [subject.rpartition("/")[2] for subject in apply(engine, store)]
-    of_each = ["hosts", "environment", "derived", "hostfile", "config", "known_hosts", "authorized_keys", "ports"]
+    of_each = ["hosts", "passwd", "group", "derived", "hostfile", "sshd_config"]
+    of_each += ["config", "known_hosts", "authorized_keys", "ports", "environment"]
     assert files == [
         *of_each * 2,
         "firewall table inet backendai",
@@ -68,6 +69,8 @@ def test_slice_has_files_rules_and_containers_but_no_links(
     assert engine.calls[0].startswith("create backendai-train-llm-")
     assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1", LinkState())) == (set(), [], [])
     assert (store.kernel_folder(SESSION_ID, "sub1") / "ports").read_text() == ssh_ports_file(MADE.kernels)
+    listens = (store.kernel_folder(SESSION_ID, "sub1") / "sshd_config").read_text().splitlines()[-1]
+    assert listens == f"ListenAddress {MADE.kernels[1].address}:{MADE.kernels[1].ssh_port}"
     assert apply(engine, store) == []
     assert kernel.plugged == []
 

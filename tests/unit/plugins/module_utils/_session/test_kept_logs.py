@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import threading
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.client i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._host.time_limit import limited_to
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App
-from ansible_collections.backendai.cluster.plugins.module_utils._session import kept_logs, output
+from ansible_collections.backendai.cluster.plugins.module_utils._session import app_logs, kept_logs, output
+from ansible_collections.backendai.cluster.plugins.module_utils._session.app_logs import AppLogs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
-from ansible_collections.backendai.cluster.plugins.module_utils._session.kept_logs import APP_LOG, keep_logs
+from ansible_collections.backendai.cluster.plugins.module_utils._session.kept_logs import keep_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine_server import EngineServer, Printer, never_stops, says_and_hangs
-from tests.unit.plugins.module_utils._docker.test_logs import archived
-from tests.unit.plugins.module_utils._session.test_logs import TIME, add
+from tests.unit.plugins.module_utils._session.test_logs import TIME, add, write_app_logs
 
 MIB = 1 << 20
 
@@ -44,102 +46,104 @@ def sizes(folder: Path) -> dict[str, int]:
     }
 
 
-def keep(engine: Any, folder: Path, apps: int = 0, seconds: float = 60) -> dict[str, str]:
+def keep(engine: Any, store: Store, apps: int = 0, seconds: float = 60) -> dict[str, str]:
+    """Keep the logs of all containers in the folder that :func:`kept` returns."""
     named = [App(f"a{number}", 9000 + number) for number in range(apps)]
-    return keep_logs(engine, folder, named, engine.containers(all=True), seconds)
+    kept(store).mkdir()
+    return keep_logs(engine, kept(store), AppLogs(store, SESSION_ID), named, engine.containers(all=True), seconds)
 
 
-def app_files(*contents: bytes) -> dict[str, bytes]:
-    return {APP_LOG.format(name=f"a{number}"): archived(content) for number, content in enumerate(contents)}
+def kept(store: Store) -> Path:
+    return store.root / "kept"
+
+
+def write_logs(store: Store, *contents: bytes) -> Path:
+    """Write the logs of the apps ``a0``, ``a1`` …, and return their folder."""
+    return write_app_logs(store, **{f"a{number}": content for number, content in enumerate(contents)})
 
 
 def test_all_logs_of_a_session_share_what_is_kept_and_main1_comes_first(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_logs, "KEPT_BYTES", 800_000)
     monkeypatch.setattr(kept_logs, "LOG_BYTES", 400_000)
-    add(engine, "main1", Log=noise(600_000), Files=app_files(*(bytes(noise(200_000)[0][1]) * 25 for _app in range(4))))
+    write_logs(store, *(bytes(noise(200_000)[0][1]) * 25 for _app in range(4)))
+    add(engine, "main1", Log=noise(600_000))
     for number in range(1, 5):
         add(engine, f"sub{number}", Log=noise(600_000, number))
-    assert keep(engine, tmp_path, 4) == {}
-    kept = sizes(tmp_path)
-    assert 200_000 < kept["main1"] <= 400_000
-    of_subs = [kept[f"sub{number}"] for number in range(1, 5)]
+    assert keep(engine, store, 4) == {}
+    found = sizes(kept(store))
+    assert 200_000 < found["main1"] <= 400_000
+    of_subs = [found[f"sub{number}"] for number in range(1, 5)]
     assert min(of_subs) > 0.4 * max(of_subs)
-    assert sum(kept.values()) <= 800_000
-    for path in tmp_path.glob("sub1@*"):
+    assert sum(found.values()) <= 800_000
+    for path in kept(store).glob("sub1@*"):
         assert noise(600_000, 1)[-1][1] in gzip.decompress(path.read_bytes())
 
 
-def test_what_others_leave_is_for_those_after_them(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_leave_is_for_those_after_them(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_logs, "KEPT_BYTES", 800_000)
     add(engine, "main1", Log=[(TIME, b"one\n")])
     for number in range(1, 8):
         add(engine, f"sub{number}", Log=[(TIME, b"two\n")])
     add(engine, "sub8", Log=noise(1_500_000))
-    assert keep(engine, tmp_path) == {}
+    assert keep(engine, store) == {}
     # An equal share is 100 kB; the one that is read beside it may still have half of what is left.
-    assert sizes(tmp_path)["sub8"] > 190_000
+    assert sizes(kept(store))["sub8"] > 190_000
 
 
 def test_a_log_for_which_nothing_is_left_is_lost_and_that_is_said(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_logs, "KEPT_BYTES", 2 * MIB)
     monkeypatch.setattr(kept_logs, "_LEAST_BYTES", 2 * MIB)
     add(engine, "main1", Log=[(TIME, b"one\n")])
-    assert keep(engine, tmp_path) == {"main1": "the logs before it have taken the 2 MiB of the session"}
+    assert keep(engine, store) == {"main1": "the logs before it have taken the 2 MiB of the session"}
 
 
 def test_sparse_logs_of_apps_take_neither_the_time_of_the_end_nor_the_logs_of_others(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Finding 6: 12 logs of 255 MiB took 0.7 to 6 s each; here, reading one would take 30 s.
-    sent: list[int] = []
-
-    def send(container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
-        assert (container, chunk_size) == ("id-main1", 1 << 16)
-        name = path.rpartition("/")[2]
-
-        def chunks() -> Iterator[bytes]:
-            yield archived(b"", size=255 * MIB)[:1024] if name != "a11.log" else archived(b"served\n")
-            while name != "a11.log":
-                sent.append(1)
+    def read(file: FileIO, size: int) -> Iterator[bytes]:
+        while size > 0 and (chunk := file.read(min(1 << 16, size))):
+            if not chunk.strip(b"\0"):
                 time.sleep(0.1)
-                yield b"\0" * chunk_size
+            size -= len(chunk)
+            yield chunk
 
-        return chunks(), {}
-
-    monkeypatch.setattr(engine, "get_archive", send)
+    monkeypatch.setattr(app_logs, "_chunks", read)
+    folder = write_logs(store, *[b""] * 11, b"served\n")
+    for number in range(11):
+        os.truncate(folder / f"a{number}.log", 255 * MIB if number else 1 << 42)
     add(engine, "main1", Log=[(TIME, b"one\n")])
     add(engine, "sub1", Log=[(TIME, b"two\n")])
     began = time.monotonic()
-    lost = keep(engine, tmp_path, 12, seconds=2)
+    lost = keep(engine, store, 12, seconds=2)
     assert time.monotonic() - began < 6
-    assert {"main1", "sub1", "main1a11"} <= {*sizes(tmp_path)}
+    assert {"main1", "sub1", "main1a11"} <= {*sizes(kept(store))}
     assert [*lost] == ["main1"]
     assert "a0: " in lost["main1"]
     assert "a11" not in lost["main1"]
 
 
 def test_a_log_that_is_larger_than_its_share_is_kept_if_the_others_leave_enough(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_logs, "READ_BYTES", MIB)
     content = b"step\n" * 100_000
-    add(engine, "main1", Log=[(TIME, b"one\n")], Files=app_files(b"x" * 2 * MIB, content, b"served\n"))
-    lost = keep(engine, tmp_path, 3)
+    add(engine, "main1", Log=[(TIME, b"one\n")])
+    write_logs(store, b"x" * 2 * MIB, content, b"served\n")
+    lost = keep(engine, store, 3)
     assert lost["main1"].startswith("a0: /var/log/backendai/a0.log has 2097152 bytes, more than the limit of ")
     assert "a1: " not in lost["main1"]
-    assert sizes(tmp_path).keys() == {"main1", "main1a1", "main1a2"}
-    (path,) = tmp_path.glob("*@a1.gz")
+    assert sizes(kept(store)).keys() == {"main1", "main1a1", "main1a2"}
+    (path,) = kept(store).glob("*@a1.gz")
     assert gzip.decompress(path.read_bytes()) == content
 
 
 def test_no_more_is_read_than_a_session_may_have_read(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_logs, "READ_BYTES", 2 * MIB)
     read = [0]
@@ -154,17 +158,17 @@ def test_no_more_is_read_than_a_session_may_have_read(
     add(engine, "main1", Log=noise(4 * MIB))
     for number in range(1, 9):
         add(engine, f"sub{number}", Log=noise(4 * MIB, number))
-    lost = keep(engine, tmp_path)
+    lost = keep(engine, store)
     assert read[0] < 2 * MIB + 40 * 8100
     assert lost.keys() == {"main1", *(f"sub{number}" for number in range(1, 9))}
     assert lost["main1"].startswith("only the last 22 lines of its log were kept: ")
-    assert sizes(tmp_path).keys() >= {"main1", "sub1"}
+    assert sizes(kept(store)).keys() >= {"main1", "sub1"}
 
 
-def test_log_that_has_no_readable_end_is_said(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_that_has_no_readable_end_is_said(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_logs, "READ_BYTES", 6000)
     add(engine, "main1", Log=noise(MIB))
-    assert keep(engine, tmp_path) == {"main1": "its log cannot be read: it has more than 2250 bytes"}
+    assert keep(engine, store) == {"main1": "its log cannot be read: it has more than 2250 bytes"}
 
 
 def test_replaced_containers_do_not_add_up(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,21 +222,23 @@ def test_an_end_that_has_little_time_reads_logs_for_half_of_it() -> None:
     assert end.seconds == 5
 
 
-def test_log_of_an_engine_error_is_lost_and_no_other(engine: Any, tmp_path: Path) -> None:
+def test_log_of_an_engine_error_is_lost_and_no_other(engine: Any, store: Store) -> None:
     add(engine, "main1", Log=APIError("500", None, "no space left"))
     add(engine, "sub1", Log=[(TIME, b"two\n")])
-    assert keep(engine, tmp_path) == {"main1": "its log cannot be read: no space left"}
-    assert sizes(tmp_path).keys() == {"sub1"}
+    assert keep(engine, store) == {"main1": "its log cannot be read: no space left"}
+    assert sizes(kept(store)).keys() == {"sub1"}
 
 
 @pytest.mark.parametrize(
     "printer", [says_and_hangs(b"2026-03-01T02:59:57Z one\n"), never_stops], ids=["silent", "endless"]
 )
-def test_log_that_never_ends_does_not_keep_a_session_from_ending(tmp_path: Path, printer: Printer) -> None:
+def test_log_that_never_ends_does_not_keep_a_session_from_ending(
+    tmp_path: Path, store: Store, printer: Printer
+) -> None:
     with EngineServer(tmp_path / "docker.sock").serving() as server:
         server.prints = printer
         containers = [{"Id": "c", "Labels": {labels.HOSTNAME: name}} for name in ("main1", "sub1")]
         began = time.monotonic()
-        lost = keep_logs(connect(server.url), tmp_path, (), containers, 2)
+        lost = keep_logs(connect(server.url), tmp_path, AppLogs(store, SESSION_ID), (), containers, 2)
     assert time.monotonic() - began < 15
     assert lost.keys() == {"main1", "sub1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import RESERVED, Source
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._session import admission, mount_sources
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
-from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     ClaimRefusedError,
@@ -33,6 +33,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import (
+    InnerFolderMissingError,
     MountRefusedError,
     MountSettings,
     check_before_start,
@@ -44,7 +45,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.reap im
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
-from tests.unit.fake_network import FakeNetwork
 from tests.unit.silent_mount import bind, mount_memory, own_mounts, silent_mount
 
 MADE = plan({"agent1": 2}, mounts=[{"source": "/mnt/a", "target": "/a"}])
@@ -73,7 +73,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
     changed: dict[str, Answer] = {}
 
     def look(places: Iterable[Place]) -> dict[Place, Answer]:
-        return {place: changed.get(place.root or place.path, Folder(place.path, 1, 1)) for place in places}
+        return {place: changed.get(place.root or place.path, Folder(place.path, 1, 1, 0)) for place in places}
 
     monkeypatch.setattr(mount_sources, "look", look)
     return changed
@@ -84,6 +84,13 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1"))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every container that runs wait at its gate, as it was asked for but for its mounts."""
+    monkeypatch.setattr(admission, "_open_gate", lambda *_asked: os.open(os.devnull, os.O_WRONLY))
+    monkeypatch.setattr(admission, "find_problem", lambda *_asked: "")
 
 
 def claimed(engine: Any, store: Store, of: Any = MADE, **settings: Any) -> None:
@@ -121,6 +128,8 @@ def refusal(engine: Any, store: Store, source: Path | str, *roots: Path, target:
         ("{shares}/link", "'{shares}/engine' is {shares}/engine"),
         ("{shares}/engine/volumes", "'{shares}/engine/volumes' is in {shares}/engine"),
         ("{shares}/out", "'/proc' is /proc"),
+        ("{shares}/homes", "'{shares}/homes' is {shares}/homes"),
+        ("{shares}/homes/sessions", "'{shares}/homes/sessions' is in {shares}/homes"),
     ],
 )
 def test_folders_that_control_the_agent_are_never_mounted(
@@ -130,9 +139,12 @@ def test_folders_that_control_the_agent_are_never_mounted(
     (shares / "link").symlink_to("engine")
     (shares / "out").symlink_to("/proc")
     monkeypatch.setattr(engine, "info", lambda: {"DockerRootDir": f"{shares}/link"})
+    (shares / "homes" / "sessions").mkdir(parents=True)
+    store.homes_link.unlink()
+    store.homes_link.symlink_to(shares / "homes")
     names = {"state": store.root, "above": store.root.parent, "shares": shares}
     closed = (
-        f"/proc, /sys, /dev, {store.root}, {shares}/engine, /srv/docker.sock,"
+        f"/proc, /sys, /dev, {store.root}, {shares}/homes, {shares}/engine, /srv/docker.sock,"
         " /run/docker, /run/containerd, /var/lib/docker, /var/lib/containerd"
     )
     path, reason = source.format(**names), reason.format(**names)
@@ -234,7 +246,7 @@ def test_read_only_folder_with_file_systems_below_is_mounted_by_engines_that_mak
     assert refusal(engine, store, data, read_only=True) == ""
 
 
-@pytest.mark.usefixtures("real_look", "kernel")
+@pytest.mark.usefixtures("real_look", "kernel", "waiting")
 def test_container_that_can_write_below_a_read_only_folder_is_killed(
     engine: Any, store: Store, roots_own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +277,107 @@ def test_container_that_can_write_below_a_read_only_folder_is_killed(
         " so the container was stopped"
     )
     assert len([call for call in engine.calls if call.startswith("kill ")]) == 2
+
+
+def nested(shares: Path, **flags: bool) -> tuple[Mount, ...]:
+    """Return mounts in each other, the innermost one first."""
+    for name in ("home", "data", "set"):
+        (shares / name).mkdir()
+    return (
+        Mount(str(shares / "set"), "/home/work/data/x/y/z"),
+        Mount(str(shares / "data"), "/home/work/data/x"),
+        Mount(str(shares / "home"), "/home/work/data", **flags),
+    )
+
+
+def nested_refusal(engine: Any, store: Store, mounts: Sequence[Mount]) -> str:
+    try:
+        judge_mounts(engine, store, MountSettings(), mounts, "agent1")
+    except MountRefusedError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("real_look")
+def test_a_mount_in_another_one_needs_a_folder_that_its_user_has_made_there(
+    engine: Any, store: Store, shares: Path
+) -> None:
+    mounts = nested(shares)
+    assert nested_refusal(engine, store, mounts[1:]) == (
+        f"session_mounts: /home/work/data/x (from {shares}/data) is in the mount at /home/work/data, and {shares}/home"
+        " on agent1 has no folder x that its root reaches without a symbolic link: make the folder in"
+        f" {shares}/home first, as the user whose that is, or choose another target"
+    )
+    (shares / "home" / "x").mkdir()
+    assert nested_refusal(engine, store, mounts[1:]) == ""
+    # What counts is the mount that it is directly in.
+    (shares / "home" / "x" / "y" / "z").mkdir(parents=True)
+    assert f"in the mount at /home/work/data/x, and {shares}/data on agent1 has no folder y/z that" in nested_refusal(
+        engine, store, mounts
+    )
+    (shares / "data" / "y" / "z").mkdir(parents=True)
+    assert nested_refusal(engine, store, mounts) == ""
+    # Nothing is made: neither by the look nor, then, by the engine.
+    assert [str(path.relative_to(shares / "data")) for path in (shares / "data").rglob("*")] == ["y", "y/z"]
+
+
+@pytest.mark.usefixtures("real_look")
+def test_a_link_is_no_folder_for_a_mount_in_another_one(engine: Any, store: Store, shares: Path) -> None:
+    mounts = nested(shares)
+    (shares / "home" / "x").symlink_to(shares / "set")
+    assert "has no folder x that its root reaches without a symbolic link" in nested_refusal(engine, store, mounts[1:])
+
+
+@pytest.mark.usefixtures("real_look")
+def test_a_mount_in_a_folder_of_the_policy_is_looked_for_below_what_root_has_put_there(
+    engine: Any, store: Store, roots_own: Path
+) -> None:
+    mounts = nested(roots_own, strict=True)
+    os.chown(roots_own / "home", 2001, 2001)
+    assert "has no folder x that its root reaches" in nested_refusal(engine, store, mounts[1:])
+    (roots_own / "home" / "x").mkdir()
+    assert nested_refusal(engine, store, mounts[1:]) == ""
+
+
+@pytest.mark.usefixtures("real_look")
+def test_a_mount_in_one_that_is_read_only_starts_if_the_folder_is_there(
+    engine: Any, store: Store, roots_own: Path
+) -> None:
+    mounts = nested(roots_own, read_only=True)
+    engine.api_version = "1.44"
+    (roots_own / "home" / "x").mkdir()
+    bind(roots_own / "home", roots_own / "home", read_only=True)
+    assert nested_refusal(engine, store, mounts[1:]) == ""
+
+
+def test_a_file_system_in_a_mount_that_does_not_answer_is_named(
+    engine: Any, store: Store, shares: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = mount_sources.look
+
+    def look_without_answer(listed: Iterable[Place]) -> dict[Place, Answer]:
+        return {place: NoFolder.SILENT if place.inner else answer for place, answer in look(listed).items()}
+
+    monkeypatch.setattr(mount_sources, "look", look_without_answer)
+    assert nested_refusal(engine, store, nested(shares)) == f"session_mounts: {shares}/data {SILENT}"
+
+
+@pytest.mark.usefixtures("facts", "real_look")
+def test_the_folder_for_a_mount_in_another_one_is_looked_for_before_each_start(
+    engine: Any, store: Store, shares: Path
+) -> None:
+    made = dataclasses.replace(MADE, mounts=nested(shares)[1:])
+    # No reason to wait for another agent.
+    with pytest.raises(InnerFolderMissingError, match=f"{shares}/home on agent1 has no folder x that"):
+        claimed(engine, store, made)
+    (shares / "home" / "x").mkdir()
+    claimed(engine, store, made)
+    session = store.session(SESSION_ID)
+    assert session
+    assert check_before_start(engine, store, session).keys() == {f"{shares}/data", f"{shares}/home"}
+    (shares / "home" / "x").rmdir()
+    with pytest.raises(MountRefusedError, match=f"{shares}/home on agent1 has no folder x that"):
+        check_before_start(engine, store, session)
 
 
 def test_a_target_that_is_elsewhere_or_inside_of_another_counts_by_itself() -> None:
@@ -318,7 +431,7 @@ def test_claim_records_real_paths_and_refuses_what_does_not_answer_without_the_l
         claimed(engine, store)
     assert str(refused.value) == f"session_mounts: /mnt/a {SILENT}"
     assert store.session(SESSION_ID) is None
-    answers["/mnt/a"] = Folder("/real/a", 1, 1)
+    answers["/mnt/a"] = Folder("/real/a", 1, 1, 0)
     claimed(engine, store)
     assert store.mount_sources(SESSION_ID) == {"/mnt/a": "/real/a"}
     with pytest.raises(ClaimRefusedError, match=r"its real path '/real/a' is not in agent_mount_roots; allowed are "):
@@ -346,7 +459,10 @@ def test_engine_gets_the_real_path_that_was_judged(engine: FakeDocker, store: St
     store.save_mount_sources(SESSION_ID, {"/mnt/a": "/real/a"})
     apply(engine, store)
     for request in (request for request in engine.asked if "host_config" in request):
-        assert request["host_config"]["binds"][-1] == "/real/a:/a:rw"
+        mounts = request["host_config"]["mounts"]
+        assert [(mount["Source"], mount["ReadOnly"]) for mount in mounts if mount["Target"] == "/a"] == [
+            ("/real/a", False)
+        ]
     # The digest is that of the names: nothing is recreated because a link was set to another folder.
     engine.calls.clear()
     apply(engine, store)
@@ -359,11 +475,11 @@ def test_engine_gets_the_real_path_that_was_judged(engine: FakeDocker, store: St
         (NoFolder.SILENT, f"session_mounts: /real/a {SILENT}"),
         (NoFolder.MISSING, "session_mounts: /real/a is not a folder on agent1: the source must exist there"),
         (
-            Folder("/etc", 1, 1),
+            Folder("/etc", 1, 1, 0),
             "session_mounts: /real/a on agent1 was the folder that the session mounts, and leads to '/etc' by now; ",
         ),
         (
-            Folder("/proc", 1, 1),
+            Folder("/proc", 1, 1, 0),
             "session_mounts: /real/a may not be mounted on agent1: its real path '/proc' is /proc;",
         ),
     ],
@@ -398,10 +514,11 @@ def stop_containers(engine: FakeDocker) -> None:
         engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": known, "State": "exited", "Pid": 7})
 
 
-@pytest.mark.parametrize("inside", [Folder("/a", 1, 2), Folder("/a", 2, 1), NoFolder.SILENT, NoFolder.MISSING])
+@pytest.mark.parametrize("inside", [Folder("/a", 1, 2, 0), Folder("/a", 2, 1, 0), NoFolder.SILENT, NoFolder.MISSING])
 @pytest.mark.parametrize("operation", ["apply", "restart", "restore"])
-def test_container_that_got_another_folder_is_killed_before_its_network_is_complete(
-    engine: Any, store: Store, answers: dict[str, Answer], kernel: FakeNetwork, inside: Answer, operation: str
+@pytest.mark.usefixtures("waiting")
+def test_container_that_got_another_folder_is_killed_before_anything_of_the_user_runs(
+    engine: Any, store: Store, answers: dict[str, Answer], inside: Answer, operation: str
 ) -> None:
     store.save(held(MADE, expires_at=9e12 if operation == "apply" else None))
     answers["/proc/42/root"] = answers["/proc/7/root"] = inside
@@ -423,7 +540,6 @@ def test_container_that_got_another_folder_is_killed_before_its_network_is_compl
     ]
     assert len([call for call in engine.calls if call.startswith("kill ")]) == 2
     assert {container["State"] for container in engine.made} == {"exited"}
-    assert kernel.plugged == []
 
 
 def test_container_that_ended_by_itself_is_no_failure(

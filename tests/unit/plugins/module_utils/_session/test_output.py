@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import stat
-import threading
 import time
 from typing import Any
 
@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.reap im
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.plugins.module_utils._session.test_logs import APPS, FILES, TIME, add
+from tests.unit.plugins.module_utils._session.test_logs import APPS, TIME, add, write_app_logs
 
 MADE = plan({"agent1": 2, "agent2": 1}, apps=APPS)
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -57,7 +57,8 @@ def logs(store: Store) -> dict[str, Any]:
 
 def test_logs_outlive_the_containers(engine: Any, store: Store) -> None:
     store.save(held(MADE))
-    add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")], Files=FILES)
+    write_app_logs(store, jupyter=b"served\n")
+    add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")])
     add(engine, "sub1", Log=[(TIME, b"three\n")])
     assert end(engine, store).to_dict() == {}
     assert (engine.made, store.sessions()) == ([], [])
@@ -99,7 +100,7 @@ def test_claim_that_was_never_committed_is_neither_asked_nor_kept(engine: Any, s
     store.save(held(MADE, expires_at=9e12))
     add(engine, "main1", Stubborn=True)
     end(engine, store)
-    assert "SIGTERM id-main1" not in engine.calls
+    assert "SIGPWR id-main1" not in engine.calls
     assert find_kept(store, SESSION_ID) is None
 
 
@@ -108,7 +109,7 @@ def test_damaged_session_is_asked_and_its_loss_is_said(engine: Any, store: Store
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     add(engine, "main1")
     assert end(engine, store).to_dict() == {"lost_output": ["main1: its plan is damaged, so its output has no place"]}
-    assert "SIGTERM id-main1" in engine.calls
+    assert "SIGPWR id-main1" in engine.calls
 
 
 def test_session_ends_although_nothing_can_be_written(engine: Any, store: Store) -> None:
@@ -123,7 +124,8 @@ def test_session_ends_although_nothing_can_be_written(engine: Any, store: Store)
 
 def test_log_that_cannot_be_read_is_said_and_the_others_are_kept(engine: Any, store: Store) -> None:
     store.save(held(MADE))
-    add(engine, "main1", Log=APIError("500", None, "no space left"), Files=FILES)
+    write_app_logs(store, jupyter=b"served\n")
+    add(engine, "main1", Log=APIError("500", None, "no space left"))
     add(engine, "sub1", Log=[(TIME, b"three\n")])
     lost = "its log cannot be read: no space left"
     assert end(engine, store).to_dict() == {"lost_output": [f"main1: {lost}"]}
@@ -145,27 +147,29 @@ def test_end_of_a_log_that_cannot_be_read_whole_is_kept(
     assert logs(store)["main1"] == [["48", "49"]]
 
 
-def test_engine_that_sends_nothing_does_not_keep_a_session_from_ending(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hangs, asked = threading.Event(), []
-
-    def hang(container: str, path: str, chunk_size: int) -> Any:
-        asked.append(path)
-        hangs.wait(60)
-        raise APIError("500", None, f"{container} {chunk_size}")
-
-    monkeypatch.setattr(engine, "get_archive", hang)
+def test_session_ends_although_its_agent_has_no_folder_of_homes(engine: Any, store: Store) -> None:
     store.save(held(MADE))
+    store.homes_link.unlink()
     add(engine, "main1", Log=[(TIME, b"one\n")])
-    add(engine, "sub1", Log=[(TIME, b"three\n")])
+    (lost,) = end(engine, store).to_dict()["lost_output"]
+    assert lost.startswith(
+        f"main1: jupyter: /var/log/backendai/jupyter.log cannot be read: {store.homes_link} is missing: run "
+    )
+    assert (engine.made, logs(store)) == ([], {"main1": [["one"]]})
+
+
+def test_pipes_and_links_in_place_of_logs_of_apps_do_not_keep_a_session_from_ending(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    folder = write_app_logs(store)
+    os.mkfifo(folder / "jupyter.log")
+    (folder / "tensorboard.log").symlink_to("/etc/passwd")
+    add(engine, "main1", Log=[(TIME, b"one\n")])
     began = time.monotonic()
-    (lost,) = end(engine, store, seconds=0.5).to_dict()["lost_output"]
-    hangs.set()
-    late = "it was not read within the 0.5 seconds of all logs"
-    assert (lost, len(asked)) == (f"main1: jupyter: {late}; tensorboard: {late}", 2)
+    (lost,) = end(engine, store).to_dict()["lost_output"]
+    paths = [f"{app}: /var/log/backendai/{app}.log is not a regular file" for app in ("jupyter", "tensorboard")]
+    assert lost == f"main1: {'; '.join(paths)}"
     assert time.monotonic() - began < 10
-    assert logs(store) == {"main1": [["one"]], "sub1": [["three"]]}
+    assert logs(store) == {"main1": [["one"]]}
 
 
 def test_end_that_was_killed_after_it_saved_can_be_repeated(engine: Any, store: Store) -> None:

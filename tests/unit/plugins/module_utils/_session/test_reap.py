@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import command
+from ansible_collections.backendai.cluster.plugins.module_utils._session import remove as removing
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
@@ -102,10 +103,10 @@ def run_reap(
 @pytest.mark.parametrize(
     ("session", "files"),
     [
-        (held(BATCH), [("main1", "python train.py", 0o600)]),
+        (held(BATCH), [("main1", "python train.py", 0o640)]),
         (held(BATCH, "agent2"), []),
         (held(MADE), []),
-        (held(FOR_ALL), [("main1", "python train.py", 0o600), ("sub1", "python train.py", 0o600)]),
+        (held(FOR_ALL), [("main1", "python train.py", 0o640), ("sub1", "python train.py", 0o640)]),
     ],
     ids=["main1 and sub1", "sub2", "a session without a command", "a command for all"],
 )
@@ -412,3 +413,18 @@ def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Sto
     # Removal applies the rules before dead containers are restarted.
     changes = [change for change in result.changes if change != RULES]
     assert run_reap(engine, store, (ended,), (SESSION_ID,)) == ReapResult(changes, result.failures)
+
+
+def test_homes_of_ended_and_expired_sessions_are_retired_and_their_removal_is_started(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(removing, "start_removal", lambda: started.append("removal"))
+    store.save(held(MADE))
+    store.save(held(OTHER, expires_at=1.0))
+    for session_id in (SESSION_ID, OTHER_ID):
+        store.homes.make(session_id, "main1", 12345, 23456)
+    run_reap(engine, store, (SESSION_ID,), check_mode=True)
+    assert (len(store.homes.session_ids()), started) == (2, [])
+    assert run_reap(engine, store, (SESSION_ID,)).failures == {}
+    assert (store.homes.session_ids(), started) == ([], ["removal"] * 2)

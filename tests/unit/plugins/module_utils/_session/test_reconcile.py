@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any, NoReturn
 
 import pytest
@@ -10,7 +11,10 @@ from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.image_files import NAME_PREFIX
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
+from ansible_collections.backendai.cluster.plugins.module_utils._host.homes import Homes
+from ansible_collections.backendai.cluster.plugins.module_utils._host.image_records import LOOKS
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
@@ -18,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, reconcile
 from ansible_collections.backendai.cluster.plugins.module_utils._session.leftovers import remove_folders
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import NOW, SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
@@ -272,6 +276,25 @@ def test_leftovers_wait_for_the_engine_and_their_errors_are_failures(
     assert restored(store, engine) == ["ip failed: busy"]
 
 
+def test_containers_of_killed_looks_at_images_are_removed_by_the_timer(
+    store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{NAME_PREFIX}1"
+    engine.create_container("sha256:1", name, labels={labels.OWNER: labels.LOOK_VALUE})
+    # The fake takes an id; the engine takes a name, too.
+    engine.made[0]["Id"] = name
+    (store.images_folder / LOOKS).mkdir(parents=True)
+    (store.images_folder / LOOKS / name).touch()
+    assert restored(store, engine) == []
+    assert len(engine.made) == 1, "its process may not have locked its note yet"
+    monkeypatch.setattr(time, "time", lambda: NOW + 9e9)
+    assert [restored(store), restored(store, engine)] == [[], []]
+    assert engine.made == []
+    engine.calls.clear()
+    assert restored(store, engine) == []
+    assert engine.calls == []
+
+
 def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     kernel.engine_rules = False
@@ -289,3 +312,63 @@ def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork)
         raise DockerUnavailableError("the engine does not answer.")
 
     assert restore(store, refuse, start=False)[1] == ["over: the engine does not answer."]
+
+
+# ---- homes
+
+
+def with_home(store: Store, session_id: str) -> None:
+    store.homes.make(session_id, "main1", 12345, 23456)
+
+
+def test_homes_of_sessions_that_are_gone_are_retired_and_their_removal_is_started(
+    store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(leftovers, "start_removal", lambda: started.append("removal"))
+    store.save(held(MADE))
+    with_home(store, SESSION_ID)
+    assert restored(store, engine) == []
+    assert (started, store.homes.has_retired()) == ([], False)
+    with_home(store, OTHER_ID)
+    client: Any = engine
+    changes, failures = restore(store, lambda: client, start=False)
+    assert (Change(f"homes of {OTHER_ID}", "of no session", None) in changes, failures) == (True, [])
+    assert (store.homes.session_ids(), started) == ([SESSION_ID], ["removal"])
+    # Until it has ended.
+    assert restored(store, engine, start=True) == []
+    assert started == ["removal"] * 2
+
+
+def test_homes_that_a_container_mounts_stay(store: Store, engine: FakeDocker) -> None:
+    with_home(store, SESSION_ID)
+    stopped(engine, "main1", state="running")
+    assert restored(store, engine) == []
+    assert store.homes.session_ids() == [SESSION_ID]
+
+
+def test_homes_wait_for_the_engine_and_for_no_session_that_fails(store: Store, engine: FakeDocker) -> None:
+    with_home(store, OTHER_ID)
+    assert restored(store) == []
+    assert store.homes.session_ids() == [OTHER_ID]
+    store.save(held(MADE))
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    assert ["is damaged" in text for text in restored(store, engine)] == [True]
+    assert store.homes.session_ids() == []
+
+
+def test_homes_that_cannot_be_retired_are_a_failure(
+    store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_home(store, OTHER_ID)
+
+    def refuse(*_arguments: Any) -> NoReturn:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Homes, "retire", refuse)
+    assert restored(store, engine) == ["[Errno 30] Read-only file system"]
+
+
+def test_host_without_homes_is_restored_as_before(store: Store, engine: FakeDocker) -> None:
+    store.homes_link.unlink()
+    assert restored(store, engine) == []

@@ -15,8 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.logs im
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, keep_output, read_kept
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs, encode_end
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.plugins.module_utils._docker.test_logs import archived
-from tests.unit.plugins.module_utils._session.test_logs import TIME, add
+from tests.unit.plugins.module_utils._session.test_logs import TIME, add, write_app_logs
 
 APPS = [{"name": f"a{number}", "port": 9000 + number} for number in range(32)]
 MADE = plan({"agent1": 12}, apps=APPS)
@@ -24,9 +23,9 @@ MADE = plan({"agent1": 12}, apps=APPS)
 BOMB = b"\1" * (1 << 18)
 
 
-def printed_by_a_hostile_session(engine: Any) -> None:
-    files = {f"/var/log/backendai/{app['name']}.log": archived(BOMB) for app in APPS}
-    add(engine, "main1", Log=[(TIME, BOMB + b"\n")], Files=files)
+def printed_by_a_hostile_session(engine: Any, store: Store) -> None:
+    write_app_logs(store, **{str(app["name"]): BOMB for app in APPS})
+    add(engine, "main1", Log=[(TIME, BOMB + b"\n")])
     for number in range(1, 12):
         add(engine, f"sub{number}", Log=[(TIME, BOMB + b"\n")])
 
@@ -35,10 +34,10 @@ def size(part: Any) -> int:
     return len(json.dumps({"result": {"parts": [part], "error": None}}))
 
 
-def test_logs_that_become_seven_times_as_large_do_not_make_a_reply_larger(engine: Any) -> None:
+def test_logs_that_become_seven_times_as_large_do_not_make_a_reply_larger(engine: Any, store: Store) -> None:
     # Finding 10: 40 apps made a reply of 280 MiB.
-    printed_by_a_hostile_session(engine)
-    part = read_logs(engine, held(MADE), "", 9, ReplyLogs())
+    printed_by_a_hostile_session(engine, store)
+    part = read_logs(engine, store, held(MADE), "", 9, ReplyLogs())
     assert size(part) < reply_logs.BYTES + (1 << 18)
     assert [len(json.loads(log["log"])) for log in part["logs"].values()] == [1] * 12
     assert part["logs"]["sub1"]["error"] == (
@@ -46,34 +45,34 @@ def test_logs_that_become_seven_times_as_large_do_not_make_a_reply_larger(engine
     )
 
 
-def test_two_sessions_of_one_name_share_one_reply(engine: Any) -> None:
-    printed_by_a_hostile_session(engine)
+def test_two_sessions_of_one_name_share_one_reply(engine: Any, store: Store) -> None:
+    printed_by_a_hostile_session(engine, store)
     reply = ReplyLogs()
-    parts = [read_logs(engine, held(MADE), "", 9, reply) for _session in range(2)]
+    parts = [read_logs(engine, store, held(MADE), "", 9, reply) for _session in range(2)]
     assert sum(map(size, parts)) < reply_logs.BYTES + (1 << 19)
 
 
 def test_what_was_kept_of_a_hostile_session_is_no_larger(engine: Any, store: Store) -> None:
-    printed_by_a_hostile_session(engine)
+    printed_by_a_hostile_session(engine, store)
     keep_output(engine, store, held(MADE), engine.containers(all=True))
     kept = find_kept(store, SESSION_ID)
     assert kept
     assert size(read_kept(store, kept, "", 9, ReplyLogs())) < reply_logs.BYTES + (1 << 18)
 
 
-def test_main1_has_half_and_small_logs_leave_their_shares_to_large_ones(engine: Any) -> None:
+def test_main1_has_half_and_small_logs_leave_their_shares_to_large_ones(engine: Any, store: Store) -> None:
     add(engine, "main1", Log=[(TIME, b"one\n")])
     for number in range(1, 11):
         add(engine, f"sub{number}", Log=[(TIME, b"two\n")])
     add(engine, "sub11", Log=[(TIME, BOMB + b"\n")])
-    part = read_logs(engine, held(MADE), "", 9, ReplyLogs())
+    part = read_logs(engine, store, held(MADE), "", 9, ReplyLogs())
     assert {log["error"] for log in part["logs"].values()} == {None}
 
 
-def test_a_container_read_alone_has_all_of_the_reply(engine: Any) -> None:
-    printed_by_a_hostile_session(engine)
-    together = read_logs(engine, held(MADE), "", 9, ReplyLogs())["logs"]["sub1"]["log"]
-    alone = read_logs(engine, held(MADE), "sub1", 9, ReplyLogs())["logs"]["sub1"]
+def test_a_container_read_alone_has_all_of_the_reply(engine: Any, store: Store) -> None:
+    printed_by_a_hostile_session(engine, store)
+    together = read_logs(engine, store, held(MADE), "", 9, ReplyLogs())["logs"]["sub1"]["log"]
+    alone = read_logs(engine, store, held(MADE), "sub1", 9, ReplyLogs())["logs"]["sub1"]
     assert len(alone["log"]) > 1.5 * len(together)
     assert alone["error"] is None
 
@@ -101,7 +100,7 @@ def test_no_text_takes_more_of_a_reply_than_it_may(lines: list[str], limit: int)
 
 @pytest.mark.parametrize("since", [{}, {"main1": 7}])
 def test_what_is_new_is_asked_of_each_container_from_its_own_moment(
-    engine: Any, monkeypatch: pytest.MonkeyPatch, since: dict[str, int]
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, since: dict[str, int]
 ) -> None:
     asked: dict[str, Any] = {}
     whole = engine.logs
@@ -111,8 +110,9 @@ def test_what_is_new_is_asked_of_each_container_from_its_own_moment(
         return whole(container, **options)
 
     monkeypatch.setattr(engine, "logs", note)
-    add(engine, "main1", Files={"/var/log/backendai/a0.log": archived(b"served\n")})
+    write_app_logs(store, a0=b"served\n")
+    add(engine, "main1")
     add(engine, "sub1")
-    part = read_logs(engine, held(MADE), "", 9, ReplyLogs(), since)
+    part = read_logs(engine, store, held(MADE), "", 9, ReplyLogs(), since)
     assert asked == {"id-main1": since.get("main1"), "id-sub1": None}
     assert part["logs"]["main1"]["apps"] == {}

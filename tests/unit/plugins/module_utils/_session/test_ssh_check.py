@@ -36,7 +36,7 @@ while [ "$1" = -o ] || [ "$1" = -F ]; do
 done
 case $1 in
     sub9) echo "* no" ;;
-    *) echo "$1" ;;
+    *) echo "=$1" ;;
 esac
 """
 
@@ -48,16 +48,23 @@ def report_of(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> Log
 
 
 def test_names_and_logins_are_read_from_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert report_of(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == LoginReport(KNOWN, {})
+    assert report_of(monkeypatch, f"sub1 =sub1\nmain1 =main1\n\n{HOSTS}", "main1", "sub1") == LoginReport(KNOWN, {})
 
 
 def test_failed_login_is_reported_with_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = f"main1 main1\nsub1 Host key verification failed.\n\n{HOSTS}"
+    printed = f"main1 =main1\nsub1 Host key verification failed.\n\n{HOSTS}"
     assert report_of(monkeypatch, printed, "main1", "sub1").failures == {"sub1": "Host key verification failed."}
 
 
+def test_a_warning_of_the_peers_image_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    for printed in ("ERROR: ld.so: object ignored. =sub1", "=sub1 ERROR: ld.so: object ignored."):
+        assert report_of(monkeypatch, f"sub1 {printed}\n\n{HOSTS}", "sub1").failures == {}
+    refused = "ssh: connect to host sub1 port 22: Connection refused"
+    assert report_of(monkeypatch, f"sub1 {refused}\n\n{HOSTS}", "sub1").failures == {"sub1": refused}
+
+
 def test_login_to_another_host_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert report_of(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").failures == {"sub1": "sub2"}
+    assert report_of(monkeypatch, f"sub1 =sub2\n\n{HOSTS}", "sub1").failures == {"sub1": "sub2"}
 
 
 def test_login_without_output_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +122,7 @@ def test_command_logs_in_to_all_peers_without_shell_expansion() -> None:
 
 def test_programs_of_the_container_are_not_run(kit: Path, tmp_path: Path) -> None:
     for name in ("ssh", "timeout", "head", "busybox", "sh"):
-        install(tmp_path, name, f"#!/bin/sh\ntouch {tmp_path}/ran\nprintf 'main1 main1\\n'\n")
+        install(tmp_path, name, f"#!/bin/sh\ntouch {tmp_path}/ran\nprintf 'main1 =main1\\n'\n")
     assert check_logins(ENGINE, "c", ["main1", "sub9"]).failures == {"sub9": "* no"}
     assert not (tmp_path / "ran").exists()
     assert os.fspath(kit) in ssh_check._SCRIPT
@@ -153,7 +160,7 @@ def test_huge_hosts_file_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, 
 
 def test_logins_before_a_time_limit_count(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_command: Any) -> str:
-        raise ExecLimitError("a command in c did not end within 14 seconds", "main1 main1\n")
+        raise ExecLimitError("a command in c did not end within 14 seconds", "main1 =main1\n")
 
     monkeypatch.setattr(ssh_check, "run_as_work", run)
     assert check_logins(ENGINE, "c", ["main1", "sub1"]).failures == {"sub1": "no answer"}

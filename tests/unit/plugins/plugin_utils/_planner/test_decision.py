@@ -238,6 +238,17 @@ def test_the_reason_names_cordoned_agents_that_could_hold_the_session(
     assert answer.reason.endswith("; agent1 is cordoned by carol (disk)") == names_it
 
 
+def test_the_reason_names_what_is_wrong_with_agents_that_could_hold_the_session() -> None:
+    obstacles = ["it receives no new sessions until the homes of ended sessions have been removed.", "it is sick."]
+    agent1 = agent_facts("agent1", schedulable=False, obstacles=obstacles)
+    answer = decide(spec(), readings(agent1=agent1), POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason == (
+        "no room for 1 of 1 containers: no agent that may hold them is schedulable; agent1: it receives no new sessions"
+        " until the homes of ended sessions have been removed"
+    )
+
+
 def test_no_room_is_an_answer_and_no_error() -> None:
     assert decide(
         spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW

@@ -147,6 +147,7 @@ def any_entry(draw: st.DrawFn) -> QueueEntry:
         plan=draw(st.sampled_from([plan(), None])),
         attended=draw(st.booleans()),
         images=draw(st.dictionaries(texts, st.builds(ImageIdentity, texts, texts, texts), max_size=2)),
+        limited=draw(st.booleans()),
     )
 
 

@@ -17,8 +17,9 @@ LIMITS = UserLimits(3, 2, 10, 4)
 
 def entry(number: int, user: tuple[str, int] = ALICE, state: str = "PENDING", **changes: Any) -> QueueEntry:
     """Return a session that a user's command has made."""
-    asked = changes.pop("asked", spec(name=f"session-{number}", no_new_privileges=True))
-    return requested(number, asked, **{"user": user[0], "user_uid": user[1], "state": state, **changes})
+    asked = changes.pop("asked", spec(name=f"session-{number}"))
+    known = {"user": user[0], "user_uid": user[1], "state": state, "limited": True}
+    return requested(number, asked, **{**known, **changes})
 
 
 def refusal(entries: list[QueueEntry], containers: int = 1, *, waits: bool = False) -> str:
@@ -85,7 +86,7 @@ def test_of_what_waits_only_as_many_start_as_their_user_may_have() -> None:
         entry(4, priority=5),
         *(entry(number, BOB) for number in range(5, 8)),
         *(requested(number, user="operator") for number in range(8, 14)),
-        *(entry(number, ("carol", 1003), asked=spec(name=f"by-playbook-{number}")) for number in range(14, 20)),
+        *(entry(number, ("carol", 1003), limited=False) for number in range(14, 20)),
     ]
     assert LIMITS.held_back(entries) == {entries[1].id: "max_sessions: alice may have 3 that run"}
 

@@ -67,7 +67,11 @@ def test_valid_mounts_are_parsed(value: Any, taken: tuple[Mount, ...]) -> None:
         ),
         ([mount(target="/home/work/.ssh")], "session_mounts[0].target: '/home/work/.ssh' would hide /home/work/.ssh."),
         ([mount(target="/var/lib")], "session_mounts[0].target: '/var/lib' would hide /var/lib/backendai."),
-        ([mount(target="/etc/ssh")], "session_mounts[0].target: '/etc/ssh' would hide /etc/ssh."),
+        (
+            [mount(target="/etc/profile.d")],
+            "session_mounts[0].target: '/etc/profile.d' would hide /etc/profile.d/backendai.sh.",
+        ),
+        ([mount(target="/etc/group")], "session_mounts[0].target: '/etc/group' would hide /etc/group."),
         ([mount(target="/usr")], "session_mounts[0].target: '/usr' would hide /usr/bin."),
         ([mount(target="/home")], "session_mounts[0].target: '/home' would hide /home/work."),
         ([mount(target="/home/work")], "session_mounts[0].target: '/home/work' would hide /home/work."),

@@ -51,6 +51,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             queue_patience=DEFAULT_MAX_SKIPS,
             history_days=30,
             force=False,
+            fresh_home=False,
             wait=False,
             history=False,
             list_format="table",

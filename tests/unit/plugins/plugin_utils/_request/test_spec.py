@@ -91,7 +91,7 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         "stop_command": "",
         "max_lifetime": 0,
         "idle_timeout": 0,
-        "no_new_privileges": False,
+        "no_new_privileges": True,
         "agent_labels": (),
         "gpu": {"model": "", "memory": 0},
         "topology": "",
