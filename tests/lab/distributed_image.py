@@ -87,7 +87,9 @@ def _collect_wheels(lab: Lab) -> Path:
     folder = lab.checkout / ".cache" / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
     locks = ["uv", *(lock for _environment, names in LAYERS for lock in names if lock != "compiled")]
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-cache-dir", "--no-deps")
+    # The environment of the tools has no package that the older way of building needs.
+    options = ("--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--use-pep517")
+    pip = (sys.executable, "-m", "pip", "wheel", *options)
     into = ("--wheel-dir", str(folder))
     for lock in locks:  # each by itself, because two may have different versions of a package
         if missing := [line for line in read_lock(lock) if not wheels_of(folder, line)]:
