@@ -131,7 +131,7 @@ def test_bad_requests_are_one_sentence() -> None:
 @pytest.fixture
 def one_session() -> Iterator[None]:
     """Let each user have one session, and one that waits."""
-    run_on(MANAGER, f"cp {POLICY} {POLICY}.test && printf 'max_sessions: 1\\nmax_waiting: 1\\n' >> {POLICY}")
+    run_on(MANAGER, f"cp -p {POLICY} {POLICY}.test && printf 'max_sessions: 1\\nmax_waiting: 1\\n' >> {POLICY}")
     yield
     run_on(MANAGER, f"mv {POLICY}.test {POLICY}")
 
