@@ -117,7 +117,8 @@ def test_private_keys_are_only_on_their_agent(user_session: UserKeySession) -> N
     for kernel in run.record["kernels"]:
         folder = f"{SESSIONS}/{run.record['id']}/{kernel['hostname']}/ssh"
         modes = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/{KEYS[0]} {folder}/{KEYS[1]}").splitlines()
-        assert modes == ["600 root", "600 root"]
+        assert modes == ["640 root", "640 root"], "in the container, its user reads them"
+        assert run_on(kernel["agent"], f"stat -c '%a %U' {SESSIONS}").strip() == "700 root"
         assert run_in(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
         material = private_material(kernel, run.record["id"])
         assert [place for place, text in public.items() if any(part in text for part in material)] == []
@@ -132,7 +133,7 @@ def test_lost_host_key_is_named_by_the_repair(tmp_path: Path) -> None:
         run_on(sub["agent"], f"rm {folder}/{KEYS[1]} && docker rm --force {sub['container']}")
         repair = session.create_again()
         assert repair.code != 0
-        assert "The SSH host key is missing: end this session" in repair.text
+        assert f"is missing on {sub['agent']}: end this session, and create it again" in repair.text
 
 
 def test_repaired_containers_keep_name_address_and_keys(user_session: UserKeySession) -> None:

@@ -63,6 +63,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     monkeypatch.setattr(remove, "start_removal", lambda: None)
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
     monkeypatch.setattr(before_start, "make_nodes", lambda _nodes, _uid: None)
+    monkeypatch.setattr(before_start, "require_keys", lambda *_of: None)
     # The fake engine starts no process that could wait.
     monkeypatch.setattr(admission, "runs", lambda _pid: False)
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from .._model.held_session import PublicKeys
 
+PRIVATE_KEYS = ("id_ed25519", "ssh_host_ed25519_key")
+"""The private keys of a container: its user's and its host's."""
+
 
 def ensure_keys(folder: Path) -> PublicKeys:
     """Return the public user and host key of a container; missing key pairs are generated in ``folder``.
@@ -18,7 +21,8 @@ def ensure_keys(folder: Path) -> PublicKeys:
     Both are ed25519, in OpenSSH's format; the group of the folder may read them. Raises
     :class:`subprocess.CalledProcessError` if ``ssh-keygen`` fails.
     """
-    return PublicKeys(user=_ensure_key(folder / "id_ed25519"), host=_ensure_key(folder / "ssh_host_ed25519_key"))
+    user, host = (_ensure_key(folder / name) for name in PRIVATE_KEYS)
+    return PublicKeys(user=user, host=host)
 
 
 def _ensure_key(private: Path) -> str:

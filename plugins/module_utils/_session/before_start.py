@@ -10,16 +10,23 @@ A container has no root that could make it inside. What its user can change is c
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from .._docker import containers, labels
 from .._docker.images import Image
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
+from .._host.ssh_keys import PRIVATE_KEYS
 from .._host.store import Store
 from .._model.accounts import HOME
+from .._model.errors import ClusterError
 from .._model.mounts import is_within
 from .image_look import copy_of_home, judge_container, look_at_image
 from .session_folder import NODES, make_folder, make_gate, make_nodes
+
+
+class KeyMissingError(ClusterError):
+    """A private key of a container is not on its agent. The message is one sentence."""
 
 
 def make_folders(
@@ -67,6 +74,16 @@ def make_new_homes(
     return made
 
 
+def require_keys(session: LocalSession, hostname: str, folder: Path) -> None:
+    """Raise :class:`KeyMissingError` if a private key in a container's folder is gone: its peers know no other."""
+    missing = [name for name in PRIVATE_KEYS if not (folder / "ssh" / name).exists()]
+    if missing:
+        raise KeyMissingError(
+            f"the SSH key {missing[0]} of {hostname} is missing on {session.agent}: end this session, and create it"
+            " again"
+        )
+
+
 def prepare_start(
     store: Store,
     session: LocalSession,
@@ -83,6 +100,7 @@ def prepare_start(
     plan = session.plan
     folder = store.kernel_folder(plan.id, hostname)
     make_folder(folder, plan.gid)
+    require_keys(session, hostname, folder)
     make_gate(folder)
     make_nodes(nodes, plan.uid)
     # The home of an image has these folders, or the session is refused.

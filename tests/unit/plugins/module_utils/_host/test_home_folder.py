@@ -146,9 +146,9 @@ def test_what_others_have_put_there_stays(store: Store, folder: Path) -> None:
 
 def test_a_host_that_has_none_is_to_be_provisioned(store: Store, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NotProvisionedError) as error:
-        _ = store.homes
+        store.homes.session_ids()
     assert str(error.value) == f"{store.root}/homes is missing: run backendai.cluster.provision_agents on this host."
     prepare(store, folder)
     (folder.parent).rename(tmp_path / "unmounted")
     with pytest.raises(NotProvisionedError, match=f"{folder} is not there: mount its file system, or run"):
-        _ = store.homes
+        store.homes.session_ids()

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
+from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import PRIVATE_KEYS
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import admission
 from ansible_collections.backendai.cluster.plugins.module_utils._session.admission import (
@@ -22,7 +23,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.admissi
     find_identity_problem,
     find_problem,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.before_start import prepare_start
+from ansible_collections.backendai.cluster.plugins.module_utils._session.before_start import (
+    KeyMissingError,
+    prepare_start,
+    require_keys,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session.session_folder import (
     GATE,
     NODES,
@@ -251,6 +256,18 @@ def test_a_mount_of_the_image_in_a_folder_of_the_session_is_noticed(made: Callab
 
 def test_a_process_that_has_ended_has_no_problem(store: Store) -> None:
     assert find_problem(store, held(MADE), {"State": {"Pid": 1 << 30}, "HostConfig": {}}) == ""
+
+
+def test_a_private_key_that_is_gone_is_named(tmp_path: Path) -> None:
+    make_folder(tmp_path, 4242)
+    (tmp_path / "ssh" / PRIVATE_KEYS[0]).touch()
+    with pytest.raises(KeyMissingError) as missing:
+        require_keys(held(MADE), "main1", tmp_path)
+    assert str(missing.value) == (
+        "the SSH key ssh_host_ed25519_key of main1 is missing on agent1: end this session, and create it again"
+    )
+    (tmp_path / "ssh" / PRIVATE_KEYS[1]).touch()
+    require_keys(held(MADE), "main1", tmp_path)
 
 
 def test_what_is_written_in_a_containers_folder_is_readable_by_the_group_of_its_user(tmp_path: Path) -> None:
