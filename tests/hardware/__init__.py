@@ -1,0 +1,1 @@
+"""Records what programs print on hosts with real accelerators."""
