@@ -6,7 +6,8 @@
 
 The entrypoint waits at its gate before anything of the image or the user runs. So neither a link in an image, nor a
 folder that was replaced meanwhile, nor names in the image's files that read as numbers, give a container another mount,
-user, group or capability. What differs is stopped.
+user, group or capability. What differs is stopped; then none of a session that starts begins, and the others of one
+that was there before do.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def admit(
             return []
         judged = check_before_start(client, store, session) if folders is None else folders
         check_after_start(client, session, judged, [each.hostname for each in waiting])
-        problems = []
+        problems: dict[str, str] = {}
         commands = store.started_commands(session)
         for each in waiting:
             if each.hostname in commands:
@@ -92,16 +93,19 @@ def admit(
                 problem = find_problem(store, session, each.inspected)
             if problem:
                 containers.kill(client, each.inspected["Id"])
-                problems.append(f"{each.hostname} on {session.agent} {problem}")
-        if problems:
-            raise NotAsAskedError(f"{'; '.join(problems)}, so the container was stopped")
-        for each in waiting:
+                problems[each.hostname] = problem
+        # A session starts whole; one that was there before goes on without those that are stopped.
+        begins = [each for each in waiting if each.hostname not in problems and (session.committed or not problems)]
+        for each in begins:
             # It may have ended.
             with contextlib.suppress(BrokenPipeError):
                 os.write(each.gate, b"begin\n")
             make_gate(folder(each.hostname))
             write_atomically(folder(each.hostname) / ADMITTED, each.process, durable=False)
-        return [each.hostname for each in waiting]
+        if problems:
+            told = "; ".join(f"{hostname} on {session.agent} {problem}" for hostname, problem in problems.items())
+            raise NotAsAskedError(f"{told}, so the container was stopped")
+        return [each.hostname for each in begins]
 
 
 def _find_waiting(

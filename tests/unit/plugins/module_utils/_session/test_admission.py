@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,18 +143,28 @@ def test_only_containers_that_wait_begin(engine: Any, store: Store, waiter: Wait
     assert admit(engine, store, held(MADE)) == [], "each start once"
 
 
-def test_a_container_that_is_not_as_asked_is_stopped_and_none_of_the_session_begins(
-    engine: Any, store: Store, waiter: Waiter, problems: dict[str, str]
+@pytest.mark.parametrize(
+    ("expires_at", "begun"),
+    [(time.time() + 600, {"main1": "", "sub1": ""}), (None, {"main1": "begin\n", "sub1": ""})],
+    ids=["a session that starts", "one that was there"],
+)
+def test_a_container_that_is_not_as_asked_is_stopped_and_a_session_starts_whole_or_not_at_all(
+    engine: Any,
+    store: Store,
+    waiter: Waiter,
+    problems: dict[str, str],
+    expires_at: float | None,
+    begun: dict[str, str],
 ) -> None:
     problems["id-sub1"] = "runs as 0:0 instead of 1000:1000"
     for name in ("main1", "sub1"):
         waiter.wait(name)
     with pytest.raises(NotAsAskedError) as refused:
-        admit(engine, store, held(MADE), started=["main1", "sub1"])
+        admit(engine, store, held(MADE, expires_at=expires_at), started=["main1", "sub1"])
     assert str(refused.value) == ("sub1 on agent1 runs as 0:0 instead of 1000:1000, so the container was stopped")
     assert engine.calls == ["kill id-sub1"]
     waiter.end()
-    assert waiter.read == {"main1": "", "sub1": ""}
+    assert waiter.read == begun
 
 
 @pytest.mark.usefixtures("problems")
