@@ -28,6 +28,11 @@ REFUSED = {
         "would have /var/log/backendai (in the image /data/backendai) in the mount at /data",
     ),
     "circle": ("rm -rf /opt; ln -s opt /opt", "LABEL a=b", "/opt"),
+    "home": (
+        "mkdir -p /home/work && dd if=/dev/zero of=/home/work/model bs=1M count=300",
+        "LABEL a=b",
+        "has more than 2,000 files or 256 MiB in /home/work",
+    ),
 }
 
 
@@ -61,6 +66,15 @@ def test_an_image_that_replaces_what_is_the_sessions_is_refused_by_name_and_leav
     assert problem in sessions.create(image=IMAGE, mounts=[MOUNT]).output
     assert run_on(agent, "docker ps --all --quiet --filter name=backendai-look-") == ""
     assert run_on(agent, f"ls {FOLDER}") == ""
+
+
+def test_an_image_with_a_long_file_of_accounts_in_the_format_of_another_system_runs(
+    sessions: Sessions, agent: str
+) -> None:
+    accounts = "unix2dos /etc/passwd /etc/group; yes nobody:x:7777:7777::/:/bin/false | head -n 320000 >> /etc/passwd"
+    make_image(agent, accounts, "LABEL a=b")
+    main1 = sessions.start(image=IMAGE).container_on(agent)
+    assert run_in(main1, "ssh", "main1", "id -un; id -gn; echo $HOME").split() == ["work", "work", "/home/work"]
 
 
 def test_an_image_with_links_and_volumes_around_folders_of_the_session_runs(sessions: Sessions, agent: str) -> None:

@@ -61,12 +61,12 @@ def copy_home(stream: Iterator[bytes], folder: Path, uid: int, gid: int, image: 
     problem = _extract_elsewhere(stream, folder, uid, gid)
     if problem == _TOO_LARGE:
         raise HomeTooLargeError(
-            f"session_image: {image} has more than {FILES:,} files or {BYTES >> 20} MiB in /home/work, which is the"
+            f"session_image: {image!r} has more than {FILES:,} files or {BYTES >> 20} MiB in /home/work, which is the"
             " most that is copied for user work: make them that user's in the image, with the line RUN chown -R"
             f" {uid}:{gid} /home/work, or use one that has less there"
         )
     if problem:
-        raise HomeCopyError(f"session_image: /home/work of {image} could not be copied: {as_phrase(problem)}")
+        raise HomeCopyError(f"session_image: /home/work of {image!r} could not be copied: {as_phrase(problem)}")
 
 
 def _extract_elsewhere(stream: Iterator[bytes], folder: Path, uid: int, gid: int) -> str:

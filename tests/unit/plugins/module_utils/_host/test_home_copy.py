@@ -150,7 +150,7 @@ def test_an_archive_that_leads_elsewhere_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(HomeCopyError) as error:
         fill(homes, *entries)
-    assert str(error.value).startswith("session_image: /home/work of lab/home:1 could not be copied: ")
+    assert str(error.value).startswith("session_image: /home/work of 'lab/home:1' could not be copied: ")
     assert "\n" not in str(error.value)
     assert_nothing_is_left(homes)
 
@@ -168,7 +168,7 @@ def refusal(homes: Homes, stream: Iterator[bytes]) -> str:
 
 
 TOO_LARGE = (
-    "session_image: lab/home:1 has more than 2,000 files or 256 MiB in /home/work, which is the most that is copied for"
+    "session_image: 'lab/home:1' has more than 2,000 files or 256 MiB in /home/work, which is the most that is copied for"
     f" user work: make them that user's in the image, with the line RUN chown -R {USER}:{GROUP} /home/work, or use one"
     " that has less there"
 )
