@@ -43,10 +43,7 @@ def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]])
         start = parse_start_page(problems, f"{where}.start", options["start"])
         if not _PROGRAM.fullmatch(options["program"]):
             problems.add_invalid(f"{where}.program", options["program"], "must be the name or path of a program")
-        if options["protocol"] == TCP:
-            # A stored request has all options.
-            for option in (name for name in LINK_OPTIONS if options[name] != _DEFAULTS[name]):
-                problems.add(f"{where}.{option}: an app of protocol tcp has no link; remove it, or use protocol http")
+        _check_links(problems, where, options)
         command = options["command"].strip()
         apps.append(App(name, port, options["protocol"], command, options["path"], start, options["program"]))
     for key in ("name", "port"):
@@ -54,6 +51,13 @@ def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]])
         for duplicate in (value for value, count in counts.items() if count > 1):
             problems.add_invalid("session_apps", duplicate, f"is the {key} of more than one app")
     return tuple(apps)
+
+
+def _check_links(problems: ValidationErrors, where: str, options: Mapping[str, Any]) -> None:
+    """Add a problem for each option of links that an app without links has; a stored app has all options."""
+    for option in LINK_OPTIONS:
+        if options["protocol"] == TCP and options[option] != _DEFAULTS[option]:
+            problems.add(f"{where}.{option}: an app of protocol tcp has no link; remove it, or use protocol http")
 
 
 def _complete(entry: Mapping[str, Any]) -> dict[str, Any]:
