@@ -13,7 +13,7 @@ import pytest
 from tests.integration.firewalls import PLAYBOOK
 from tests.integration.internals import DEFAULT_BRIDGE
 from tests.integration.inventories import inventory_options
-from tests.integration.laboratory import BUSYBOX, INVENTORY, Kernel, address, ansible
+from tests.integration.laboratory import BUSYBOX, INVENTORY, Kernel, address, ansible, unwrapped
 from tests.integration.options.hosts import TEN_YEARS, OwnHost, own_host
 from tests.integration.session_requests import SMALL
 from tests.integration.waiting import wait_until
@@ -131,8 +131,9 @@ def apply(agent: OwnHost, *options: str, **variables: object) -> str:
     """Apply the rules again with other ``firewall_*`` variables; return what was printed."""
     values = {**agent.variables, "firewall_state_path": STATE}
     values |= {f"firewall_{name}": value for name, value in variables.items()}
-    words = ["ansible-playbook", "-i", INVENTORY, *agent.options, PLAYBOOK, "-e", json.dumps(values)]
-    process = ansible(*words, *options)
+    # The last inventory knows the key of the host.
+    words = ["ansible-playbook", "-i", INVENTORY, *options, *agent.options, PLAYBOOK, "-e", json.dumps(values)]
+    process = ansible(*words)
     return process.stdout + process.stderr
 
 
@@ -145,7 +146,8 @@ def test_gateways_are_known_by_the_address_that_they_come_from(agent: OwnHost) -
 
 
 def test_rules_on_trial_end_after_the_time_that_was_asked_for(agent: OwnHost) -> None:
-    apply(agent, "--timeout", "4", ssh_sources=[NOBODY], gateways=[], confirm_timeout=10)
+    printed = apply(agent, "--timeout", "4", ssh_sources=[NOBODY], gateways=[], confirm_timeout=10)
+    assert f"firewall_ssh_sources: with {NOBODY}/32" in unwrapped(printed)
     # A minute, unless less is asked for.
     wait_until(lambda: NOBODY not in agent.run(RULES), seconds=20)
     assert "{ 22, 2222 }" in agent.run(RULES)
