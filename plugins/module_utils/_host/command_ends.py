@@ -56,13 +56,13 @@ def make_wake(folder: Path) -> None:
 
 def read_exit_code(own: Path) -> int | None:
     """Return the exit code that a first process has written in its own folder; ``None`` if there is none."""
-    try:
+    written = b""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         handle = os.open(own / EXIT_CODE, _FILE)
-    except OSError:
-        return None
-    with open(handle, "rb", buffering=0) as file:
-        written = file.read(8) if stat.S_ISREG(os.fstat(handle).st_mode) else None
-    code = _CODE.fullmatch(written or b"")
+        stack.callback(os.close, handle)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            written = os.read(handle, 8)
+    code = _CODE.fullmatch(written)
     return int(code[1]) if code and int(code[1]) < 256 else None
 
 

@@ -211,6 +211,25 @@ def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int, reply: 
     }
 
 
+def kept_reads(
+    store: Store, kept: KeptOutput, hostnames: Collection[str], lines: int
+) -> dict[str, dict[str, Read]]:
+    """Return what reads the last lines of logs that were kept of these containers, by hostname and then by app."""
+    allowance = Allowance(_DECOMPRESSED_BYTES, _DECOMPRESSING_SECONDS)
+    logs: dict[str, dict[str, list[Path]]] = {name: {"": []} for name in hostnames}
+    for path, _id, _size in reversed(_kept_files(store.root / "output" / kept.plan.id)):
+        name, _container, app = path.name.removesuffix(".gz").split("@", 2)
+        if name in logs:
+            logs[name].setdefault(app, []).append(path)
+    return {
+        name: {
+            app: partial(_read_logs, paths, lines, allowance, "" if app else kept.lost.get(name, ""))
+            for app, paths in apps.items()
+        }
+        for name, apps in logs.items()
+    }
+
+
 def _read_logs(paths: Sequence[Path], lines: int, allowance: Allowance, lost: str) -> tuple[list[str], str]:
     """Return the last lines of the logs of a container, the newest of which is first, and what was lost of them.
 

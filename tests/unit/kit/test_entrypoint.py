@@ -8,9 +8,11 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.command_ends import await_ends
 from tests.unit.kit import kit_programs
 from tests.unit.kit.container import LOGIN, UID, Container, Image, wait_until
 
@@ -135,6 +137,28 @@ def test_a_container_whose_folder_takes_no_file_ends_at_once(image: Image) -> No
     image.command("cd /var/lib/backendai; /bin/busybox chmod 500 .; exit 7")
     with image.running() as container:
         assert container.process.wait(5) == 7
+
+
+@pytest.mark.parametrize("ends", ["exit 7", "killed"])
+def test_the_agent_notices_the_end_of_a_command_and_of_a_first_process_within_a_second(
+    image: Image, tmp_path: Path, ends: str
+) -> None:
+    for folder, target in (("session/main1", "run/backendai"), ("homes/main1/own", "var/lib/backendai")):
+        (tmp_path / folder).parent.mkdir(parents=True)
+        (tmp_path / folder).symlink_to(image.root / target)
+    image.command(f"until [ -e /tmp/end ]; do /bin/sleep 0.1; done; {ends}")
+    noticed: list[str] = []
+    with image.running() as container:
+        waiting = Thread(target=lambda: noticed.extend(await_ends(tmp_path / "session", tmp_path / "homes")))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        if ends == "killed":
+            os.kill(container.pid, signal.SIGKILL)
+        else:
+            (image.root / "tmp/end").touch()
+        waiting.join(1)
+        assert noticed == ["main1"]
 
 
 @pytest.mark.parametrize(
