@@ -93,10 +93,21 @@ def test_the_container_ends_with_the_exit_code_of_the_command(image: Image, comm
 
 
 def test_a_command_may_be_as_long_as_a_request(image: Image) -> None:
-    image.command("".join(f": {'x' * 1000}\n" for _line in range(256)) + "exit 9\n")
+    long = "".join(f": {'x' * 1000}\n" for _line in range(256))
+    image.command(f"{long}exit 9\n")
     with image.started() as container:
         container.open_gate()
         assert container.end() == 9, container.log
+
+
+def test_an_app_and_the_stop_command_may_be_as_long_as_a_request(image: Image) -> None:
+    long = "".join(f": {'x' * 1000}\n" for _line in range(256))
+    image.app("web", f"{long}{APP}")
+    image.write("run/backendai/stop-command", f"{long}echo stops\n")
+    with image.running() as container:
+        assert_serves(container)
+        assert container.stop() == 143
+        assert container.log.endswith("stops\n")
 
 
 def test_the_container_says_the_exit_code_and_goes_on_alone_until_its_output_is_kept(image: Image) -> None:
