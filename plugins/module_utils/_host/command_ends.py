@@ -4,7 +4,7 @@
 
 """How the first process of a container says that the session's command has ended, and how long it is waited for.
 
-It writes the exit code into a file and a byte into a pipe, and goes on until the agent has written what it kept. File and
+It writes the exit code into a file and a byte into a pipe, and goes on until the agent has noted what it kept. File and
 pipe are in reach of the session's user, who may write anything there at any time: little is read of them, no link is
 followed, nothing is waited for, and what they say concerns that session alone.
 
@@ -107,7 +107,7 @@ def _open(session: Path, hostnames: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _hear(pipe: int) -> bytes | None:
-    """Return what is in a pipe, at most what fits into one; empty if nobody has it open, ``None`` if there is nothing."""
+    """Return what is in a pipe, which is little; empty if nobody has it open, ``None`` if it has nothing."""
     try:
         return os.read(pipe, PIPE_BYTES)
     except BlockingIOError:

@@ -4,7 +4,8 @@
 
 """Keeps the exit code and the output of commands when they end, and lets their containers end then.
 
-Whoever removes stopped containers of the agent, such as an hourly prune, meets one that runs, or one of which all is kept.
+Whoever removes stopped containers of the agent, such as an hourly prune, meets one that runs, or one of which all is
+kept.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ def keep_ended(client: docker.APIClient, store: Store, session_id: str, hostname
         if session is None or not session.committed:
             return
         waiting = awaited(store.folder(session_id))
-        existing = {str(each["Labels"][labels.HOSTNAME]): each for each in containers.find_containers(client, session_id)}
-        states = container_states(client, store, session, existing.values())
-        ended = {name for name in waiting if name in hostnames and (name not in states or states[name].status in STOPPED)}
+        listed = containers.find_containers(client, session_id)
+        existing = {str(container["Labels"][labels.HOSTNAME]): container for container in listed}
+        states = container_states(client, store, session, listed)
+        over = {name for name in hostnames if name not in states or states[name].status in STOPPED}
+        ended = over.intersection(waiting)
         present = [existing[name] for name in sorted(ended) if name in existing]
         last = _last_messages(client, present)
         lost = keep_output(client, store, session, present, later={*waiting} - ended) if present else {}

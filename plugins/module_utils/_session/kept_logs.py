@@ -61,6 +61,16 @@ _MAIN_PART = 3 / 4
 _WHOLE, _END = (1 / 2, 2 / 3), (1 / 4, 1 / 6)
 
 
+class Others(NamedTuple):
+    """Other containers of the session here: how many bytes were ``kept`` of them, and who is kept ``later``."""
+
+    kept: int = 0
+    later: Collection[str] = ()
+
+
+NO_OTHERS = Others()
+
+
 class _Log(NamedTuple):
     """The log of a container, or of an ``app`` in main1."""
 
@@ -110,22 +120,20 @@ def keep_logs(
     apps: Sequence[App],
     containers: Sequence[Mapping[str, Any]],
     seconds: float = SECONDS,
-    before: int = 0,
-    later: Collection[str] = (),
+    others: Others = NO_OTHERS,
 ) -> dict[str, str]:
     """Write the logs of containers that have ended to a folder; return why some were lost, by hostname.
 
-    ``apps`` are those of main1. Nobody waits for what was not read within ``seconds``. The logs that were kept of other
-    containers ``before``, in bytes, stay; those of the hostnames of ``later`` get their shares.
+    ``apps`` are those of main1. Nobody waits for what was not read within ``seconds``.
     """
     logs = [_Log(str(each["Labels"].get(labels.HOSTNAME, "")), str(each["Id"])) for each in containers]
     main = [log for log in logs if log.hostname == MAIN1]
     of_apps = [log._replace(app=app.name) for log in main for app in apps]
-    kept = max(0, KEPT_BYTES - before - (LOG_BYTES if MAIN1 in later else 0))
-    keeper, others = _Keeper(client, folder, app_logs, _Room(seconds, kept), seconds), len({*later} - {MAIN1})
+    kept = max(0, KEPT_BYTES - others.kept - (LOG_BYTES if MAIN1 in others.later else 0))
+    keeper, later = _Keeper(client, folder, app_logs, _Room(seconds, kept), seconds), len({*others.later} - {MAIN1})
     keeper.keep(main, _MAIN_PART)
-    keeper.keep([log for log in logs if log.hostname != MAIN1], others=others)
-    large = keeper.keep(of_apps, others=others)
+    keeper.keep([log for log in logs if log.hostname != MAIN1], later=later)
+    large = keeper.keep(of_apps, later=later)
     # One that is larger than its share may fit into what the others have left, the smaller the sooner.
     for _size, log in sorted(large):
         keeper.keep([log])
@@ -135,19 +143,17 @@ def keep_logs(
 class _Keeper:
     """Keeps logs, and notes which were lost."""
 
-    def __init__(
-        self, client: docker.APIClient, folder: Path, app_logs: AppLogs, room: _Room, seconds: float
-    ) -> None:
+    def __init__(self, client: docker.APIClient, folder: Path, app_logs: AppLogs, room: _Room, seconds: float) -> None:
         self._client, self._folder, self._app_logs, self._seconds = client, folder, app_logs, seconds
         self._room = room
         self._problems: dict[_Log, str] = {}
 
-    def keep(self, logs: Sequence[_Log], part: float = 1.0, others: int = 0) -> list[tuple[int, _Log]]:
+    def keep(self, logs: Sequence[_Log], part: float = 1.0, later: int = 0) -> list[tuple[int, _Log]]:
         """Keep logs by equal shares of a part of what is left; return those of apps that were too large, with sizes.
 
-        So many ``others`` get the same share later.
+        So many others get the same share ``later``.
         """
-        parts, parallel = equal_parts(len(logs) + others, part), min(_PARALLEL_LOGS, len(logs))
+        parts, parallel = equal_parts(len(logs) + later, part), min(_PARALLEL_LOGS, len(logs))
         late = f"it was not read within the {self._seconds:.3g} seconds of all logs"
         self._problems |= dict.fromkeys(logs, late)
 

@@ -31,7 +31,7 @@ from .._model.session import is_session_id
 from .._model.state_format import StateFormat
 from .app_logs import AppLogs
 from .container_states import container_states, read_end
-from .kept_logs import KEPT_BYTES, SECONDS, keep_logs
+from .kept_logs import KEPT_BYTES, SECONDS, Others, keep_logs
 from .reply_logs import Read, ReplyLogs
 
 MAX_BYTES = 4 << 30
@@ -101,8 +101,8 @@ def keep_output(
         ids = {container["Id"][:12] for container in existing}
         other_ids = {container[:12] for container in kept_before.values()} - ids
         kept_bytes = sum(size for _path, container, size in _kept_files(folder) if container in other_ids)
-        app_logs = AppLogs(store, session.plan.id)
-        lost = keep_logs(client, folder, app_logs, session.plan.apps, existing, seconds, kept_bytes, later)
+        app_logs, others = AppLogs(store, session.plan.id), Others(kept_bytes, later)
+        lost = keep_logs(client, folder, app_logs, session.plan.apps, existing, seconds, others)
         _remove_replaced(folder, ids | other_ids)
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
@@ -211,9 +211,7 @@ def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int, reply: 
     }
 
 
-def kept_reads(
-    store: Store, kept: KeptOutput, hostnames: Collection[str], lines: int
-) -> dict[str, dict[str, Read]]:
+def kept_reads(store: Store, kept: KeptOutput, hostnames: Collection[str], lines: int) -> dict[str, dict[str, Read]]:
     """Return what reads the last lines of logs that were kept of these containers, by hostname and then by app."""
     allowance = Allowance(_DECOMPRESSED_BYTES, _DECOMPRESSING_SECONDS)
     logs: dict[str, dict[str, list[Path]]] = {name: {"": []} for name in hostnames}

@@ -125,7 +125,9 @@ def test_the_container_says_the_exit_code_and_goes_on_alone_until_its_output_is_
     os.close(wake)
 
 
-def test_a_container_that_waits_for_the_agent_ends_at_the_stop_signal_with_the_code_of_the_command(image: Image) -> None:
+def test_a_container_that_waits_for_the_agent_ends_at_the_stop_signal_with_the_code_it_has(
+    image: Image,
+) -> None:
     image.command("exit 7")
     with image.running() as container:
         wait_until((image.root / "var/lib/backendai/exit-code").exists)

@@ -146,7 +146,16 @@ def test_a_session_that_is_removed_meanwhile_is_left(
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("0\n", 0), ("143", 143), ("255\n", 255), ("256\n", None), ("-1\n", None), ("", None), ("7\n7\n", None), ("x", None)],
+    [
+        ("0\n", 0),
+        ("143", 143),
+        ("255\n", 255),
+        ("256\n", None),
+        ("-1\n", None),
+        ("", None),
+        ("7\n7\n", None),
+        ("x", None),
+    ],
 )
 def test_only_an_exit_code_is_one(tmp_path: Path, text: str, code: int | None) -> None:
     (tmp_path / "exit-code").write_text(text)

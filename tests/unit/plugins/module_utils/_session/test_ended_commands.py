@@ -18,7 +18,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._session import ended_commands, kept_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
-from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states, read_end
+from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import (
+    container_states,
+    read_end,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ended_commands import (
     NotKeptError,
@@ -39,7 +42,7 @@ ENDED = {"ExitCode": 137, "FinishedAt": "2026-03-01T03:00:00.5Z"}
 
 
 @pytest.fixture(autouse=True)
-def stopping(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def stopping(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers end when their first process sees that their output is kept."""
 
     def stop(client: Any, _session_id: str, existing: Any) -> None:
@@ -174,10 +177,10 @@ def test_a_container_that_runs_on_is_left_alone(engine: Any, store: Store) -> No
     assert (states(engine, store)["main1"], read_end(store, SESSION_ID, "main1")) == (("running", None), None)
 
 
-@pytest.mark.parametrize("how", [lambda store: store.remove(SESSION_ID), lambda store: shutil.rmtree(store.folder(SESSION_ID))])
-def test_a_session_that_is_gone_has_nothing_to_keep(
-    engine: Any, store: Store, how: Callable[[Store], object]
-) -> None:
+@pytest.mark.parametrize(
+    "how", [lambda store: store.remove(SESSION_ID), lambda store: shutil.rmtree(store.folder(SESSION_ID))]
+)
+def test_a_session_that_is_gone_has_nothing_to_keep(engine: Any, store: Store, how: Callable[[Store], object]) -> None:
     begin(store, engine)
     how(store)
     keep_ended(engine, store, SESSION_ID, ["main1"])
@@ -208,9 +211,7 @@ def test_commands_of_other_containers_are_kept_as_they_end(engine: Any, store: S
     assert [lines(store, name) for name in ("main1", "sub1", "sub2")] == [["last"], ["first"], ["printed"]]
 
 
-def test_an_early_end_leaves_the_others_their_share(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_early_end_leaves_the_others_their_share(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_logs, "LOG_BYTES", 8 << 10)
     monkeypatch.setattr(kept_logs, "KEPT_BYTES", 24 << 10)
     noise = {name: os.urandom(1 << 15) for name in ("main1", "sub1", "sub2")}
