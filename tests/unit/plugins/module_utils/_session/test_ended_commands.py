@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.command_ends import make_wake
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
-from ansible_collections.backendai.cluster.plugins.module_utils._session import ended_commands, kept_logs
+from ansible_collections.backendai.cluster.plugins.module_utils._session import command, ended_commands, kept_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import (
     container_states,
@@ -90,6 +90,17 @@ def lines(store: Store, hostname: str) -> list[str]:
     assert kept
     text = read_kept(store, kept, hostname, 9, ReplyLogs())["logs"][hostname]["log"]
     return [line.removeprefix(TIME.decode()) for line in json.loads(text)]
+
+
+def test_a_command_begins_with_the_unit_that_waits_for_its_end(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(command, "start_units", started.extend)
+    begin(store, engine)
+    assert started == [f"backendai-output@{SESSION_ID}.service"]
+    start_command(store, SESSION_ID, "nonce-1", check_mode=False)
+    assert len(started) == 1
 
 
 def test_an_end_that_is_said_counts_before_anything_is_kept(engine: Any, store: Store) -> None:
