@@ -24,6 +24,7 @@ from .._model.errors import ClusterError
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
 from .._model.session import MAIN1, is_session_id
 from .._model.state_format import StateFormat
+from .command_ends import STARTED
 from .homes import Homes
 from .local_session import SESSION, LocalSession
 from .port_reservations import PortReservations
@@ -347,7 +348,7 @@ class Store:
 
     def start_marker(self, session_id: str, hostname: str = MAIN1) -> Path:
         """Return the marker file that lets a container start the command of a batch session."""
-        return self.kernel_folder(session_id, hostname) / "go"
+        return self.kernel_folder(session_id, hostname) / STARTED
 
     def started_commands(self, session: LocalSession) -> set[str]:
         """Return the hostnames of the containers on this agent that have started their command: it runs only once."""

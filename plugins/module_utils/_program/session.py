@@ -84,7 +84,8 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Wait at most ``timeout`` seconds for main1 of ``session_id`` to end; return ``ended`` and its ``exit_code``."""
-    ended, exit_code = wait_for_end(connect(options["docker_host"]), options["session_id"], options["timeout"])
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    ended, exit_code = wait_for_end(client, store, options["session_id"], options["timeout"])
     return {"ended": ended, "exit_code": exit_code}
 
 

@@ -58,7 +58,7 @@ def check_and_commit(
         if not session.committed:
             store.commit(session)
             begin_use(store, dataclasses.replace(session, expires_at=None))
-    return to_plain(container_states(client, containers.find_containers(client, session_id)))
+    return to_plain(container_states(client, store, session, containers.find_containers(client, session_id)))
 
 
 def find_failures(client: docker.APIClient, session: LocalSession, seconds: int) -> list[str]:

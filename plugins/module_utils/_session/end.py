@@ -18,6 +18,7 @@ from .._host.local_session import LocalSession
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.session import STOP_GRACE
+from .container_states import read_end
 from .kept_logs import SECONDS
 from .output import DAYS, keep_output
 
@@ -80,7 +81,8 @@ def remove_containers(
     if end is not None and session is None:
         end.lost |= {_hostname(container): "its plan is damaged, so its output has no place" for container in existing}
     elif end is not None and session is not None and session.committed:
-        end.lost |= keep_output(client, store, session, existing, end.days, end.seconds)
+        unkept = [container for container in existing if read_end(store, session_id, _hostname(container)) is None]
+        end.lost |= keep_output(client, store, session, unkept, end.days, end.seconds)
     ImageRecords(store.images_folder).touch({each["ImageID"] for each in existing if each.get("ImageID")})
     return containers.remove_containers(client, existing)
 

@@ -358,7 +358,7 @@ def _held_session(
         batch=bool(plan.command),
         committed=session.committed,
         expired=session.expired,
-        states=by_state(container_states(client, containers)),
+        states=by_state(container_states(client, store, session, containers)),
         lived=lived,
         idle=idle,
         cordon=draining,

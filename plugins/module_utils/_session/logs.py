@@ -19,6 +19,7 @@ from .._model.plain_data import to_plain
 from .._model.session import MAIN1
 from .app_logs import AppLogs
 from .container_states import container_states
+from .output import find_kept, kept_reads
 from .reply_logs import Read, ReplyLogs
 
 
@@ -36,7 +37,8 @@ def read_logs(
     ``batch`` is whether it has a command, with which it ends. ``logs`` has for each container here, by hostname: its
     ``log``, the logs of its ``apps`` by name, and an ``error`` for logs that could not be read. With a ``hostname``,
     only that container is included; with ``since``, in seconds since the epoch by hostname, only later lines of
-    containers, and no logs of apps.
+    containers, and no logs of apps. Of containers that somebody has removed after their command had ended, the logs are
+    those that were kept.
     """
     existing = containers.find_containers(client, session.plan.id)
     ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
@@ -51,10 +53,14 @@ def read_logs(
             of_apps = {app.name: partial(apps.tail, app.name, lines) for app in session.plan.apps}
             logs |= {name: partial(_read_or_error, read) for name, read in of_apps.items()}
         reads[kernel.hostname] = {**logs}
+    states, kept = container_states(client, store, session, existing), find_kept(store, session.plan.id)
+    if kept:
+        removed = [name for name in states if name not in ids and hostname in ("", name)]
+        reads |= kept_reads(store, kept, removed, lines)
     return {
         "id": session.plan.id,
         "batch": bool(session.plan.command),
-        "containers": to_plain(container_states(client, existing)),
+        "containers": to_plain(states),
         "logs": reply.collect(reads),
     }
 

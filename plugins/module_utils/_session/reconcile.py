@@ -32,6 +32,7 @@ from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
 from .before_start import prepare_restart
 from .command import containers_by_hostname
+from .ended_commands import start_waiting
 from .image_look import find_abandoned, remove_abandoned
 from .interfaces import apply_interfaces, plan_interfaces
 from .leftovers import find_leftovers, remove_folders, remove_leftovers, retire_homes, seen_twice
@@ -155,6 +156,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         pass
     except EXPECTED as error:
         failures.append(reason(error))
+    start_waiting(store, readable)
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 

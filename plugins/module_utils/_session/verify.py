@@ -34,7 +34,7 @@ def verify(client: docker.APIClient, store: Store, session: LocalSession, second
         "plan": session.plan.to_dict(),
         "committed": session.committed,
         "expired": session.expired,
-        "containers": to_plain(container_states(client, existing)),
+        "containers": to_plain(container_states(client, store, session, existing)),
         "drift": [{"subject": change.subject, "actual": change.before, "expected": change.after} for change in drift],
         "pairs": check_pairs(client, session, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
     }

@@ -19,6 +19,12 @@ from .value_types import decode_value
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
 
+MAX_VARIABLE = (128 << 10) - 1
+"""How many bytes an environment variable may have with its name, for the kernel to start a program with it."""
+
+MAX_ENVIRONMENT = 1 << 20
+"""How many bytes all variables of a container may have: the kernel's limit is 2 MiB, arguments of programs included."""
+
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,63}")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 _SHELL_RESERVED = ("IFS", "OPTIND")
@@ -89,4 +95,20 @@ def parse_environment(problems: ValidationErrors, option: str, value: Any) -> di
             problems.add(f"{option}.{key} must be one line of text")
         else:
             variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
+            size = environment_bytes({key: variables[key]}) - 1
+            if size > MAX_VARIABLE:
+                problems.add(
+                    f"{option}.{key} has {size:,} bytes with its name, and a variable has at most {MAX_VARIABLE:,}: put"
+                    " the value into a file"
+                )
     return variables
+
+
+def environment_bytes(variables: Mapping[str, str]) -> int:
+    """Return how many bytes variables take in the environment of a program."""
+    return sum(text_bytes(f"{name}={value}") + 1 for name, value in variables.items())
+
+
+def text_bytes(text: str) -> int:
+    """Return how many bytes a text has on a host, whatever it contains."""
+    return len(text.encode(errors="surrogatepass"))

@@ -88,6 +88,9 @@ class Image:
             os.chown(file, 0, UID)
             file.chmod(0o440)
         os.mkfifo(folder / "gate")
+        os.mkfifo(folder / "wake")
+        os.chown(folder / "wake", 0, UID)
+        (folder / "wake").chmod(0o660)
 
     def app(self, name: str, command: str) -> None:
         """Let the session have an app."""
@@ -210,6 +213,12 @@ class Container:
     def named(self, name: str) -> list[int]:
         """Return the processes with a name, by their numbers inside."""
         return [pid for pid, status in self.processes().items() if re.fullmatch(name, status["Name"])]
+
+    def end(self) -> int:
+        """Wait for the end of the command as the agent does, and return the exit code of the container."""
+        wait_until(lambda: (self.root / "var/lib/backendai/exit-code").exists() or self.process.poll() is not None)
+        (self.root / "run/backendai/kept").touch()
+        return self.process.wait(SECONDS)
 
     def stop(self) -> int:
         """Send the stop signal, and return the exit code of the container."""

@@ -116,8 +116,8 @@ def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) ->
 def test_wait_uses_the_requested_timeout(
     agent: dict[str, Any], engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait(client: FakeDocker, session_id: str, seconds: float) -> tuple[bool, int | None]:
-        assert (client, session_id, seconds) == (engine, SESSION_ID, 7)
+    def wait(client: FakeDocker, store: Store, session_id: str, seconds: float) -> tuple[bool, int | None]:
+        assert (client, str(store.root), session_id, seconds) == (engine, agent["state_path"], SESSION_ID, 7)
         return False, None
 
     monkeypatch.setattr(session, "wait_for_end", wait)

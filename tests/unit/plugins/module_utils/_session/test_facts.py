@@ -609,9 +609,12 @@ def test_core_load_is_the_number_of_pinned_containers() -> None:
         ("dead", 3),
     ],
 )
-def test_only_containers_that_have_ended_have_an_exit_code(engine: Any, state: str, expected: int | None) -> None:
+def test_only_containers_that_have_ended_have_an_exit_code(
+    engine: Any, store: Store, state: str, expected: int | None
+) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    assert container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", expected)}
+    states = container_states(engine, store, held(MADE), engine.made)
+    assert states == {"main1": ContainerState(state, "sha256:1", expected)}
 
 
 def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: Any, store: Store) -> None:

@@ -184,37 +184,42 @@ def test_command_is_refused_before_the_commit(store: Store, state: dict[str, Any
     assert str(refused.value) == sentence
 
 
-def test_end_of_main1_returns_its_exit_code(engine: Any) -> None:
+def test_end_of_main1_returns_its_exit_code(engine: Any, store: Store) -> None:
+    store.save(held(BATCH))
     engine.run(BATCH, "main1", "sub1")
     engine.end("id-backendai-train-llm-main1", 3)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, 3)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, 3)
 
 
 @pytest.mark.parametrize("state", ["running", "created"])
-def test_wait_ends_after_its_timeout(engine: Any, clock: Clock, state: str) -> None:
+def test_wait_ends_after_its_timeout(engine: Any, store: Store, clock: Clock, state: str) -> None:
+    store.save(held(BATCH))
     engine.run(BATCH, "main1", state=state)
     engine.run(BATCH, "sub1", state="exited")
     engine.run(OTHER, "main1", state="exited")
-    assert wait_for_end(engine, SESSION_ID, 1.75) == (False, None)
+    assert wait_for_end(engine, store, SESSION_ID, 1.75) == (False, None)
     assert clock.now == 1.75
 
 
-def test_a_wait_ends_with_the_command(engine: Any, clock: Clock) -> None:
+def test_a_wait_ends_with_the_command(engine: Any, store: Store, clock: Clock) -> None:
+    store.save(held(BATCH))
     engine.run(BATCH, "main1")
     clock.happens[2.0] = lambda: engine.end("id-backendai-train-llm-main1", 143)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, 143)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, 143)
     assert clock.now == 2.0
 
 
-def test_missing_container_has_ended_without_an_exit_code(engine: Any, clock: Clock) -> None:
+def test_missing_container_has_ended_without_an_exit_code(engine: Any, store: Store, clock: Clock) -> None:
+    store.save(held(BATCH))
     engine.run(BATCH, "main1")
     clock.happens[1.0] = engine.made.clear
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, None)
     assert clock.now == 1.0
 
 
-def test_container_removed_during_a_read_has_ended(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_removed_during_a_read_has_ended(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save(held(BATCH))
     engine.run(BATCH, "main1", state="exited")
     listed = engine.containers
 
@@ -224,7 +229,7 @@ def test_container_removed_during_a_read_has_ended(engine: Any, monkeypatch: pyt
         return containers
 
     monkeypatch.setattr(engine, "containers", list_and_lose)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, None)
 
 
 @pytest.mark.parametrize("state", [{}, {"expires_at": 9e12}, {"expires_at": 1.0}], ids=["committed", "claimed", "over"])
