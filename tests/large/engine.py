@@ -62,8 +62,6 @@ class SimulatedEngine:
                 data = recorded("images").get("/".join(name))
             case ["version" | "info" | "networks" as kind]:
                 data = recorded(kind)
-            case ["_ping"]:
-                data = "OK"
         return data
 
     def _containers(self, filters: list[str]) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class FakeDocker:
         return {**known, "CgroupDriver": self.cgroup_driver}
 
     def version(self) -> dict[str, str]:
-        return {"Version": "20.10.24"}
+        return {"Version": "20.10.24", "ApiVersion": "1.41"}
 
     def inspect_image(self, name: str) -> dict[str, Any]:
         if name not in self.images:
