@@ -14,7 +14,7 @@ from tests.unit.builders import IMAGE
 class Images(dict[str, dict[str, Any]]):
     """The images of an engine by name; called, it lists them as the API does."""
 
-    def __call__(self) -> list[dict[str, Any]]:
+    def __call__(self, **_filters: Any) -> list[dict[str, Any]]:
         return [{"Id": image["Id"]} for image in self.values()]
 
 

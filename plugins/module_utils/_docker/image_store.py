@@ -10,6 +10,7 @@ is, but not where that has its data: its process does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -82,7 +83,13 @@ def _open_store(address: str) -> str | None:
             connection.settimeout(_SECONDS)
             connection.connect(address)
             pid, _uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        opened = [os.readlink(path) for path in (PROC / str(pid) / "fd").iterdir()]
+        files = [*(PROC / str(pid) / "fd").iterdir()]
     except OSError:
         return None
-    return next((path[: -len(_DATABASE) - 1] for path in opened if path.endswith(f"/{_DATABASE}")), None)
+    for file in files:
+        # It may have been closed since.
+        with contextlib.suppress(OSError):
+            path = os.readlink(file)
+            if path.endswith(f"/{_DATABASE}"):
+                return path[: -len(_DATABASE) - 1]
+    return None

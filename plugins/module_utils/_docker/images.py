@@ -220,7 +220,7 @@ def pull_image(
     problem = _pull(client, name, reference, login, on_line)
     if problem and reference != name:
         by_name = _pull(client, name, name, login, on_line)
-        problem = by_name and f"{problem}; by its own name: {by_name}"
+        problem = by_name and f"{problem.strip()}; by its own name: {by_name}"
     if problem:
         raise ImagePullError.from_error(name, reference, problem)
 

@@ -264,9 +264,8 @@ def _layer_of(client: docker.APIClient, container: str) -> Path | None:
     with all of its mounts, makes what they lack, follows links at that, and hangs on a pipe. What is not in the layer
     is as it was in the image.
     """
-    inspected = containers.inspect(client, container)
-    data = (inspected.get("GraphDriver") or {}).get("Data") or {}
-    layer = data.get("UpperDir") or layer_of_snapshot(client.info(), str(inspected["Id"]))
+    data = (containers.inspect(client, container).get("GraphDriver") or {}).get("Data") or {}
+    layer = data.get("UpperDir") or layer_of_snapshot(client.info(), container)
     return Path(layer) if layer else None
 
 

@@ -127,7 +127,7 @@ def _own_folders(client: docker.APIClient, store: Store, docker_host: str) -> li
         image_folder(info),
         socket if scheme == "unix" else None,
     ]
-    return [os.path.realpath(path) for path in paths if path]
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if path))
 
 
 def judge_mounts(
