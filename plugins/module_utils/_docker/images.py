@@ -147,7 +147,7 @@ def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
         tagged_at=_parse_moment(str((inspected.get("Metadata") or {}).get("LastTagTime") or "")),
         content=_content(inspected, config),
         # There an image is what a registry would send; elsewhere it is the configuration in that.
-        in_containerd=any(digest.endswith(f"@{image_id}") for digest in digests) or "Descriptor" in inspected,
+        in_containerd=any(digest.endswith(f"@{image_id}") for digest in digests) or bool(inspected.get("Descriptor")),
     )
 
 
