@@ -41,7 +41,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.images import engine_folder
+from ..module_utils._docker.image_store import engine_folder
 from ..module_utils._host.engine_removal import DATA
 from ..module_utils._host.home_folder import choose_folder, prepare_folder, shares_file_system
 from ..module_utils._host.store import Store

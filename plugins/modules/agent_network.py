@@ -76,6 +76,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._docker.api_version import newer_than_known
 from ..module_utils._docker.client import connect
 from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network
 from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
@@ -85,9 +86,11 @@ from ..module_utils._firewall.connections import (
     save_connection_limit,
 )
 from ..module_utils._firewall.egress import parse_egress, plan_egress, save_egress
+from ..module_utils._firewall.engine_rules import untried_rules
 from ..module_utils._firewall.storage import closed_storage, refresh_storage
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
+from ..module_utils._model.errors import ClusterError
 from ..module_utils._model.storage import OPENED_BY
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
@@ -115,6 +118,7 @@ def main() -> None:
         limit = parse_connection_limit(params["connection_limit"])
         mirrors = parse_mirrors(params["registry_mirrors"])
         client = connect(params["docker_host"])
+        _require_known_engine(module, client)
         network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
         store = Store(params["state_path"])
         changes = apply_default_network(client, network, store.lock(), check_mode=module.check_mode)
@@ -134,6 +138,16 @@ def main() -> None:
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)
+
+
+def _require_known_engine(module: AnsibleModule, client: Any) -> None:
+    """Warn of an engine that is newer than this collection; raise :class:`ClusterError` for one with other rules."""
+    untried = untried_rules(client.info())
+    if untried:
+        raise ClusterError(": ".join(untried))
+    newer = newer_than_known(client.version()["ApiVersion"])
+    if newer:
+        module.warn(newer)
 
 
 if __name__ == "__main__":

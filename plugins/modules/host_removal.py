@@ -59,7 +59,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.foreign import list_foreign
-from ..module_utils._docker.images import engine_folder
+from ..module_utils._docker.image_store import engine_folder
 from ..module_utils._docker.leaving_engine import connect_unless_removed
 from ..module_utils._host.engine_removal import DATA
 from ..module_utils._host.removal import EngineContents, Removal, RemovedRole

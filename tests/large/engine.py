@@ -115,7 +115,8 @@ async def _serve(engine: SimulatedEngine, reader: asyncio.StreamReader, writer: 
             await reader.readexactly(length)
             status, data = engine.answer(method, target)
             text = json.dumps(data).encode()
-            head = f"{version} {status} Simulated\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
+            head = f"{version} {status} Simulated\r\nApi-Version: {recorded('version')['ApiVersion']}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
             writer.write(f"{head}\r\n".encode() + text)
             await writer.drain()
             if version == "HTTP/1.0":

@@ -140,7 +140,7 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
 
 def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
     """Return an image as in ``agent_info``: a loaded one, or one from the repository of ``registry``."""
-    image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
+    image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": "", "content": ""}
     return {**image, "digest": DIGEST, "reference": f"{registry}@{DIGEST}"} if registry else image
 
 

@@ -96,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply({"message": "no broken"}, 500)
         elif path.endswith("/garbled/json"):
             self._reply("garbled", plain=True)
+        elif path == "/_ping":
+            self._reply("OK", headers={"Api-Version": "1.41"}, plain=True)
         elif path.endswith("/version"):
             self._reply({"ApiVersion": "1.41"})
         elif "/logs" in self.path:

@@ -16,6 +16,7 @@ from .._model.devices import device_nodes
 from .._model.environment import build_environment
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
+from .api_version import ENDPOINT_MAC, speaks
 from .sdk import docker
 
 # What no-new-privileges leaves in the bounding set. No process can get these. But without the first, the kernel
@@ -183,7 +184,8 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     It gets its first network, and is then connected to the other: API 1.41 accepts only one at creation.
     """
     (first, first_address), *others = _network_attachments(container)
-    endpoint = client.create_endpoint_config(ipv4_address=first_address) if first_address else None
+    has_endpoint_mac = speaks(client, ENDPOINT_MAC)
+    endpoint = _endpoint(first_address, container.mac if has_endpoint_mac else None)
     mounts: list[Any] = [_mount(bind) for bind in container.all_binds]
     container_id = client.create_container(
         container.image,
@@ -199,7 +201,8 @@ def create_container(client: docker.APIClient, container: Container) -> str:
         stop_signal=STOP_SIGNAL,
         environment=_container_environment(container),
         labels=_labels(container),
-        mac_address=container.mac,
+        # Newer engines refuse it here, and older ones know it nowhere else.
+        mac_address=None if has_endpoint_mac else container.mac,
         ports=[port for port, _address, _host_port in container.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
@@ -234,6 +237,15 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     for network, address in others:
         client.connect_container_to_network(container_id, network, ipv4_address=address)
     return str(container_id)
+
+
+def _endpoint(address: str | None, mac: str | None) -> dict[str, Any]:
+    """Return how a container joins its first network, in the format of the engine's API; the SDK may not know it.
+
+    The MAC address is set when the container is created: until API 1.54, engines ignore that of a later connection.
+    """
+    endpoint: dict[str, Any] = {"IPAMConfig": {"IPv4Address": address}} if address else {}
+    return {**endpoint, "MacAddress": mac} if mac else endpoint
 
 
 def _mount(bind: Bind) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from .._model.change import Change
 from .._model.errors import ClusterError
 from . import labels
+from .networks import unique_name
 from .sdk import docker, ipam
 
 _BRIDGE = "com.docker.network.bridge.name"
@@ -84,7 +85,7 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
     client.create_network(
         desired.name,
         driver="bridge",
-        check_duplicate=True,
+        check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet) if desired.subnet else None,
         options={_BRIDGE: desired.bridge, _ICC: "false"},
         labels={labels.OWNER: labels.OWNER_VALUE},

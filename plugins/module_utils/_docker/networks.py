@@ -14,6 +14,7 @@ from .._model.change import Change
 from .._model.network import INTERFACE_PREFIX
 from .._model.plan import SessionPlan
 from . import labels
+from .api_version import UNIQUE_NAMES, speaks
 from .sdk import docker, ipam
 
 # How often the networks are listed, and for how many seconds after a failure not.
@@ -58,6 +59,11 @@ def list_networks(client: docker.APIClient, attempts: int = LIST_ATTEMPTS, **fil
     return list_networks(client, attempts - 1, **filters)
 
 
+def unique_name(client: docker.APIClient) -> bool | None:
+    """Return what a request says for a name that no other network has: ``None`` where no engine has it otherwise."""
+    return None if speaks(client, UNIQUE_NAMES) else True
+
+
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
     """Return the networks of a session on this agent, as listed by the engine, without overlays."""
     return [
@@ -87,7 +93,7 @@ def create_network(client: docker.APIClient, desired: BridgeNetwork) -> None:
         desired.name,
         driver="bridge",
         internal=True,
-        check_duplicate=True,
+        check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet),
         options={
             "com.docker.network.bridge.name": desired.bridge,

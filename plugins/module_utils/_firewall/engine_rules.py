@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 CONFIGURATION = Path("/etc/docker/daemon.json")
 
@@ -22,6 +24,20 @@ _LISTINGS = (
     ("iptables", "--wait", "--table", "nat", "--list-rules", "DOCKER"),
     ("nft", "list", "table", "ip", "docker-bridges"),
 )
+
+
+def untried_rules(info: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return that the engine's rules are of a kind with which sessions were never tried, and what to do; or ``None``.
+
+    ``info`` is the engine's system information; those before API 1.49 say nothing, and have rules of iptables.
+    """
+    # With firewalld on the host, more follows.
+    if not str((info.get("FirewallBackend") or {}).get("Driver")).startswith("nftables"):
+        return None
+    return (
+        "the engine adds its rules by nftables, with which sessions and their isolation have not been tried",
+        f"remove firewall-backend from {CONFIGURATION} or its command line, and {REMEDY}",
+    )
 
 
 def engine_rules_exist() -> bool:

@@ -15,8 +15,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._docker import labels
+from .._docker.api_version import newer_than_known
 from .._docker.containers import cdi_folders, find_containers, has_systemd_rules
-from .._docker.images import Image, ImageUnreadableError, engine_folder, find_image, free_bytes
+from .._docker.image_store import image_folder
+from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
@@ -110,7 +112,7 @@ def collect_facts(
         by_session[container["Labels"].get(labels.SESSION_ID, "")].append(container)
     held = {*store.held_ids()}
     mounts = settings.mounts
-    info = client.info()
+    info, version = client.info(), client.version()
     accelerators = find_accelerators(
         settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
     )
@@ -123,7 +125,7 @@ def collect_facts(
     # The driver is asked once for all sessions, under the agent's lock in a claim.
     gpus = functools.lru_cache(None)(working_gpus)
     reserve = _reserve(settings)
-    state = read_service_state(store, damaged, reserve)
+    state = read_service_state(store, damaged, reserve, info)
     allocated = _allocated_devices(active, orphans)
     # What a container has stays there, and is counted.
     sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
@@ -142,7 +144,7 @@ def collect_facts(
         closed_storage=closed_storage(store),
         obstacles=state.obstacles,
         architecture=machine.architecture(),
-        engine=client.version()["Version"],
+        engine=version["Version"],
         kit=os.path.basename(store.kit()),
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
@@ -163,6 +165,7 @@ def collect_facts(
             *storage_warnings(store),
             *accelerators.warnings,
             *warnings,
+            *filter(None, [newer_than_known(version["ApiVersion"])]),
         ),
         containers=sum(len(session.kernels) for session in active) + len(orphans),
         max_containers=settings.max_containers,
@@ -186,7 +189,7 @@ def collect_facts(
         tunnel_ports=frozenset(_tunnel_ports(active)),
         images={name: image.identity if image else None for name, image in images.items()},
         unusable_images=unusable_images,
-        image_disk=_image_disk(engine_folder(info), reserve, images),
+        image_disk=_image_disk(client, image_folder(info), reserve, images),
         unusable_paths={source.word: unusable for source, unusable in unusable_paths.items()},
         path_groups={source.word: folder.group for source, folder in folders.items()},
         sessions=tuple(
@@ -329,10 +332,12 @@ def _reserve(settings: AgentSettings) -> int:
         raise ValueError(f"agent_disk_reserve: {settings.disk_reserve!r} {error}") from None
 
 
-def _image_disk(folder: str, reserve: int, images: Mapping[str, Image | None]) -> ImageDisk | None:
+def _image_disk(
+    client: docker.APIClient, folder: str, reserve: int, images: Mapping[str, Image | None]
+) -> ImageDisk | None:
     """Return where the engine keeps its images; ``None`` if it does not say, or has it in a place of its own."""
     try:
-        sizes = {name: image.size for name, image in images.items() if image}
+        sizes = {name: disk_usage(client, image) for name, image in images.items() if image}
         return ImageDisk(folder, free_bytes(folder), reserve, sizes)
     except OSError:
         return None

@@ -20,6 +20,7 @@ from typing import Any
 
 from .._docker import containers, labels
 from .._docker.image_files import NAME_PREFIX, ImageFiles, ImageLookError, image_files, remove_look
+from .._docker.image_store import layer_of_snapshot
 from .._docker.images import Image
 from .._docker.sdk import docker
 from .._host.look_records import Accounts, LookRecords, Seen
@@ -259,11 +260,13 @@ def find_unjudgeable(client: docker.APIClient, existing: Sequence[Mapping[str, A
 def _layer_of(client: docker.APIClient, container: str) -> Path | None:
     """Return the folder of the host with what a container has changed; ``None`` if the engine does not say it.
 
-    It does with overlay2. Nobody looks through the engine: it shows a container with all of its mounts, makes what they
-    lack, follows links at that, and hangs on a pipe. What is not in the layer is as it was in the image.
+    It does with overlay2, and with the snapshots of a containerd. Nobody looks through the engine: it shows a container
+    with all of its mounts, makes what they lack, follows links at that, and hangs on a pipe. What is not in the layer
+    is as it was in the image.
     """
     data = (containers.inspect(client, container).get("GraphDriver") or {}).get("Data") or {}
-    return Path(data["UpperDir"]) if data.get("UpperDir") else None
+    layer = data.get("UpperDir") or layer_of_snapshot(client.info(), container)
+    return Path(layer) if layer else None
 
 
 def _look_into(layer: Path) -> Callable[[str], Entry | None]:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .._docker import containers, labels
+from .._docker.image_store import engine_folder, image_folder
 from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -117,14 +118,16 @@ def _real_path(root: str, answer: Answer) -> str:
 
 def _own_folders(client: docker.APIClient, store: Store, docker_host: str) -> list[str]:
     """Return the real paths of this agent's state and homes, of the engine's data, and of its socket."""
+    info = client.info()
     scheme, _separator, socket = docker_host.partition("://")
     paths = [
         str(store.root),
         str(store.homes_link),
-        client.info().get("DockerRootDir"),
+        engine_folder(info),
+        image_folder(info),
         socket if scheme == "unix" else None,
     ]
-    return [os.path.realpath(path) for path in paths if path]
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if path))
 
 
 def judge_mounts(

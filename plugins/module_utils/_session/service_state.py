@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
+from .._firewall.engine_rules import REMEDY, engine_rules_exist, untried_rules
 from .._host.cordon import DamagedCordonError, read_cordon
 from .._host.health import read_health
 from .._host.home_folder import MOUNT_UNIT, is_protected
@@ -47,10 +47,12 @@ class ServiceState(NamedTuple):
         return self.cordon if self.cordon and self.cordon.sessions_end_at is not None else None
 
 
-def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateError], disk_reserve: int) -> ServiceState:
+def read_service_state(
+    store: Store, damaged_sessions: Iterable[CorruptStateError], disk_reserve: int, info: Mapping[str, Any]
+) -> ServiceState:
     """Return the state of this agent; ``damaged_sessions`` are the errors of those that cannot be read.
 
-    Raises :class:`NotProvisionedError`.
+    ``info`` is the engine's system information. Raises :class:`NotProvisionedError`.
     """
     health = read_health(store)
     damaged: list[ClusterError] = list(damaged_sessions)
@@ -59,8 +61,9 @@ def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateErro
     except DamagedCordonError as error:
         cordon = None
         damaged.append(error)
+    untried = untried_rules(info)
     obstacles = [
-        *_missing_network(),
+        *([f"{untried[0]}, so {CONSEQUENCE}: {untried[1]}."] if untried else _missing_network()),
         *_unprotected_homes(store.homes),
         *_missing_space(store.homes, disk_reserve),
         # Without all sessions the rules cannot be changed, and a cordon that cannot be read may be one.

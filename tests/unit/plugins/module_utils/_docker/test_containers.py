@@ -202,7 +202,9 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     assert (request["image"], request["hostname"], request["user"]) == ("lab/python:1", "main1", "1000:100")
     assert (request["entrypoint"], request["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
     assert request["mac_address"] == "02:ba:0a:80:03:02"
-    assert request["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
+    assert request["networking_config"] == {
+        "EndpointsConfig": {"backendai-train-llm": {"IPAMConfig": {"IPv4Address": "10.128.3.2"}}}
+    }
     assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
 

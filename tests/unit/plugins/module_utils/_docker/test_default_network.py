@@ -23,6 +23,8 @@ DESIRED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
 class Engine:
     """A fake engine with networks; as on a real one, the name filter also matches names that contain the given one."""
 
+    api_version = "1.41"
+
     def __init__(self) -> None:
         self.existing: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
         self.attached: list[dict[str, str]] = []

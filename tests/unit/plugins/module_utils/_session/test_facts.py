@@ -649,6 +649,29 @@ def test_a_cordoned_agent_is_not_schedulable_and_tells_its_sessions_when_they_en
     assert facts.sessions[0].cordon == (facts.cordon if told else None)
 
 
+def test_an_engine_that_is_newer_than_any_known_is_a_warning(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "version", lambda: {"Version": "30.0.0", "ApiVersion": "1.99"})
+    facts = read(engine, store)
+    assert (facts["engine"], facts["schedulable"]) == ("30.0.0", True)
+    assert [warning.partition(":")[0] for warning in facts["warnings"]] == [
+        "the engine is newer than this version of backendai.cluster"
+    ]
+
+
+def test_an_agent_whose_engine_adds_its_rules_by_nftables_receives_no_new_sessions(engine: Any, store: Store) -> None:
+    engine.info = lambda: {**FakeDocker().info(), "FirewallBackend": {"Driver": "nftables"}}
+    facts = read(engine, store)
+    (obstacle,) = facts["obstacles"]
+    assert facts["schedulable"] is False
+    assert obstacle == (
+        "the engine adds its rules by nftables, with which sessions and their isolation have not been tried, so it"
+        " receives no new sessions: remove firewall-backend from /etc/docker/daemon.json or its command line, and"
+        " restart the engine (systemctl restart docker)."
+    )
+
+
 @pytest.mark.parametrize(("mode", "warned"), [("report", True), ("enforce", False)])
 def test_a_host_in_report_mode_is_a_warning(engine: Any, store: Store, mode: str, warned: bool) -> None:
     FirewallState(store).save(Firewall(("192.0.2.7/32",), mode=mode), None)

@@ -59,8 +59,8 @@ class Engine:
     def info(self) -> dict[str, Any]:
         return {"DockerRootDir": "/var/lib/docker"}
 
-    def images(self) -> list[dict[str, Any]]:
-        return [{"Id": image_id} for image_id in self.there]
+    def images(self, **_filters: Any) -> list[dict[str, Any]]:
+        return [{"Id": image_id, "Size": image["Size"]} for image_id, image in self.there.items()]
 
     def containers(self, **_options: Any) -> list[dict[str, Any]]:
         return self.running
