@@ -47,9 +47,14 @@ def ssh_ports_file(kernels: Iterable[Kernel]) -> str:
 
 
 def _names(kernel: Kernel) -> str:
-    """Return the names of a container in ``known_hosts``; with a port other than 22, as ``[name]:port``."""
-    names = filter(None, (kernel.hostname, kernel.address))
-    return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
+    """Return the names of a container in ``known_hosts``; with a port other than 22, also as ``[name]:port``.
+
+    Its hostname is its alias in the configuration of ssh.
+    """
+    names = [name for name in (kernel.hostname, kernel.address) if name]
+    if kernel.ssh_port != SSH_PORT:
+        names = [kernel.hostname, *(f"[{name}]:{kernel.ssh_port}" for name in names)]
+    return ",".join(names)
 
 
 def authorized_keys(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]) -> str:
