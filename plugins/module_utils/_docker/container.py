@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
-from .._model.environment import build_environment
+from .._model.environment import build_environment, is_nvidia_switch
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .sdk import docker
@@ -41,13 +40,6 @@ STOP_SIGNAL = "SIGPWR"
 
 # The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
 FILE_LOG_DRIVERS = ("json-file", "local")
-
-# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
-# what libraries read themselves, and what images of NVIDIA say about themselves.
-HARMLESS_VARIABLE = re.compile(
-    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
-    re.ASCII,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,13 +320,9 @@ def _container_environment(container: Container) -> dict[str, str]:
         container.networks,
         container.omp_threads,
     )
-    environment |= dict.fromkeys(_switches([*container.image_environment, *environment]), "")
+    names = [*container.image_environment, *environment]
+    environment |= dict.fromkeys(filter(is_nvidia_switch, names), "")
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
     return environment
-
-
-def _switches(names: Iterable[str]) -> list[str]:
-    """Return the names of variables that NVIDIA's runtime may act upon, and that this collection does not set."""
-    return [name for name in names if name.startswith("NVIDIA_") and not HARMLESS_VARIABLE.fullmatch(name)]

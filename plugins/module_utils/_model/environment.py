@@ -33,6 +33,13 @@ MPI_SELECTIONS = ("OMPI_MCA_oob_tcp_if_", "OMPI_MCA_btl_tcp_if_", "PRTE_MCA_prte
 # Variables that depend on others and are derived again after the user's bootstrap script, which may change those.
 REDERIVED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
 
+# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
+# what libraries read themselves, and what images of NVIDIA say about themselves.
+_HARMLESS_NVIDIA = re.compile(
+    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
+    re.ASCII,
+)
+
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
@@ -144,6 +151,11 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
         "NCCL_SOCKET_IFNAME": interface,
         "GLOO_SOCKET_IFNAME": interface,
     }
+
+
+def is_nvidia_switch(name: str) -> bool:
+    """Return whether NVIDIA's runtime may act upon a variable that this collection does not set."""
+    return name.startswith("NVIDIA_") and not _HARMLESS_NVIDIA.fullmatch(name)
 
 
 def is_port(text: str) -> bool:

@@ -11,7 +11,9 @@ from typing import Any
 import jinja2
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.module_utils._session import ssh_check
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import parse_environment
 from tests.unit.builders import REPOSITORY, plan
 from tests.unit.kit import kit_programs
 from tests.unit.kit.container import UID, Container, Image, wait_until
@@ -213,3 +215,29 @@ def test_a_login_that_leads_to_another_host_fails(image: Image, monkeypatch: pyt
     with image.running() as container:
         monkeypatch.setattr(ssh_check, "_SCRIPT", ssh_check._SCRIPT.replace("-Fqx $1", "-Fqx sub1"))
         assert failures(container, monkeypatch, chain=True) == ["it ends with exit code 1"]
+
+
+def test_variables_of_the_user_are_the_same_in_logins_apps_and_the_command(image: Image) -> None:
+    given = {
+        "HOSTNAME": "other",
+        "LD_PRELOAD": "/nowhere/libgone.so",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute",
+        "ODD": "a 'b' \"c\" $d `e` \\",
+        "TMOUT": "600",
+        "UID": "7",
+        "XDG_CACHE_HOME": "/data/cache",
+    }
+    accepted = parse_environment(ValidationErrors(), "session_env", given)
+    assert accepted == given
+    show = "/bin/busybox env -0 > /tmp/{} && /bin/busybox mv /tmp/{} /tmp/{}-done; exec sleep 60"
+    image.app("web", show.replace("{}", "app"))
+    image.command(show.replace("{}", "command"))
+    with image.running(**given) as container:
+        seen = {"login": container.log_in("/bin/busybox", "env", "-0")}
+        for name in ("app", "command"):
+            file = image.root / f"tmp/{name}-done"
+            wait_until(file.exists)
+            seen[name] = file.read_text()
+    for text in seen.values():
+        variables = dict(entry.partition("=")[::2] for entry in text.split("\0"))
+        assert {name: variables.get(name) for name in given} == given
