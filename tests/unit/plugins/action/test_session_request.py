@@ -253,7 +253,8 @@ def test_invalid_request_is_reported(run: Run) -> None:
         ),
         (
             {"authorized_keys": ["x"]},
-            "session_authorized_keys[0]: 'x' is not an OpenSSH public key (ssh-ed25519 AAAA…).",
+            "session_authorized_keys[0]: 'x' is not an OpenSSH public key (ssh-ed25519, sk-ssh-ed25519@openssh.com,"
+            " ecdsa-sha2-nistp256, ecdsa-sha2-nistp384, ecdsa-sha2-nistp521, sk-ecdsa-sha2-nistp256@openssh.com, ssh-rsa).",
         ),
     ],
     ids=["pools", "published ports", "keys"],
