@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
@@ -32,6 +31,7 @@ ENTRYPOINT = [f"{KIT}/bin/entrypoint"]
 VOLATILE = (
     *("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "gpu_nodes", "infiniband", "image_binds"),
     *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads"),
+    "interface_names",
 )
 
 # Nothing inside ends the first process but this signal, so that signals to all processes of a user are for others. The
@@ -73,8 +73,8 @@ class Container:
     ``devices`` are the ids of its exclusive devices. ``infiniband`` are the InfiniBand device nodes, which containers
     share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
     the container has only the agent's default network, and on the agent's own network (``HOST_NETWORK``) it has no
-    other. ``interface`` is its session interface, ``networks`` are the session's networks, and ``overlay`` is whether
-    the session network is a swarm's.
+    other. ``interface`` is its session interface, ``interface_names`` are the variables that name it, ``networks`` are
+    the session's networks, and ``overlay`` is whether the session network is a swarm's.
 
     ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
     ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
@@ -130,6 +130,7 @@ class Container:
     log: LogConfig | None = None
     no_new_privileges: bool = True
     omp_threads: int = 0
+    interface_names: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -319,6 +320,7 @@ def _container_environment(container: Container) -> dict[str, str]:
         container.interface,
         container.networks,
         container.omp_threads,
+        container.interface_names,
     )
     names = [*container.image_environment, *environment]
     environment |= dict.fromkeys(filter(is_nvidia_switch, names), "")

@@ -4,9 +4,9 @@
 
 """Checks SSH logins from a container to its peers, and reads the peers' addresses in its ``/etc/hosts``.
 
-A login is what a user types: ``ssh sub1`` in the user's own environment, with the ssh of the image and all configuration
-of that. Only its exit code counts, because shells, loaders and libraries of an image print beside the answer. It says
-nothing but whether the user's own tools work; all else here is done by programs of the kit, by their full paths.
+A login is what a user types: ``ssh sub1`` in the user's own environment, with the ssh of the image and all that
+configures it. Only its exit code counts, because shells, loaders and libraries of an image print beside the answer. It
+says nothing but whether the user's own tools work; all else here is done by programs of the kit, by their full paths.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ set -f
 n=0
 log_in() {{ {_LOGIN} "$1" "{BUSYBOX} grep -Fqx $1 /proc/sys/kernel/hostname" < /dev/null; }}
 read_errors() {{
-    {BUSYBOX} timeout -s KILL {ERROR_SECONDS} {BUSYBOX} sh -c '{BUSYBOX} head -c {ERROR_BYTES}; {BUSYBOX} cat > /dev/null'
+    {BUSYBOX} timeout -s KILL {ERROR_SECONDS} \\
+        {BUSYBOX} sh -c '{BUSYBOX} head -c {ERROR_BYTES}; {BUSYBOX} cat > /dev/null'
 }}
 check() {{ errors=$({{ log_in "$1" 3>&-; echo $? >&3; }} 2>&1 > /dev/null | read_errors 3>&-); echo $errors; }}
 for peer; do

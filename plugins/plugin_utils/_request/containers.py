@@ -29,10 +29,10 @@ _FROM_OPTIONS = {
 }
 _BY_LOGINS = ("HOME", "LOGNAME", "PWD", "SHELL", "TERM", "USER")
 # Of bash, dash and busybox: what these names hold is not what they were given, or nobody gets it.
-_BY_SHELLS = frozenset(
-    "_ BASH BASHOPTS BASHPID BASH_ARGV0 BASH_COMMAND BASH_EXECUTION_STRING BASH_SUBSHELL BASH_VERSINFO BASH_VERSION"
-    " COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD LINENO OLDPWD OPTERR PPID RANDOM SECONDS SHELLOPTS SHLVL"
-    " SRANDOM".split()
+_BY_SHELLS = (
+    *("_", "BASH", "BASHOPTS", "BASHPID", "BASH_ARGV0", "BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_SUBSHELL"),
+    *("BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "EPOCHREALTIME", "EPOCHSECONDS", "HISTCMD", "LINENO"),
+    *("OLDPWD", "OPTERR", "PPID", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM"),
 )
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -90,21 +90,26 @@ def parse_environment(problems: ValidationErrors, option: str, value: Any) -> di
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key == MASTER_PORT_VARIABLE and not is_port(str(content)):
             problems.add(f"{option}.{key} must be a port number from 1 to 65535")
-        elif key.startswith("BACKENDAI_") and key != MASTER_PORT_VARIABLE:
-            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are reserved for the session")
-        elif key in _SHELL_RESERVED:
-            problems.add(f"{option}.{key}: would break the shell of the container")
-        elif key in _FROM_OPTIONS:
-            problems.add(f"{option}.{key} is set from {_FROM_OPTIONS[key]}")
-        elif key in _BY_LOGINS:
-            remedy = "; for caches elsewhere, set the program's own variable, such as XDG_CACHE_HOME"
-            problems.add(f"{option}.{key} is set by each login of user work{remedy if key == 'HOME' else ''}")
-        elif key in _BY_SHELLS:
-            problems.add(f"{option}.{key} is set by each shell, whatever it is given")
-        elif is_nvidia_switch(key):
-            problems.add(f"{option}.{key}: no switch of NVIDIA's container runtime reaches it from a session")
+        elif problem := _find_name_problem(key):
+            problems.add(f"{option}.{key}{problem}")
         elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
             problems.add(f"{option}.{key} must be one line of text")
         else:
             variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
     return variables
+
+
+def _find_name_problem(name: str) -> str:
+    """Return why a session cannot set a variable, as what follows its name in a sentence; empty if it can."""
+    if name.startswith("BACKENDAI_") and name != MASTER_PORT_VARIABLE:
+        return ": names that begin with BACKENDAI_ are reserved for the session"
+    if name in _FROM_OPTIONS:
+        return f" is set from {_FROM_OPTIONS[name]}"
+    if name in _BY_LOGINS:
+        remedy = "; for caches elsewhere, set the program's own variable, such as XDG_CACHE_HOME"
+        return f" is set by each login of user work{remedy if name == 'HOME' else ''}"
+    if name in _SHELL_RESERVED:
+        return ": would break the shell of the container"
+    if name in _BY_SHELLS:
+        return " is set by each shell, whatever it is given"
+    return ": no switch of NVIDIA's container runtime reaches it from a session" if is_nvidia_switch(name) else ""

@@ -111,7 +111,7 @@ def test_ssh_config_is_strict_and_non_interactive(run: Run) -> None:
     lines = [line.strip() for line in contents(run)["ssh_config"].splitlines()]
     hosts = [line.split()[1:] for line in lines if line.startswith("Host ")]
     addresses = [str(kernel.address) for kernel in MADE.kernels]
-    assert hosts[:3] == [[name, address] for name, address in zip(["main1", "sub1", "sub2"], addresses)]
+    assert hosts[:3] == [[name, address] for name, address in zip(["main1", "sub1", "sub2"], addresses, strict=True)]
     assert hosts[3:] == [["main1", "sub1", "sub2", *addresses]]
     assert {"User work", "StrictHostKeyChecking yes"} <= set(lines)
     assert [line for line in lines if line.startswith("Port")] == ["Port 22"] * 3

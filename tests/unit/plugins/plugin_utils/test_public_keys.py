@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from backendai_manager.user import keys
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import KEY_TYPES, check_public_keys
+from backendai_manager.user import keys
 
 # Certificates are for files of authorities, and DSA is switched off since OpenSSH 7.
 NOT_TAKEN = ("ssh-dss",)

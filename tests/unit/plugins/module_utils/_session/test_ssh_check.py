@@ -195,7 +195,9 @@ def test_time_limit_is_that_of_all_logins(
 
 
 @pytest.mark.parametrize(("code", "well"), [(0, True), (1, False), (255, False)])
-def test_a_chain_of_logins_passes_by_its_exit_code(monkeypatch: pytest.MonkeyPatch, kit: Path, code: int, well: bool) -> None:
+def test_a_chain_of_logins_passes_by_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, kit: Path, code: int, well: bool
+) -> None:
     monkeypatch.setattr(ssh_check, "BUSYBOX", str(kit / "busybox"))
     monkeypatch.setattr(ssh_check, "_LOGIN", f"{kit}/as-user -c typed ssh")
     record = kit / "words"

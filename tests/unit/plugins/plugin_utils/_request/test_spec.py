@@ -345,8 +345,10 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
         ),
         (
             {"HOME": "hunter2"},
-            "session_env.HOME is set by each login of user work; for caches elsewhere, set the program's own variable,"
-            " such as XDG_CACHE_HOME.",
+            (
+                "session_env.HOME is set by each login of user work; for caches elsewhere, set the program's own"
+                " variable, such as XDG_CACHE_HOME."
+            ),
         ),
         *(
             ({name: "hunter2"}, f"session_env.{name} is set by each login of user work.")
