@@ -18,6 +18,7 @@ from tests.unit.builders import REPOSITORY, plan
 from tests.unit.kit import kit_programs
 from tests.unit.kit.container import UID, Container, Image, wait_until
 
+ENGINE: Any = None
 TEMPLATE = REPOSITORY / "roles/session/templates/ssh_config.j2"
 
 # What each option of an image would do to logins within the session, or to what they print.
@@ -152,8 +153,8 @@ def failures(container: Container, monkeypatch: pytest.MonkeyPatch, *, chain: bo
 
     monkeypatch.setattr(ssh_check, "run_as_work", run)
     wait_until(container.listens)
-    passed = ssh_check.chain_passes(None, "c", ["main1", "main1", "main1"])
-    found = ssh_check.check_logins(None, "c", ["main1"]).failures
+    passed = ssh_check.chain_passes(ENGINE, "c", ["main1", "main1", "main1"])
+    found = ssh_check.check_logins(ENGINE, "c", ["main1"]).failures
     assert passed is (not found if chain is None else chain)
     return list(found.values())
 

@@ -44,8 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, bits in kinds.items():
         kind = name.rstrip("0123456789") if name.startswith("ecdsa") else name
         make(folder / name, "-t", kind, "-b", bits)
-    signing = ["ssh-keygen", "-q", "-s", folder / "rsa", "-I", "id", "-n", "work", folder / "ed25519.pub"]
-    subprocess.run(signing, check=True)
+    ca, key = str(folder / "rsa"), str(folder / "ed25519.pub")
+    subprocess.run(["ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "work", key], check=True)
     return {path.stem: path.read_text().strip() for path in folder.glob("*.pub")}
 
 
