@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
-from .._model.environment import build_environment
+from .._model.environment import build_environment, is_nvidia_switch
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .api_version import ENDPOINT_MAC, speaks
@@ -34,6 +32,7 @@ ENTRYPOINT = [f"{KIT}/bin/entrypoint"]
 VOLATILE = (
     *("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "gpu_nodes", "infiniband", "image_binds"),
     *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads"),
+    "interface_names",
 )
 
 # Nothing inside ends the first process but this signal, so that signals to all processes of a user are for others. The
@@ -42,13 +41,6 @@ STOP_SIGNAL = "SIGPWR"
 
 # The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
 FILE_LOG_DRIVERS = ("json-file", "local")
-
-# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
-# what libraries read themselves, and what images of NVIDIA say about themselves.
-HARMLESS_VARIABLE = re.compile(
-    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
-    re.ASCII,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +74,8 @@ class Container:
     ``devices`` are the ids of its exclusive devices. ``infiniband`` are the InfiniBand device nodes, which containers
     share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
     the container has only the agent's default network, and on the agent's own network (``HOST_NETWORK``) it has no
-    other. ``interface`` is its session interface, ``networks`` are the session's networks, and ``overlay`` is whether
-    the session network is a swarm's.
+    other. ``interface`` is its session interface, ``interface_names`` are the variables that name it, ``networks`` are
+    the session's networks, and ``overlay`` is whether the session network is a swarm's.
 
     ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
     ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
@@ -139,6 +131,7 @@ class Container:
     log: LogConfig | None = None
     no_new_privileges: bool = True
     omp_threads: int = 0
+    interface_names: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -339,14 +332,11 @@ def _container_environment(container: Container) -> dict[str, str]:
         container.interface,
         container.networks,
         container.omp_threads,
+        container.interface_names,
     )
-    environment |= dict.fromkeys(_switches([*container.image_environment, *environment]), "")
+    names = [*container.image_environment, *environment]
+    environment |= dict.fromkeys(filter(is_nvidia_switch, names), "")
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
     return environment
-
-
-def _switches(names: Iterable[str]) -> list[str]:
-    """Return the names of variables that NVIDIA's runtime may act upon, and that this collection does not set."""
-    return [name for name in names if name.startswith("NVIDIA_") and not HARMLESS_VARIABLE.fullmatch(name)]

@@ -23,7 +23,14 @@ from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._model.accounts import HOME, group_text, passwd_text
 from .._model.devices import PinnedResources, device_nodes
-from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text, hostfile, threads
+from .._model.environment import (
+    REDERIVED_VARIABLES,
+    derived_variables,
+    environment_text,
+    hostfile,
+    interface_variables,
+    threads,
+)
 from .._model.held_session import PublicKeys
 from .._model.image_look import ImageLook
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
@@ -47,9 +54,14 @@ def ssh_ports_file(kernels: Iterable[Kernel]) -> str:
 
 
 def _names(kernel: Kernel) -> str:
-    """Return the names of a container in ``known_hosts``; with a port other than 22, as ``[name]:port``."""
-    names = filter(None, (kernel.hostname, kernel.address))
-    return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
+    """Return the names of a container in ``known_hosts``; with a port other than 22, also as ``[name]:port``.
+
+    Its hostname is its alias in the configuration of ssh.
+    """
+    names = [name for name in (kernel.hostname, kernel.address) if name]
+    if kernel.ssh_port != SSH_PORT:
+        names = [kernel.hostname, *(f"[{name}]:{kernel.ssh_port}" for name in names)]
+    return ",".join(names)
 
 
 def authorized_keys(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]) -> str:
@@ -113,7 +125,7 @@ def desired_slice(
     for kernel in session.kernels:
         folder = store.kernel_folder(session.plan.id, kernel.hostname)
         environment, image = contents.environments[kernel.hostname], images[kernel.image]
-        derived = derived_variables(image.environment, environment, session.plan.interface_on(kernel.agent))
+        derived = derived_variables(image.environment, environment)
         files += _files(folder, session, kernel, contents, image, derived)
         container = _container(session, kernel, environment, image, store.kit(), default_network)
         container = dataclasses.replace(
@@ -168,6 +180,7 @@ def _files(
     optional = {
         "folder": "" if image.folder == "/" else f"{image.folder}\n",
         "grace": "" if plan.stop_grace == STOP_GRACE else f"{plan.stop_grace}\n",
+        "interfaces": "".join(f"{name}\n" for name in interface_variables(plan)),
         "ports": ssh_ports_file(plan.kernels),
         "programs": "".join(f"{app.program} {app.name}\n" for app in plan.apps if main and app.program),
     }
@@ -264,6 +277,7 @@ def _container(
         published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
         labels=_labels(plan, kernel, pinned, image.digest),
         omp_threads=threads(kernel),
+        interface_names=interface_variables(plan),
     )
 
 

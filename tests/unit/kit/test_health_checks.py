@@ -120,6 +120,14 @@ def test_errors_of_a_gpu_name_it(stand: Stand, table: str, result: tuple[int, st
     assert stand.run("gpu") == result
 
 
+def test_what_the_driver_prints_beside_its_table_is_no_error_of_a_gpu(stand: Stand) -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0, 7, Yes, 1"
+    table = f"{ONE}, 0, No, 0, Not Active, Not Active"
+    stand.program("nvidia-smi", f"echo '{warning}' >&2; echo '{table}'; echo '{warning}'")
+    stand.program("dmesg", "")
+    assert stand.run("gpu") == (0, "")
+
+
 def test_errors_of_a_gpu_are_errors_of_its_instances(stand: Stand) -> None:
     listed = f"GPU 0: NVIDIA H100 (UUID: {TWO})\\n  MIG 1g.10gb     Device  0: (UUID: MIG-b)\\n"
     listed += f"GPU 1: NVIDIA H100 (UUID: {ONE})\\n  MIG 1g.10gb     Device  0: (UUID: MIG-a)\\n"
@@ -284,8 +292,9 @@ def test_infiniband_ports_with_a_link_are_active_and_keep_it(stand: Stand, tmp_p
 
 
 def test_a_driver_that_fails_takes_out_the_host(stand: Stand) -> None:
-    stand.program("nvidia-smi", "echo 'Failed to initialize NVML'; exit 1")
-    assert stand.run("gpu") == (1, "nvidia-smi fails: Failed to initialize NVML\n")
+    for stream in ("1", "2"):
+        stand.program("nvidia-smi", f"echo 'Failed to initialize NVML' >&{stream}; exit 1")
+        assert stand.run("gpu") == (1, "nvidia-smi fails: Failed to initialize NVML\n")
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,17 @@ def test_what_a_link_leads_to_is_named_with_its_own_path() -> None:
         ({"/etc/passwd": link("../usr/lib/passwd")}, {"/etc/passwd": "/usr/lib/passwd"}),
         ({"/etc/profile.d": link("/usr/etc")}, {"/etc/profile.d/backendai.sh": "/usr/etc/backendai.sh"}),
         ({"/home/work": link("/srv/work")}, {"/home/work": "/srv/work"}),
+        (
+            {
+                **{f"/{name}": link(f"var/{name}") for name in ("home", "mnt", "opt", "srv")},
+                "/root": link("var/roothome"),
+                "/tmp": link("sysroot/tmp"),
+                "/usr/local": link("../var/usrlocal"),
+            },
+            {"/home/work": "/var/home/work", "/opt/backendai": "/var/opt/backendai"},
+        ),
     ],
-    ids=["home nowhere", "home", "root nowhere", "opt", "run", "nowhere", "passwd", "profile.d", "work"],
+    ids=["home nowhere", "home", "root nowhere", "opt", "run", "nowhere", "passwd", "profile.d", "work", "ostree"],
 )
 def test_links_inside_the_image_are_bound_where_they_lead(nodes: dict[str, Node], expected: dict[str, str]) -> None:
     assert leads(nodes) == expected

@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import interface_variables
 from ansible_collections.backendai.cluster.plugins.module_utils._model.image_look import HomeFolder, ImageLook
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
@@ -70,7 +71,7 @@ CONTENTS = RenderedFiles(
 SSH_FILES = ("ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
 ORDER = (
     *("hosts", "passwd", "group", "derived", "hostfile", "sshd_config"),
-    *("ssh/config", "ssh/known_hosts", "ssh/authorized_keys", "environment"),
+    *("ssh/config", "ssh/known_hosts", "ssh/authorized_keys", "interfaces", "environment"),
 )
 FILES = tuple(sorted(ORDER))
 
@@ -856,6 +857,26 @@ def test_derived_variables_are_listed_unless_set_explicitly(store: Store) -> Non
     image = Image("", {"TF_CONFIG": "{}"})
     desired = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
     assert [file.content for file in desired.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
+
+
+def test_hosts_without_a_proxy_are_derived_again_unless_set_explicitly(store: Store) -> None:
+    proxy = {"MASTER_PORT": "1", "https_proxy": "http://p:3128", **SIZE_2}
+    environments = {"main1": {**proxy, "NO_PROXY": "example.com"}, "sub1": proxy}
+    contents = CONTENTS._replace(environments=environments)
+    image = Image("", {"TF_CONFIG": "{}"})
+    desired = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
+    listed = [file.content for file in desired.files if file.path.name == "derived"]
+    assert listed == ["MASTER_ADDR\n", "MASTER_ADDR\nno_proxy\nNO_PROXY\n"]
+
+
+def test_containers_learn_which_variables_name_their_interface(store: Store) -> None:
+    made = dataclasses.replace(MADE, infiniband=True)
+    for session in (MADE, made):
+        desired = desired_slice(store, held(session), CONTENTS, {IMAGE: Image("", {})}, "x", HostCapabilities())
+        texts = {str(file.content) for file in desired.files if file.path.name == "interfaces"}
+        assert texts == {"".join(f"{name}\n" for name in interface_variables(session))}
+        assert {container.interface_names for container in desired.containers} == {interface_variables(session)}
+        assert any("UCX_NET_DEVICES" in text for text in texts) is not session.infiniband
 
 
 SIZE_2 = {

@@ -338,6 +338,29 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
         ({"OPTIND": 3}, "session_env.OPTIND: would break the shell of the container."),
         ({"LOCAL_USER_ID": 1001}, "session_env.LOCAL_USER_ID is set from session_uid."),
         ({"LOCAL_GROUP_ID": 1001}, "session_env.LOCAL_GROUP_ID is set from session_gid."),
+        (
+            {"NVIDIA_VISIBLE_DEVICES": "hunter2"},
+            "session_env.NVIDIA_VISIBLE_DEVICES is set from session_resources.",
+        ),
+        (
+            {"NVIDIA_MOFED": "hunter2"},
+            "session_env.NVIDIA_MOFED: no switch of NVIDIA's container runtime reaches it from a session.",
+        ),
+        (
+            {"HOME": "hunter2"},
+            (
+                "session_env.HOME is set by each login of user work; for caches elsewhere, set the program's own"
+                " variable, such as XDG_CACHE_HOME."
+            ),
+        ),
+        *(
+            ({name: "hunter2"}, f"session_env.{name} is set by each login of user work.")
+            for name in ("LOGNAME", "PWD", "SHELL", "TERM", "USER")
+        ),
+        *(
+            ({name: "hunter2"}, f"session_env.{name} is set by each shell, whatever it is given.")
+            for name in ("_", "OLDPWD", "PPID", "RANDOM", "SHELLOPTS", "SHLVL")
+        ),
         (None, "session_env is required."),
     ],
 )
