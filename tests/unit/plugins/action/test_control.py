@@ -69,8 +69,8 @@ def test_queue_path_defaults_to_a_folder_beside_the_inventory(run: Run, tmp_path
     inventory.touch()
     hostvars = {"ansible_inventory_sources": [str(inventory)]}
     assert run(Probe, {"queue_path": "elsewhere"}, hostvars)["queue"] == str(tmp_path / "elsewhere")
-    assert run(Probe, {"queue_path": ""}, hostvars)["queue"] == str(tmp_path / "site" / "queue")
-    assert run(Probe, {}, {})["queue"] == str(tmp_path / "queue")
+    assert run(Probe, {"queue_path": ""}, hostvars)["queue"] == str(tmp_path / "site" / ".queue")
+    assert run(Probe, {}, {})["queue"] == str(tmp_path / ".queue")
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
