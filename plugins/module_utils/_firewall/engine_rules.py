@@ -9,11 +9,9 @@ A restart of ``nftables.service`` or ``nft flush ruleset`` removes them, and the
 
 from __future__ import annotations
 
-import json
 import subprocess
-from pathlib import Path
 
-CONFIGURATION = Path("/etc/docker/daemon.json")
+from .._host.engine_settings import read_engine_settings
 
 REMEDY = "restart the engine (systemctl restart docker)"
 
@@ -26,14 +24,7 @@ _LISTINGS = (
 
 def engine_rules_exist() -> bool:
     """Return whether the engine's rules exist, or the engine is configured to add none."""
-    return not _engine_adds_rules() or any(_succeeds(listing) for listing in _LISTINGS)
-
-
-def _engine_adds_rules() -> bool:
-    try:
-        return json.loads(CONFIGURATION.read_text()).get("iptables", True) is not False
-    except (OSError, ValueError, AttributeError):
-        return True
+    return not read_engine_settings().adds_rules or any(_succeeds(listing) for listing in _LISTINGS)
 
 
 def _succeeds(command: tuple[str, ...]) -> bool:
