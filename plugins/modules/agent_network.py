@@ -77,7 +77,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network
+from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network, save_default_network
 from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
 from ..module_utils._firewall.connections import (
     parse_connection_limit,
@@ -90,6 +90,7 @@ from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
 from ..module_utils._model.storage import OPENED_BY
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._network.iproute import LinkState
 
 
 def main() -> None:
@@ -115,9 +116,13 @@ def main() -> None:
         limit = parse_connection_limit(params["connection_limit"])
         mirrors = parse_mirrors(params["registry_mirrors"])
         client = connect(params["docker_host"])
-        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
+        way_out = LinkState().way_out
+        mtu = way_out.mtu if way_out else DefaultNetwork.mtu
+        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"], mtu)
         store = Store(params["state_path"])
         changes = apply_default_network(client, network, store.lock(), check_mode=module.check_mode)
+        if not module.check_mode:
+            save_default_network(client, store, network)
         egress_changes = plan_egress(store, egress)
         if egress_changes and not module.check_mode:
             # Raises for an unreadable session: its rules would stay, and with them the old policy.
