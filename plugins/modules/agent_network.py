@@ -10,8 +10,8 @@ module: agent_network
 short_description: Set up the network of an agent's containers, and where its engine pulls images from
 description:
   - "Internal: called by the roles of this collection."
-  - Creates a Docker bridge network for outgoing connections, without traffic between containers. Sessions have networks
-    of their own.
+  - Creates a Docker bridge network for outgoing connections, without traffic between containers, with the MTU of the
+    host's default route. Sessions have networks of their own.
   - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
     changed.
   - Stores which networks and services containers must not reach, and how many connections each may have; the next
