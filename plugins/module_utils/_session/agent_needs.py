@@ -11,7 +11,7 @@ timer's journal, with what helps.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,13 +59,15 @@ class Host(NamedTuple):
 class Need(NamedTuple):
     """Something that an agent must have. Without ``mend`` it is not this collection's, and the ``remedy`` is named.
 
-    ``mend`` raises one of :data:`EXPECTED`. Of what is ``harmless``, a session that starts makes its own part right;
-    what ``blocks`` takes the agent out of service until it is mended, since that may have to wait for sessions to end.
+    ``mend`` raises one of :data:`EXPECTED`. Without what is ``vital``, no session starts. Of what is ``harmless``, a
+    session that starts makes its own part right; what ``blocks`` takes the agent out of service until it is mended,
+    since that may have to wait for sessions to end.
     """
 
     find: Callable[[Host], Iterable[Lack]]
     mend: Callable[[Host, Lack], None] | None
     remedy: str
+    vital: bool = False
     harmless: bool = False
     blocks: bool = False
 
@@ -100,13 +102,20 @@ def find_lacks(store: Store, state: LinkState | None = None) -> list[Lacking]:
     return [Lacking(need, lack) for need in NEEDS for lack in need.find(host)]
 
 
-def mend_lacks(store: Store, engine: Connected) -> tuple[list[Change], list[str]]:
-    """Mend what this agent lacks; return the changes, and a phrase for each failure.
+class Failure(NamedTuple):
+    """A need that could not be mended, and a phrase about why and what helps."""
+
+    need: Need
+    phrase: str
+
+
+def mend_lacks(store: Store, engine: Connected) -> tuple[list[Change], list[Failure]]:
+    """Mend what this agent lacks; return the changes and the failures.
 
     What only the engine can mend waits until that answers.
     """
     changes: list[Change] = []
-    failures: list[str] = []
+    failures: list[Failure] = []
     state = LinkState()
     for need in NEEDS:
         mend = need.mend
@@ -121,7 +130,8 @@ def mend_lacks(store: Store, engine: Connected) -> tuple[list[Change], list[str]
                 pass
             except EXPECTED as error:
                 why = as_phrase(reason(error))
-                failures.append(f"{lacking.lack.problem}, and cannot be mended ({why}): {need.remedy}")
+                phrase = f"{lacking.lack.problem}, and cannot be mended ({why}): {need.remedy}"
+                failures.append(Failure(need, phrase))
             # The next ones may depend on it.
             state = LinkState()
     return changes, failures
@@ -134,8 +144,16 @@ def _no_engine() -> docker.APIClient:
 # ---- kernel settings
 
 
+def _find_host_forwarding(_host: Host) -> Iterator[Lack]:
+    yield from _compare_settings({FORWARD: _read_settings().get(FORWARD, "1")})
+
+
 def _find_settings(_host: Host) -> Iterator[Lack]:
-    for name, expected in {FORWARD: "1", **_read_settings()}.items():
+    yield from _compare_settings({name: value for name, value in _read_settings().items() if name != FORWARD})
+
+
+def _compare_settings(settings: Mapping[str, str]) -> Iterator[Lack]:
+    for name, expected in settings.items():
         actual = _read_kernel(name)
         # Provisioning fails for one that the kernel does not have.
         if actual is not None and actual != expected:
@@ -274,10 +292,11 @@ def _find_rules(_host: Host) -> Iterator[Lack]:
 
 
 NEEDS = (
-    Need(_find_settings, _mend_setting, PROVISION),
-    Need(_find_network, _mend_network, f"{REMEDY}, or end its sessions and {PROVISION}", blocks=True),
-    Need(_find_link, _mend_link, REMEDY),
-    Need(_find_bridge_forwarding, _mend_setting, PROVISION),
+    Need(_find_host_forwarding, _mend_setting, PROVISION, vital=True),
+    Need(_find_settings, _mend_setting, f"give agent_sysctls a value that the kernel keeps, and {PROVISION}"),
+    Need(_find_network, _mend_network, f"{REMEDY}, or end its sessions and {PROVISION}", vital=True, blocks=True),
+    Need(_find_link, _mend_link, REMEDY, vital=True),
+    Need(_find_bridge_forwarding, _mend_setting, PROVISION, vital=True),
     Need(_find_way_out_forwarding, None, "set it to 1, in /etc/sysctl.d as well"),
     Need(_find_network_option, _mend_network_option, PROVISION, harmless=True),
     Need(_find_link_mtu, _mend_link_mtu, PROVISION, harmless=True),

@@ -140,10 +140,10 @@ def claim(
 
 
 def _mend(client: docker.APIClient, store: Store) -> None:
-    """Mend what this agent lacks. Raises :class:`ClaimRefusedError` if that fails."""
-    _changes, failures = mend_lacks(store, lambda: client)
-    if failures:
-        raise ClaimRefusedError(failures[0])
+    """Mend what this agent lacks. Raises :class:`ClaimRefusedError` if that fails for what is vital."""
+    for failure in mend_lacks(store, lambda: client)[1]:
+        if failure.need.vital:
+            raise ClaimRefusedError(failure.phrase)
 
 
 def _ensure_keys(store: Store, plan: SessionPlan, hostnames: Sequence[str]) -> dict[str, PublicKeys]:

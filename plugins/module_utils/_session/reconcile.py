@@ -115,7 +115,8 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     that works on a session; without it such a session is skipped.
     """
     readable, damaged = store.load_all()
-    mended, unmended = mend_lacks(store, engine)
+    mended, failed = mend_lacks(store, engine)
+    unmended = [failure.phrase for failure in failed]
     state = iproute.LinkState()
     # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
     ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []

@@ -78,7 +78,8 @@ class Agent:
         return [lacking.lack.problem for lacking in find_lacks(self.store)]
 
     def mend(self) -> tuple[list[Change], list[str]]:
-        return mend_lacks(self.store, self.connect)
+        changes, failures = mend_lacks(self.store, self.connect)
+        return changes, [failure.phrase for failure in failures]
 
 
 class Engine:
@@ -173,8 +174,8 @@ def test_a_setting_that_the_kernel_does_not_take_is_a_failure(agent: Agent, monk
     changes, (failure,) = agent.mend()
     assert changes == []
     assert failure == (
-        "net.core.somaxconn is 128 instead of 4096, and cannot be mended (the kernel makes 128 of it): run"
-        " backendai.cluster.provision_agents on it"
+        "net.core.somaxconn is 128 instead of 4096, and cannot be mended (the kernel makes 128 of it): give"
+        " agent_sysctls a value that the kernel keeps, and run backendai.cluster.provision_agents on it"
     )
 
 
