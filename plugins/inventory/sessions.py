@@ -193,9 +193,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         else:
             others = (source for source in self._sources if source != path)
             folder = default_path([*self._agents_inventory(path), *others, path])
-            # Of an inventory that is a folder, only the files are known here.
-            hidden = os.path.join(os.path.dirname(folder), ".queue")
-            folder = hidden if os.path.isdir(hidden) and not os.path.isdir(folder) else folder
         return [entry.plan for entry in QueueStore(folder).entries() if entry.state == RUNNING and entry.plan]
 
     def _merge_inventories(self, paths: list[str]) -> None:

@@ -10,8 +10,8 @@ module: agent_network
 short_description: Set up the network of an agent's containers, and where its engine pulls images from
 description:
   - "Internal: called by the roles of this collection."
-  - Creates a Docker bridge network for outgoing connections, without traffic between containers. Sessions have networks
-    of their own.
+  - Creates a Docker bridge network for outgoing connections, without traffic between containers, with the MTU of the
+    host's default route. Sessions have networks of their own.
   - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
     changed.
   - Stores which networks and services containers must not reach, and how many connections each may have; the next
@@ -78,7 +78,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.api_version import newer_than_known
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network
+from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network, save_default_network
 from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
 from ..module_utils._firewall.connections import (
     parse_connection_limit,
@@ -93,6 +93,7 @@ from ..module_utils._model.change import as_diff
 from ..module_utils._model.errors import ClusterError
 from ..module_utils._model.storage import OPENED_BY
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._network.iproute import LinkState
 
 
 def main() -> None:
@@ -119,9 +120,13 @@ def main() -> None:
         mirrors = parse_mirrors(params["registry_mirrors"])
         client = connect(params["docker_host"])
         _require_known_engine(module, client)
-        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
+        way_out = LinkState().way_out
+        mtu = way_out.mtu if way_out else DefaultNetwork.mtu
+        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"], mtu)
         store = Store(params["state_path"])
         changes = apply_default_network(client, network, store.lock(), check_mode=module.check_mode)
+        if not module.check_mode:
+            save_default_network(client, store, network)
         egress_changes = plan_egress(store, egress)
         if egress_changes and not module.check_mode:
             # Raises for an unreadable session: its rules would stay, and with them the old policy.

@@ -143,6 +143,16 @@ def test_unusable_agents_are_skipped_with_a_warning(sessions: Sessions, unreacha
         assert "session_designated_agents: 'agent3' cannot be used: the Docker engine" in designated.text
 
 
+def test_a_request_that_only_an_unreachable_agent_could_serve_waits_for_it(
+    sessions: Sessions, unreachable_agent2: list[str]
+) -> None:
+    waiting = sessions.create(*unreachable_agent2, **SMALL, designated_agents=["agent2"])
+    assert (waiting.code, waiting.record["status"]) == (0, "PENDING"), waiting.output
+    assert "; agent2 does not answer (" in waiting.record["pending"]["reason"]
+    assert sessions.run("schedule_sessions").code == 0
+    assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
+
+
 def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
     run = sessions.create("-e", "agent_docker_host=unix:///no/such.sock")
     assert run.code != 0

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from typing import Any
 
 from .._model.errors import ClusterError
@@ -53,6 +55,20 @@ def _too_old(docker_host: str, newest: str) -> DockerUnavailableError:
     )
 
 
+# The interpreter of distributions: their package of the SDK is for no other one.
+_PYTHON = "/usr/bin/python3"
+
+
+def _sdk_remedy(interpreter: str) -> str:
+    """Return how an interpreter gets the SDK, or another one that has it is used."""
+    if os.path.realpath(interpreter) == os.path.realpath(_PYTHON):
+        return f"install python3-docker, or {REMEDY}"
+    return (
+        f"set ansible_python_interpreter to {_PYTHON}, which python3-docker is for, or install the package docker for"
+        f" {interpreter}"
+    )
+
+
 def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
     """Return a client of the SDK, which has connected once.
 
@@ -63,8 +79,8 @@ def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
         sdk_version = docker.__version__
     except ImportError as error:
         raise DockerUnavailableError(
-            f"the Docker SDK for Python cannot be imported ({error}), so the engine at {docker_host}"
-            f" cannot be used: install python3-docker, or {REMEDY}."
+            f"the Docker SDK for Python cannot be imported by {sys.executable} ({error}), so the engine at"
+            f" {docker_host} cannot be used: {_sdk_remedy(sys.executable)}."
         ) from error
     # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:

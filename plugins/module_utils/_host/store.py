@@ -167,6 +167,11 @@ class Store:
         return self._root / "limits.json"
 
     @property
+    def default_network_file(self) -> Path:
+        """The file of how the default network was created; it exists only on agents."""
+        return self._root / "default_network.json"
+
+    @property
     def wireguard_folder(self) -> Path:
         """The folder of the agent's WireGuard key pair; it exists only if the underlay is encrypted."""
         return self._root / "wireguard"

@@ -33,6 +33,7 @@ from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
+from .agent_needs import mend_lacks
 from .end import SessionEnd, stop_sessions
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 from .mount_sources import InnerFolderMissingError, MountRefusedError, judge_mounts
@@ -92,6 +93,9 @@ def claim(
     """
     judge_groups(request.plan, request.agent, settings.docker_host)
     hostnames = [kernel.hostname for kernel in request.kernels]
+    if not check_mode:
+        # The timer may be half a minute away.
+        _mend(client, store)
     changes = _remove_others(client, store, request.stale_sessions, check_mode=check_mode)
     if not check_mode:
         _remove_leftovers(client, store, request.plan)
@@ -133,6 +137,13 @@ def claim(
             sync_ruleset(store, check_mode=False)
             sync_wireguard_peers(store, check_mode=False)
     return ClaimResult(changes, keys)
+
+
+def _mend(client: docker.APIClient, store: Store) -> None:
+    """Mend what this agent lacks. Raises :class:`ClaimRefusedError` if that fails for what is vital."""
+    for failure in mend_lacks(store, lambda: client)[1]:
+        if failure.need.vital:
+            raise ClaimRefusedError(failure.phrase)
 
 
 def _ensure_keys(store: Store, plan: SessionPlan, hostnames: Sequence[str]) -> dict[str, PublicKeys]:

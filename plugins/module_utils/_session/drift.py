@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from .._docker import containers, labels, networks
 from .._docker.sdk import docker
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.sync import sync_ruleset
 from .._host.local_session import LocalSession
 from .._host.store import Store
@@ -18,6 +17,7 @@ from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network.iproute import LinkState
 from .._wireguard.peers import sync_wireguard_peers
+from .agent_needs import find_lacks
 from .gpu_access import lost_nodes
 from .interfaces import plan_interfaces
 from .links import plan_links
@@ -32,7 +32,7 @@ def find_drift(client: docker.APIClient, store: Store, session: LocalSession) ->
         "network": lambda: _network_drift(client, session),
         "overlay": lambda: overlay_drift(client, session),
         "firewall": lambda: sync_ruleset(store, check_mode=True),
-        "engine": _engine_drift,
+        "agent": lambda: [lacking.change for lacking in find_lacks(store)],
         "underlay": lambda: sync_wireguard_peers(store, check_mode=True),
         "links": lambda: [step.change for step in plan_links(session.plan, session.agent, LinkState())],
         "containers": lambda: _container_drift(client, store, session),
@@ -57,10 +57,6 @@ def _file_drift(store: Store, session: LocalSession) -> list[Change]:
     """Return the files that are missing or changed, without their contents, which may be secret."""
     changed = store.changed_files(session.plan.id)
     return [Change(f"file {path}", "changed" if path.exists() else None, "unchanged") for path in changed]
-
-
-def _engine_drift() -> list[Change]:
-    return [] if engine_rules_exist() else [Change("rules of the engine", f"missing: {REMEDY}", "present")]
 
 
 def _network_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:

@@ -160,7 +160,7 @@ def collect_facts(
             *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
             *(busy_warning(device, process) for device, process in busy.items() if device not in sick),
             *foreign.warnings,
-            *state.refused,
+            *state.warnings,
             *_firewall_warnings(FirewallState(store)),
             *storage_warnings(store),
             *accelerators.warnings,

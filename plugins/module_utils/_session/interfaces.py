@@ -58,7 +58,8 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession, state: Link
             lost[kernel.hostname] = DEFAULT_INTERFACE
         else:
             session_interface = _session_interface(session.plan, kernel)
-            running.append(ContainerNetwork(kernel.hostname, inspected["State"]["Pid"], endpoint, session_interface))
+            pid, mtu = inspected["State"]["Pid"], links.way_out.mtu if links.way_out else None
+            running.append(ContainerNetwork(kernel.hostname, pid, endpoint, session_interface, mtu))
     plan = plan_container_networks(running, links)
     repairable = [network for network in running if network.hostname not in plan.lost]
     translations = in_threads(lambda network: _translate(network, plan.incomplete), repairable)

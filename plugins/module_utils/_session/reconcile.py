@@ -16,7 +16,6 @@ from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
 from .._docker.sdk import docker
 from .._firewall.egress import read_egress
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.state import FirewallState
 from .._firewall.storage import refresh_storage
 from .._firewall.sync import sync_ruleset
@@ -30,6 +29,7 @@ from .._network.iproute import NetworkError
 from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
+from .agent_needs import find_lacks, mend_lacks
 from .before_start import prepare_restart
 from .command import containers_by_hostname
 from .ended_commands import start_waiting
@@ -43,6 +43,8 @@ from .reap import remove_expired
 
 RESTORE_SECONDS = 30
 """How long an agent that has just started may take to join its swarm, or to create its InfiniBand device nodes."""
+
+OUTSIDE = "containers reach nothing outside"
 
 Connected = Callable[[], "docker.APIClient"]
 
@@ -114,11 +116,13 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     that works on a session; without it such a session is skipped.
     """
     readable, damaged = store.load_all()
+    mended, failed = mend_lacks(store, engine)
+    unmended = [failure.phrase for failure in failed]
     state = iproute.LinkState()
     # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
     ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []
     # At a start the network may be away, and nothing is to wait for a server.
-    changes = [] if start else refresh_storage(store)
+    changes = mended if start else [*mended, *refresh_storage(store)]
     changes += sync_ruleset(store, check_mode=False, ports=ports)
     failures = [str(error) for error in damaged]
     failures += filter(None, [FirewallState(store).damage])
@@ -130,8 +134,8 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         changes += sync_wireguard_peers(store, check_mode=False)
     except EXPECTED as error:
         failures.append(reason(error))
-    if readable and not start and not engine_rules_exist():
-        failures.append(f"the engine's own rules are missing, so containers reach nothing outside: {REMEDY}")
+    if readable and not start:
+        unmended += [lacking.sentence(OUTSIDE) for lacking in find_lacks(store, state) if lacking.need.mend is None]
     # Removing an expired claim needs the engine, which may be down: committed sessions come first.
     for session in sorted(readable, key=lambda session: session.expires_at is not None):
         restored, failure = _restore_one(store, engine, session, state, start=start)
@@ -157,6 +161,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     except EXPECTED as error:
         failures.append(reason(error))
     start_waiting(store, readable)
+    failures += unmended
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 

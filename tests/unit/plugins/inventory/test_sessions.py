@@ -56,7 +56,7 @@ class Place:
         self.agents = folder / "agents.yml"
         self.agents.write_text(AGENTS.replace("TOP", str(folder)))
         self.write("docker", f"#!/bin/sh\n{DOCKER}").chmod(0o755)
-        self.queue = QueueStore(str(folder / "queue"))
+        self.queue = QueueStore(str(folder / ".queue"))
         self.record(plan())
 
     def record(self, of: SessionPlan, **changes: Any) -> None:
@@ -191,7 +191,7 @@ def test_a_session_without_a_record_has_no_hosts_whatever_runs_on_agents(place: 
 
 
 def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> None:
-    (place.folder / "queue").rename(place.folder / "another")
+    (place.folder / ".queue").rename(place.folder / "another")
     assert members(place.read(), "sessions") == set()
     assert members(place.read(f"{SOURCE}queue_path: another\n"), "sessions") == {"main1.train-llm", "sub2.train-llm"}
     (place.folder / "another").rename(place.folder / ".queue")
@@ -199,7 +199,7 @@ def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> N
 
 
 def test_the_queue_is_that_of_the_variable_of_playbooks(place: Place) -> None:
-    (place.folder / "queue").rename(place.folder / "another")
+    (place.folder / ".queue").rename(place.folder / "another")
     text = place.agents.read_text()
     place.agents.write_text(f'{text}    session_queue_path: "{{{{ top }}}}/another"\n')
     assert members(place.read(), "sessions") == {"main1.train-llm", "sub2.train-llm"}
@@ -298,7 +298,7 @@ def test_agents_inventory_is_merged_with_groups_and_variables(place: Place) -> N
     place.write("elsewhere/group_vars/agents.yml", "ansible_become_user: operator\n")
     place.write("elsewhere/host_vars/agent1.yml", "own: 1\n")
     empty = place.write("empty.yml", "all: {hosts: {unrelated: }}\n")
-    (place.folder / "queue").rename(place.folder / "elsewhere" / "queue")
+    (place.folder / ".queue").rename(place.folder / "elsewhere" / ".queue")
     inventory = place.read(f"{SOURCE}agents_inventory: [elsewhere/agents.yml]\n", empty)
     assert members(inventory, "sessions") == {"main1.train-llm", "sub2.train-llm"}
     assert members(inventory, "agents") == {"agent1", "agent2"}

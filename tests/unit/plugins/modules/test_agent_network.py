@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import DefaultNetwork
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import storage
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.egress import read_egress
 from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkState, WayOut
 from ansible_collections.backendai.cluster.plugins.modules import agent_network
 from tests.unit.agent import store
 from tests.unit.fake_docker import FakeDocker
@@ -46,6 +49,7 @@ def host(monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
     monkeypatch.setattr(storage, "registered_ports", lambda _address: set())
     monkeypatch.setattr(agent_network, "connect", lambda _docker_host: engine)
     monkeypatch.setattr(agent_network, "apply_default_network", lambda *_arguments, **_options: [])
+    monkeypatch.setattr(agent_network, "save_default_network", lambda *_arguments: None)
     monkeypatch.setattr(agent_network, "set_mirrors", lambda *_arguments, **_options: [])
 
 
@@ -97,3 +101,28 @@ def test_an_engine_that_adds_its_rules_by_nftables_is_refused_before_anything_is
         " docker)."
     )
     assert not store.storage_file.exists()
+
+
+@pytest.mark.parametrize(("way_out", "mtu"), [(WayOut("eth0", 1400), 1400), (None, 1500)])
+def test_the_network_has_the_mtu_of_the_way_out(
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    way_out: WayOut | None,
+    mtu: int,
+) -> None:
+    applied: list[DefaultNetwork] = []
+    saved: list[DefaultNetwork] = []
+    monkeypatch.setattr(LinkState, "way_out", way_out)
+
+    def apply(_client: None, network: DefaultNetwork, *_lock: object, **_options: bool) -> list[Change]:
+        applied.append(network)
+        return []
+
+    monkeypatch.setattr(agent_network, "apply_default_network", apply)
+    monkeypatch.setattr(agent_network, "save_default_network", lambda *arguments: saved.append(arguments[-1]))
+    provision(store, capsys, check_mode=True)
+    assert saved == []
+    provision(store, capsys, subnet="10.127.0.0/16")
+    assert [network.mtu for network in applied] == [mtu, mtu]
+    assert saved == [DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16", mtu)]

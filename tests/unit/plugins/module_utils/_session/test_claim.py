@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.held_sess
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Failure
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     ClaimRefusedError,
     ClaimRequest,
@@ -100,6 +101,36 @@ def test_rules_are_applied_once(engine: Any, store: Store, kernel: FakeNetwork, 
     request = ClaimRequest(MADE, "agent1", "nonce-1", 600, applied_next=applied_next)
     claim(engine, store, SETTINGS, request, check_mode=False)
     assert bool(kernel.table) is not applied_next
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_claim_mends_what_its_agent_lacks(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
+) -> None:
+    asked: list[Any] = []
+
+    def mend(_store: Store, connect: Callable[[], Any]) -> tuple[list[Change], list[Failure]]:
+        asked.append(connect())
+        return [], []
+
+    monkeypatch.setattr(claiming, "mend_lacks", mend)
+    claimed(engine, store, check_mode=check_mode)
+    assert asked == ([] if check_mode else [engine])
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("vital", [True, False])
+def test_a_claim_is_refused_while_its_agent_lacks_what_is_vital(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, vital: bool
+) -> None:
+    need = next(need for need in NEEDS if need.mend and need.vital is vital)
+    failures = [Failure(need, "it lacks something, and cannot be mended (no): repair it")]
+    monkeypatch.setattr(claiming, "mend_lacks", lambda *_where: ([], failures))
+    if vital:
+        assert refusal(engine, store) == failures[0].phrase
+    else:
+        assert claimed(engine, store).changes == CHANGES
 
 
 @pytest.mark.usefixtures("facts")

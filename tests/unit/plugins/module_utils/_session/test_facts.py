@@ -38,6 +38,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
     mount_sources,
     service_state,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Lack, Lacking
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     REPORTING,
@@ -73,8 +74,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "own_addresses", lambda *_where: ["192.0.2.1"])
     monkeypatch.setattr(surveying.network, "udp_ports", lambda _links: {53: "another program"})
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
-    monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0", "backendai0"})
-    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: True)
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: [])
 
 
 def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
@@ -93,18 +93,31 @@ def container(hostname: str, state: str = "running", **changes: str) -> dict[str
     return {"Id": hostname, "Names": [f"/{hostname}"], "Labels": bears, "State": state}
 
 
-def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable(
+def test_agent_takes_no_sessions_while_it_lacks_what_it_does_not_mend_itself(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read(engine, store)["schedulable"] is True
-    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: False)
-    monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0"})
+    lack = Lack("the engine's own rules are missing", "rules of the engine", "missing", "present")
+    setting = Lack("net.ipv4.ip_forward is 0 instead of 1", "kernel setting net.ipv4.ip_forward", "0", "1")
+    lacks = [
+        Lacking(NEEDS[0], setting),
+        *(Lacking(need, lack) for need in NEEDS if need.harmless),
+        *(Lacking(need, Lack("the bridge is missing", "bridge", None, "present")) for need in NEEDS if need.blocks),
+        Lacking(NEEDS[-1], lack),
+    ]
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: lacks[:-2])
     facts = read(engine, store)
+    assert (facts["schedulable"], facts["obstacles"]) == (True, [])
+    assert facts["warnings"] == [
+        "net.ipv4.ip_forward is 0 instead of 1: its timer backendai-reconcile.timer mends that."
+    ]
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: lacks)
+    facts = read(engine, store)
+    bridge, rules = facts["obstacles"]
     assert facts["schedulable"] is False
+    restart = "restart the engine (systemctl restart docker)"
     consequence = "so it receives no new sessions"
-    rules = f"the engine's own rules are missing, {consequence}: restart the engine (systemctl restart docker)."
-    bridge = f"the bridge backendai0 of the default network is missing, {consequence}: run"
-    assert facts["obstacles"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
+    assert bridge.startswith(f"the bridge is missing, {consequence}: {restart}, or end its sessions and run ")
+    assert rules == f"the engine's own rules are missing, {consequence}: {restart}."
 
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:

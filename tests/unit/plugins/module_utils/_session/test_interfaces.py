@@ -40,6 +40,7 @@ def test_endpoint_is_that_on_the_default_network(engine: Any, kernel: FakeNetwor
     assert plan_interfaces(engine, held(MADE)) == InterfacePlan([], {})
     (container,) = kernel.plugged
     assert (container.endpoint.address, container.endpoint.mac) == ("172.18.0.2/16", "02:42:ac:12:00:02")
+    assert container.mtu == 1500, "that of the way out"
 
 
 def test_container_that_was_disconnected_has_lost_its_interface(

@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, reconcile
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Failure
 from ansible_collections.backendai.cluster.plugins.module_utils._session.leftovers import remove_folders
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import NOW, SESSION_ID, held, plan
@@ -301,6 +302,27 @@ def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNet
     (failure,) = restored(store)
     assert failure.startswith("the engine's own rules are missing")
     assert failure.endswith("restart the engine (systemctl restart docker)")
+
+
+def test_what_the_agent_lacks_is_mended_first_and_failures_are_named(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = Change("kernel setting net.ipv4.ip_forward", "0", "1")
+    failures = [Failure(NEEDS[0], "it cannot be mended")]
+
+    def mend(_store: Store, _engine: Any) -> tuple[list[Change], list[Failure]]:
+        assert not kernel.table
+        return [change], failures
+
+    monkeypatch.setattr(reconcile, "mend_lacks", mend)
+    store.save(held(MADE))
+
+    def engine() -> NoReturn:
+        raise DockerUnavailableError("the engine does not answer.")
+
+    changes, failed = restore(store, engine, start=False)
+    assert changes[0] == change
+    assert failed == ["it cannot be mended"]
 
 
 def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork) -> None:
