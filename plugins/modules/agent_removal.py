@@ -49,9 +49,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._docker.containers import find_containers
 from ..module_utils._docker.default_network import remove_default_network
-from ..module_utils._docker.labels import SESSION_ID
 from ..module_utils._docker.leaving_engine import connect_unless_removed
 from ..module_utils._docker.mirrors import set_mirrors
 from ..module_utils._host.cordon import replace_cordon
@@ -116,13 +114,10 @@ def remove(module: AnsibleModule) -> dict[str, Any]:
 
 
 def _sessions(module: AnsibleModule) -> list[str]:
-    """Return the names of sessions on the agent, or the ids of those that cannot be read, or have containers only."""
+    """Return the names of sessions on the agent, or the ids of those that cannot be read."""
     store = Store(module.params["state_path"])
     names = {session.plan.id: session.plan.name for session in store.load_all()[0]}
-    client = connect_unless_removed(module.params["docker_host"])
-    containers = find_containers(client) if client else []
-    labelled = {container["Labels"].get(SESSION_ID, "") for container in containers}
-    return sorted(names.get(session_id, session_id) for session_id in {*store.held_ids(), *labelled})
+    return sorted(names.get(session_id, session_id) for session_id in store.held_ids())
 
 
 def _refuse_sessions(module: AnsibleModule) -> None:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from .._model.change import Change
 from .._model.errors import ClusterError
 from . import labels
+from .networks import BRIDGE_OPTION
 from .sdk import docker, ipam
 
-_BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"
 
 
@@ -86,7 +86,7 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
         driver="bridge",
         check_duplicate=True,
         ipam=ipam(desired.subnet) if desired.subnet else None,
-        options={_BRIDGE: desired.bridge, _ICC: "false"},
+        options={BRIDGE_OPTION: desired.bridge, _ICC: "false"},
         labels={labels.OWNER: labels.OWNER_VALUE},
     )
 
@@ -115,7 +115,7 @@ def _observed_properties(network: Mapping[str, Any]) -> dict[str, str]:
     options = network["Options"] or {}
     return {
         "driver": network["Driver"],
-        "bridge": options.get(_BRIDGE, ""),
+        "bridge": options.get(BRIDGE_OPTION, ""),
         "icc": options.get(_ICC, "true"),
         "ipv6": str(network["EnableIPv6"]).lower(),
         "subnet": ",".join(pool["Subnet"] for pool in network["IPAM"]["Config"] or []),

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.sdk import docker
 from .._host.store import Store
 from .._model.change import Change
 from .._model.session import MAIN1, STOPPED
 from .claim_guard import ClaimLostError, require_claim
+from .ownership import own_containers
 
 POLL_SECONDS = 0.5
 
@@ -38,14 +38,14 @@ def start_command(store: Store, session_id: str, nonce: str, *, check_mode: bool
         return [Change(f"command of {name} in {hostname}", None, "started") for hostname in pending]
 
 
-def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
+def wait_for_end(client: docker.APIClient, store: Store, session_id: str, seconds: float) -> tuple[bool, int | None]:
     """Wait at most that many seconds for main1 to end; return whether it has ended, and its exit code.
 
     A container that does not exist here counts as ended, without an exit code.
     """
     until = time.monotonic() + seconds
     while True:
-        main = containers_by_hostname(client, session_id).get(MAIN1)
+        main = own_containers(client, store, session_id).get(MAIN1)
         if main is None:
             return True, None
         if main["State"] in STOPPED:
@@ -54,10 +54,3 @@ def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> t
         if remaining <= 0:
             return False, None
         time.sleep(min(POLL_SECONDS, remaining))
-
-
-def containers_by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
-    return {
-        container["Labels"].get(labels.HOSTNAME, ""): container
-        for container in containers.find_containers(client, session_id)
-    }

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .._docker import labels
@@ -16,9 +16,9 @@ from .._model.held_session import ContainerState
 from .._model.session import STOPPED
 
 
-def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:
-    """Return the states of a session's containers by hostname."""
-    return {container["Labels"][labels.HOSTNAME]: _state(client, container) for container in containers}
+def container_states(client: docker.APIClient, own: Mapping[str, Mapping[str, Any]]) -> dict[str, ContainerState]:
+    """Return the states of a session's own containers by hostname."""
+    return {hostname: _state(client, container) for hostname, container in own.items()}
 
 
 def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._docker import labels
 from .._docker.logs import Allowance, LogReadError, tail_of_kept
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -67,17 +66,17 @@ def keep_output(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    existing: Sequence[Mapping[str, Any]],
+    existing: Mapping[str, Mapping[str, Any]],
     days: float = DAYS,
     seconds: float = SECONDS,
 ) -> dict[str, str]:
-    """Keep the output of containers that have ended for ``days``; return what was lost, by hostname.
+    """Keep the output of a session's ``existing`` containers, which have ended, for ``days``.
 
-    It takes ``seconds`` at most. A repetition replaces what was kept of the same containers. That nothing can be
-    written does not keep a session from ending.
+    Return what was lost, by hostname. It takes ``seconds`` at most. A repetition replaces what was kept of the same
+    containers. That nothing can be written does not keep a session from ending.
     """
     hostnames = {kernel.hostname for kernel in session.kernels}
-    existing = [container for container in existing if _hostname(container) in hostnames]
+    existing = {hostname: container for hostname, container in existing.items() if hostname in hostnames}
     if not existing:
         return {}
     now, root = time.time(), store.root / "output"
@@ -94,12 +93,12 @@ def keep_output(
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
         lost = keep_logs(client, folder, AppLogs(store, session.plan.id), session.plan.apps, existing, seconds)
-        _remove_replaced(folder, {container["Id"][:12] for container in existing})
+        _remove_replaced(folder, {container["Id"][:12] for container in existing.values()})
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
     except OSError as error:
         problem = f"{folder} cannot be written ({error.strerror or error})"
-        return {_hostname(container): problem for container in existing}
+        return dict.fromkeys(existing, problem)
     # What has expired is removed by the next one.
     with contextlib.suppress(OSError):
         prune(store, session.plan.id)
@@ -114,10 +113,6 @@ def _remove_replaced(folder: Path, current: Collection[str]) -> None:
         if too_much > 0 and path.name.split("@", 2)[1] not in current:
             too_much -= path.stat().st_size
             path.unlink()
-
-
-def _hostname(container: Mapping[str, Any]) -> str:
-    return str(container["Labels"].get(labels.HOSTNAME, ""))
 
 
 def _load(folder: Path) -> KeptOutput | None:
