@@ -60,8 +60,11 @@ def stop_sessions(client: docker.APIClient, store: Store, ends: Mapping[str, Ses
     for session_id, end in ends.items():
         try:
             session = store.session(session_id)
-        except (CorruptStateError, ValueError):
+        except CorruptStateError:
             session = None
+        except ValueError:
+            # No id of a session: what removes it says so.
+            continue
         grace = STOP_GRACE if session is None else session.plan.stop_grace if session.committed else 0
         for container in own_containers(client, store, session or session_id).values():
             graces[container["Id"]] = 0 if end.force or end.asked else grace

@@ -59,10 +59,30 @@ def engine() -> Any:
     return FakeDocker()
 
 
+class Ids:
+    """Takes the ids of containers, and what the engine had been asked until then."""
+
+    def __init__(self) -> None:
+        self.recorded: list[tuple[str, str, str]] = []
+
+    def record(self, hostname: str, container_id: str) -> None:
+        self.recorded.append(("record", hostname, container_id))
+
+    def forget(self, hostname: str) -> None:
+        self.recorded.append(("forget", hostname, ""))
+
+
+IDS: Any = Ids()
+
+
+def made(engine: Any) -> dict[str, Any]:
+    return {entry["Labels"].get(labels.HOSTNAME): entry for entry in engine.made}
+
+
 def apply(engine: Any, *desired: Container) -> list[Change]:
     """Create the desired containers and return the changes."""
-    steps = plan_containers(containers.find_containers(engine, "1"), desired)
-    containers.apply_containers(engine, steps)
+    steps = plan_containers(made(engine), desired)
+    containers.apply_containers(engine, IDS, steps)
     return [step.change for step in steps]
 
 
@@ -478,23 +498,6 @@ def test_removed_container_has_no_exit_code(engine: Any) -> None:
     assert containers.exit_code_of(engine, "id-gone") is None
 
 
-def test_conflicting_names_exclude_those_of_this_session(engine: Any) -> None:
-    apply(engine, MAIN)
-    engine.made += [
-        {"Id": "a", "Names": ["/backendai-train-llm-sub1"], "Labels": {}, "State": "exited"},
-        {"Id": "b", "Names": ["/backendai-train-llm-sub10"], "Labels": {}, "State": "running"},
-        {"Id": "c", "Names": None, "Labels": None, "State": "dead"},
-        {
-            "Id": "d",
-            "Names": ["/backendai-train-llm-sub2"],
-            "Labels": {**MAIN.labels, labels.SESSION_ID: "2"},
-            "State": "running",
-        },
-    ]
-    names = [f"backendai-train-llm-{hostname}" for hostname in ("main1", "sub1", "sub2", "sub3")]
-    assert containers.conflicting_names(engine, names, "1") == names[1:3]
-
-
 def test_container_without_session_network_joins_only_the_default(engine: Any) -> None:
     single = dataclasses.replace(MAIN, network=None, address=None, mac=None)
     assert apply(engine, single)[0].after == PHRASE.replace("10.128.3.2", "-")
@@ -508,37 +511,28 @@ def test_changes_do_not_contain_the_environment(engine: Any) -> None:
     assert "hunter2" not in str(apply(engine, MAIN))
 
 
-def test_unmanaged_containers_are_ignored(engine: Any) -> None:
-    other = dataclasses.replace(MAIN, labels={**MAIN.labels, labels.SESSION_ID: "2"})
-    foreign = dataclasses.replace(MAIN, labels={labels.SESSION_ID: "1"})
-    for container in (other, foreign):
-        containers.apply_containers(engine, plan_containers([], [container]))
-    assert containers.find_containers(engine, "1") == []
-    assert len(containers.find_containers(engine)) == 1
-
-
 def test_first_error_is_raised_after_all_containers_were_tried(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     engine.calls.clear()
     for container in engine.made:
         container["State"] = "exited"
-    steps = plan_containers(containers.find_containers(engine, "1"), [MAIN, SUB])
+    steps = plan_containers(made(engine), [MAIN, SUB])
     engine.made.pop(0)
     with pytest.raises(APIError, match="No such container: id-backendai-train-llm-main1"):
-        containers.apply_containers(engine, steps)
+        containers.apply_containers(engine, IDS, steps)
     assert engine.made[0]["State"] == "running"
 
 
 def test_containers_are_listed_by_name_whatever_the_order_of_the_engine(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     engine.made.reverse()
-    listed = [container["Labels"][labels.HOSTNAME] for container in containers.find_containers(engine, "1")]
+    listed = [container["Labels"][labels.HOSTNAME] for container in containers.find_labelled(engine, "1")]
     assert listed == ["main1", "sub1"]
 
 
 def test_removal_includes_running_and_already_removed_containers(engine: Any) -> None:
     apply(engine, MAIN, SUB)
-    existing = containers.find_containers(engine, "1")
+    existing = containers.find_labelled(engine, "1")
     engine.made = [container for container in engine.made if container["Labels"][labels.HOSTNAME] == "sub1"]
     assert containers.remove_containers(engine, existing) == [
         Change(f"container {name}", "running", None)
@@ -566,10 +560,10 @@ def test_rejected_start_is_retried_until_the_timeout(
     monkeypatch.setattr(engine, "start", refused_at_first)
     if not started:
         with pytest.raises(APIError, match="not found"):
-            containers.start_stopped(engine, "1", ["main1"], prepared.append, timeout)
+            containers.start_stopped(engine, [engine.made[0]], prepared.append, timeout)
         assert (engine.made[0]["State"], now) == ("exited", [100.0 + timeout])
         return
-    (change,) = containers.start_stopped(engine, "1", ["main1"], prepared.append, timeout)
+    (change,) = containers.start_stopped(engine, [engine.made[0]], prepared.append, timeout)
     assert (change.after, engine.made[0]["State"], now) == ("running", "running", [103.0])
     assert prepared == [f"id-{MAIN.name}"] * 7, "before each try"
 

@@ -15,10 +15,16 @@ class Engine:
 
     def containers(self, **_query: Any) -> list[dict[str, Any]]:
         return [
-            {"Id": "1", "Names": ["/main1"], "Labels": OURS},
-            {"Id": "2", "Names": ["/web"], "Labels": {}},
-            {"Id": "3", "Names": None, "Labels": None},
-            {"Id": "4", "Names": ["/backendai-look-1"], "Labels": {labels.OWNER: labels.LOOK_VALUE}},
+            {"Id": "1", "Names": ["/main1"], "Labels": OURS, "State": "running"},
+            {"Id": "2", "Names": ["/web"], "Labels": {}, "State": "running"},
+            {"Id": "3", "Names": None, "Labels": None, "State": "running"},
+            {"Id": "4", "Names": ["/saved"], "Labels": OURS, "State": "exited"},
+            {
+                "Id": "5",
+                "Names": ["/backendai-look-1"],
+                "Labels": {labels.OWNER: labels.LOOK_VALUE},
+                "State": "created",
+            },
         ]
 
     def volumes(self) -> dict[str, Any]:
@@ -31,6 +37,15 @@ class Engine:
 ENGINE: Any = Engine()
 
 
-def test_containers_and_volumes_of_others_are_named_even_one_that_has_no_name_any_more() -> None:
-    assert list_foreign(ENGINE) == ["container 3", "container web", "volume data"]
-    assert [container.name for _id, _process, container in running_foreign(ENGINE)] == ["web", "3"]
+def test_containers_and_volumes_are_named_whatever_their_labels_even_one_that_has_no_name_any_more() -> None:
+    containers = ["container 3", "container main1", "container saved", "container web"]
+    assert list_foreign(ENGINE) == [*containers, "volume data"]
+
+
+def test_what_runs_and_is_not_ours_is_foreign_whatever_its_labels() -> None:
+    assert [each.name for _id, _process, each in running_foreign(ENGINE, ["1"])] == [
+        "web",
+        "3",
+        "saved",
+        "backendai-look-1",
+    ]
