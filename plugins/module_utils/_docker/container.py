@@ -251,7 +251,10 @@ def _mount(bind: Bind) -> dict[str, Any]:
 
 
 def _labels(container: Container) -> dict[str, str]:
-    own = {**container.labels, labels.DIGEST: container.digest(), labels.DERIVED: describe_derived(_derived(container))}
+    own = {**container.labels, labels.DIGEST: container.digest()}
+    derived = _derived(container)
+    if derived:
+        own[labels.DERIVED] = describe_derived(derived)
     if container.groups:
         own[labels.GROUPS] = json.dumps(container.groups)
     return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}

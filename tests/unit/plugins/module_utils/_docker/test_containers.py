@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.containe
     plan_containers,
     remove_containers,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
+from ansible_collections.backendai.cluster.plugins.module_utils._host.container_ids import ContainerIds
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.fake_docker import FakeDocker
 
@@ -234,6 +237,105 @@ def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: 
     (request,) = engine.asked
     assert request["host_config"]["shm_size"] == 1 << 26
     assert request["environment"]["OMP_NUM_THREADS"] == "2"
+
+
+DISTRIBUTED = {
+    "BACKENDAI_CLUSTER_SIZE": "2",
+    "BACKENDAI_CLUSTER_HOSTS": "main1,sub1",
+    "BACKENDAI_CLUSTER_LOCAL_RANK": "0",
+}
+
+
+def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_made_of_one(engine: Any) -> None:
+    first = dataclasses.replace(MAIN, omp_threads=2, explicit_environment={**DISTRIBUTED, "MASTER_PORT": "1234"})
+    apply(engine, first)
+    (made_first,) = engine.asked
+    saved = dict(made_first["environment"])
+    environment = [f"{name}={value}" for name, value in saved.items()]
+    # An image that was built from it sets one again, and has a variable that was taken away.
+    config = {"Env": [*environment, "GONE"], "Labels": made_first["labels"]}
+    config["Env"][config["Env"].index(f"GLOO_SOCKET_IFNAME={saved['GLOO_SOCKET_IFNAME']}")] = "GLOO_SOCKET_IFNAME=ib0"
+    engine.images["saved"] = {"Id": "sha256:2", "Config": config}
+    image = find_image(engine, "saved")
+    assert image is not None
+    assert {"MASTER_ADDR", "TF_CONFIG", "OMP_NUM_THREADS", "NCCL_SOCKET_IFNAME"} <= image.derived
+    assert image.environment == {"PATH": "/bin", "GLOO_SOCKET_IFNAME": "ib0", **DISTRIBUTED, "MASTER_PORT": "1234"}
+    again = dataclasses.replace(
+        MAIN,
+        omp_threads=4,
+        image_environment=image.environment,
+        stale=image.derived,
+        explicit_environment={**DISTRIBUTED, "BACKENDAI_CLUSTER_LOCAL_RANK": "1"},
+    )
+    engine.made.clear()
+    apply(engine, again)
+    second = engine.asked[-1]["environment"]
+    assert (second["OMP_NUM_THREADS"], second["GLOO_SOCKET_IFNAME"], second["MASTER_PORT"]) == ("4", "ib0", "1234")
+    assert json.loads(second["TF_CONFIG"])["task"]["index"] == 1
+    single = dataclasses.replace(again, explicit_environment={"BACKENDAI_CLUSTER_SIZE": "1"})
+    engine.made.clear()
+    apply(engine, single)
+    asked = engine.asked[-1]
+    # The engine would add them from the image otherwise.
+    assert {name: asked["environment"][name] for name in image.derived} == dict.fromkeys(image.derived)
+    assert labels.DERIVED not in asked["labels"]
+
+
+@pytest.mark.parametrize("label", [None, "", "no JSON", "[]", '{"PATH": 1}', '{"PATH": "0123456789abcdef"}'])
+def test_a_label_that_does_not_fit_takes_no_variable_of_an_image_away(engine: Any, label: str | None) -> None:
+    engine.images["odd"] = {"Id": "sha256:2", "Config": {"Env": ["PATH=/bin"], "Labels": {labels.DERIVED: label}}}
+    image = find_image(engine, "odd")
+    assert image is not None
+    assert (image.environment, image.derived) == ({"PATH": "/bin"}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("config", "argv", "folder"),
+    [
+        (
+            {"Entrypoint": ["/opt/backendai/bin/entrypoint"], "Cmd": ["/run", "-x"], "WorkingDir": "/"},
+            ("/run", "-x"),
+            "/app",
+        ),
+        ({"Entrypoint": ["/opt/backendai/bin/entrypoint"], "Cmd": None, "WorkingDir": "/new"}, (), "/new"),
+        (
+            {"Entrypoint": None, "Cmd": ["/opt/backendai/bin/entrypoint", "/opt/backendai/bin/entrypoint", "/run"]},
+            ("/run",),
+            "/app",
+        ),
+        ({"Entrypoint": ["/mine"], "Cmd": ["a"], "WorkingDir": "/"}, ("/mine", "a"), "/app"),
+    ],
+    ids=["saved", "with another folder", "saved twice", "with an entrypoint of its own"],
+)
+def test_our_entrypoint_is_not_run_again_by_an_image_that_was_made_of_a_container(
+    engine: Any, config: dict[str, Any], argv: tuple[str, ...], folder: str
+) -> None:
+    engine.images["saved"] = {"Id": "sha256:2", "Config": {**config, "Labels": {labels.FOLDER: "/app"}}}
+    image = find_image(engine, "saved")
+    assert image is not None
+    assert (image.argv, image.folder) == (argv, folder)
+
+
+def test_the_id_of_a_container_is_recorded_before_it_starts_and_forgotten_after_it_is_gone(
+    engine: Any, tmp_path: Path
+) -> None:
+    ids = ContainerIds(tmp_path / "containers")
+    seen: list[tuple[str, dict[str, str]]] = []
+    for name in ("create_container", "start", "remove_container"):
+        call = getattr(engine, name)
+
+        def noted(*given: Any, _call: Any = call, _name: str = name, **more: Any) -> Any:
+            seen.append((_name, ids.read()))
+            return _call(*given, **more)
+
+        setattr(engine, name, noted)
+    containers.apply_containers(engine, ids, plan_containers({}, [MAIN]))
+    recorded = {"main1": "id-backendai-train-llm-main1"}
+    assert seen == [("create_container", {}), ("start", recorded)]
+    seen.clear()
+    other = dataclasses.replace(MAIN, memory=1 << 31)
+    containers.apply_containers(engine, ids, plan_containers(made(engine), [other]))
+    assert seen == [("remove_container", recorded), ("create_container", {}), ("start", recorded)]
 
 
 def test_container_has_its_limits(engine: Any) -> None:
