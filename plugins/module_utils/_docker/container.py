@@ -251,13 +251,14 @@ def _mount(bind: Bind) -> dict[str, Any]:
 
 
 def _labels(container: Container) -> dict[str, str]:
-    own = {**container.labels, labels.DIGEST: container.digest()}
-    derived = _derived(container)
-    if derived:
-        own[labels.DERIVED] = describe_derived(derived)
-    if container.groups:
-        own[labels.GROUPS] = json.dumps(container.groups)
-    return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}
+    """Return all labels that are read of a container: one that it lacked would be its image's, which may be ours."""
+    return {
+        **container.labels,
+        labels.DIGEST: container.digest(),
+        labels.DERIVED: describe_derived(_derived(container)),
+        labels.GROUPS: json.dumps(container.groups),
+        labels.INFINIBAND: json.dumps(container.infiniband or ()),
+    }
 
 
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:

@@ -222,6 +222,8 @@ def test_no_key_is_in_an_image_that_is_made_of_a_container_whose_home_is_the_ima
     own.mkdir()
     (own / "id_ed25519").write_text("that of an earlier session")
     (own / "mine").write_text("of the image")
+    for path in (own, *own.iterdir()):
+        os.chown(path, UID, UID)
     with image.running() as container:
         assert sorted(path.name for path in own.iterdir()) == [*SSH_FILES, "mine"]
         assert [(own / name).readlink() for name in SSH_FILES] == [

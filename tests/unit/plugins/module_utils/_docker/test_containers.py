@@ -227,7 +227,8 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     assert request["mac_address"] == "02:ba:0a:80:03:02"
     assert request["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
     assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
-    assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
+    nothing = {labels.DERIVED: "{}", labels.GROUPS: "[]", labels.INFINIBAND: "[]"}
+    assert request["labels"] == {**MAIN.labels, **nothing, labels.DIGEST: MAIN.digest()}, "none is that of its image"
 
 
 def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
@@ -278,7 +279,7 @@ def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_ma
     asked = engine.asked[-1]
     # The engine would add them from the image otherwise.
     assert {name: asked["environment"][name] for name in image.derived} == dict.fromkeys(image.derived)
-    assert labels.DERIVED not in asked["labels"]
+    assert asked["labels"][labels.DERIVED] == "{}"
 
 
 @pytest.mark.parametrize("label", [None, "", "no JSON", "[]", '{"PATH": 1}', '{"PATH": "0123456789abcdef"}'])
