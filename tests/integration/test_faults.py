@@ -106,9 +106,16 @@ def test_running_session_survives_a_failed_repair_and_a_lost_folder(sessions: Se
     finally:
         run_on(sub["agent"], f"docker rm {sub['container']}")
 
-    # The agent that lost its folder gets new containers, with new keys that are distributed to all.
+    # The agent that lost its folder gets new containers, with new keys that are distributed to all; but the former ones
+    # are nobody's, and their names are taken until somebody has removed them.
     lost = created.record["kernels"][3]
+    here = [kernel["container"] for kernel in created.record["kernels"] if kernel["agent"] == lost["agent"]]
     run_on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
+    refused = sessions.create(**FOUR)
+    assert refused.code != 0
+    removal = f"docker rm -f {' '.join(sorted(here))}"
+    assert f"remove it there ({removal}), or choose another session_name" in refused.text, refused.output
+    run_on(lost["agent"], removal)
     repaired = sessions.create(**FOUR)
     assert repaired.code == 0, repaired.output
     before, after = (dict(run.record["host_keys"]) for run in (created, repaired))

@@ -97,8 +97,7 @@ def _listed(session: LocalSession) -> Iterator[dict[str, Any]]:
                 labels.KERNEL_ID: kernel.id,
                 labels.HOSTNAME: kernel.hostname,
                 labels.IMAGE_DIGEST: images[kernel.image]["Id"],
-                labels.SLOTS: json.dumps(kernel.resources),
-                labels.DEVICES: json.dumps(session.pinned[kernel.hostname].devices),
+                labels.NONCE: session.nonce,
             },
         }
 

@@ -143,6 +143,7 @@ class FakeDocker:
         self.calls.append(f"create network {name}")
         self.asked.append({"name": name, **settings})
         network = {"Driver": settings["driver"], "Labels": settings["labels"], "IPAM": settings["ipam"]}
+        network["Options"] = settings.get("options")
         self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, **network})
 
     def remove_network(self, network: str) -> None:

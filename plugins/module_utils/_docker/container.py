@@ -11,10 +11,11 @@ import json
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
-from .._model.environment import build_environment, is_nvidia_switch
+from .._model.environment import build_environment, derived_variables, is_nvidia_switch
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .api_version import ENDPOINT_MAC, speaks
+from .derived_variables import describe_derived
 from .sdk import docker
 
 # What no-new-privileges leaves in the bounding set. No process can get these. But without the first, the kernel
@@ -31,7 +32,7 @@ ENTRYPOINT = [f"{KIT}/bin/entrypoint"]
 # What of a container may change while it runs, or when it starts again.
 VOLATILE = (
     *("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "gpu_nodes", "infiniband", "image_binds"),
-    *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads"),
+    *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads", "stale"),
     "interface_names",
 )
 
@@ -78,7 +79,8 @@ class Container:
     the session's networks, and ``overlay`` is whether the session network is a swarm's.
 
     ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
-    ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
+    ``image_environment`` and ``argv`` are the environment and command of the image, ``stale`` are variables that it has
+    and that are not its own. ``kit`` is the folder of the
     runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
     limits of its processes, -1 for none, ``cdi_gpus`` all GPUs on the agent that have a CDI name, and ``gpu_nodes`` the
     device nodes of its own. ``published`` are (port of the container, address of the agent, port of the agent).
@@ -132,6 +134,7 @@ class Container:
     no_new_privileges: bool = True
     omp_threads: int = 0
     interface_names: tuple[str, ...] = ()
+    stale: frozenset[str] = frozenset()
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -253,10 +256,14 @@ def _mount(bind: Bind) -> dict[str, Any]:
 
 
 def _labels(container: Container) -> dict[str, str]:
-    own = {**container.labels, labels.DIGEST: container.digest()}
-    if container.groups:
-        own[labels.GROUPS] = json.dumps(container.groups)
-    return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}
+    """Return all labels that are read of a container: one that it lacked would be its image's, which may be ours."""
+    return {
+        **container.labels,
+        labels.DIGEST: container.digest(),
+        labels.DERIVED: describe_derived(_derived(container)),
+        labels.GROUPS: json.dumps(container.groups),
+        labels.INFINIBAND: json.dumps(container.infiniband or ()),
+    }
 
 
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
@@ -316,8 +323,19 @@ def _uses_cdi(container: Container) -> bool:
     return container.cdi_gpus.issuperset(_nvidia_gpus(container))
 
 
-def _container_environment(container: Container) -> dict[str, str]:
-    """Return the whole environment of a container.
+def _derived(container: Container) -> dict[str, str]:
+    """Return the variables that are derived for a container."""
+    return derived_variables(
+        container.image_environment,
+        container.explicit_environment,
+        container.interface,
+        container.networks,
+        container.omp_threads,
+    )
+
+
+def _container_environment(container: Container) -> dict[str, Any]:
+    """Return the whole environment of a container; what is ``None`` is taken away from that of the image.
 
     If NVIDIA's runtime is the engine's default, CUDA images and users that set ``NVIDIA_VISIBLE_DEVICES`` would get all
     GPUs, so the variable is set to the container's own GPUs wherever it could have an effect. With CDI it is ``void``:
@@ -339,4 +357,4 @@ def _container_environment(container: Container) -> dict[str, str]:
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
-    return environment
+    return {**dict.fromkeys(container.stale), **environment}

@@ -20,10 +20,9 @@ from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 from . import labels
-from .networks import unique_name
+from .networks import BRIDGE_OPTION, unique_name
 from .sdk import docker, ipam
 
-_BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"
 _MTU = "com.docker.network.driver.mtu"
 
@@ -123,7 +122,7 @@ def renew_default_network(client: docker.APIClient, desired: DefaultNetwork) -> 
         driver="bridge",
         check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet) if desired.subnet else None,
-        options={_BRIDGE: desired.bridge, _ICC: "false", _MTU: str(desired.mtu)},
+        options={BRIDGE_OPTION: desired.bridge, _ICC: "false", _MTU: str(desired.mtu)},
         labels={labels.OWNER: labels.OWNER_VALUE},
     )
     return True
@@ -165,7 +164,7 @@ def _observed_properties(network: Mapping[str, Any]) -> dict[str, str]:
     options = network["Options"] or {}
     return {
         "driver": network["Driver"],
-        "bridge": options.get(_BRIDGE, ""),
+        "bridge": options.get(BRIDGE_OPTION, ""),
         "icc": options.get(_ICC, "true"),
         "ipv6": str(network["EnableIPv6"]).lower(),
         # The engine's own, whatever the host has.

@@ -16,7 +16,9 @@ from .._model.image_look import ImageLook
 from .._model.images import ImageIdentity, repository_of
 from .._model.quantity import decimal_unit
 from .._model.timestamp import parse_timestamp
-from .labels import content_digest
+from . import labels
+from .container import ENTRYPOINT
+from .derived_variables import still_derived
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -54,7 +56,9 @@ class Image:
     of their registry; if ``in_containerd``, loaded images have digests as well. ``size`` is in bytes, without what is
     unpacked there; ``tagged_at``, in seconds since the epoch, is when it got its last tag on
     this engine, ``None`` if that is not known. ``look`` is what was seen in its files.
-    ``folder`` is the working directory of its command.
+    ``folder`` is the working directory of its command. ``derived`` are the variables of an image that was made of a
+    session's container, which were derived for that: they are not of ``environment``, nor is our entrypoint of
+    ``argv``.
     """
 
     digest: str
@@ -71,6 +75,7 @@ class Image:
     folder: str = "/"
     content: str = ""
     in_containerd: bool = False
+    derived: frozenset[str] = frozenset()
 
     @property
     def identity(self) -> ImageIdentity:
@@ -129,21 +134,25 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
 
 def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
     config, digests, image_id = inspected["Config"], list(inspected.get("RepoDigests") or []), str(inspected["Id"])
-    variables = (variable.partition("=") for variable in config.get("Env") or [])
+    own = config.get("Labels") or {}
+    # A variable without a value is taken away from those of the image that it was made of.
+    variables = dict(variable.split("=", 1) for variable in config.get("Env") or [] if "=" in variable)
+    derived = still_derived(own.get(labels.DERIVED), variables)
     reference = next((digest for digest in digests if repository_of(digest) == repository_of(name)), "")
     return Image(
         # Loaded images have no registry digest, only their id.
         digest=next((digest.partition("@")[2] for digest in [reference, *digests] if digest), image_id),
-        environment={key: value for key, _equals, value in variables},
+        environment={name: value for name, value in variables.items() if name not in derived},
+        derived=derived,
         id=image_id,
-        argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
+        argv=_own_argv([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]),
         volumes=tuple(sorted(map(str, config.get("Volumes") or {}))),
         reference=reference,
         # A containerd lists what was pulled by its digest as a tag, too.
         tags=tuple(tag for tag in inspected.get("RepoTags") or () if "@" not in tag),
         digests=tuple(digests),
         size=int(inspected.get("Size") or 0),
-        folder=str(config.get("WorkingDir") or "/"),
+        folder=_own_folder(str(config.get("WorkingDir") or "/"), own),
         tagged_at=_parse_moment(str((inspected.get("Metadata") or {}).get("LastTagTime") or "")),
         content=_content(inspected, config),
         # There an image is what a registry would send; elsewhere it is the configuration in that.
@@ -162,7 +171,20 @@ def _content(inspected: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         return ""
     said = {name: config[name] for name in _CONFIGURATION if config.get(name)}
     platform = [inspected.get(name) or "" for name in ("Os", "Architecture", "Variant")]
-    return content_digest([platform, list(layers), said])
+    return labels.content_digest([platform, list(layers), said])
+
+
+def _own_argv(argv: list[str]) -> tuple[str, ...]:
+    """Return the entrypoint and command of an image, without our entrypoint if it was made of a container of ours."""
+    while argv[: len(ENTRYPOINT)] == ENTRYPOINT:
+        argv = argv[len(ENTRYPOINT) :]
+    return tuple(argv)
+
+
+def _own_folder(folder: str, image_labels: Mapping[str, str]) -> str:
+    """Return the working directory of an image's command; our containers have ``/`` instead, and name it in a label."""
+    recorded = image_labels.get(labels.FOLDER, "")
+    return recorded if folder == "/" and recorded.startswith("/") else folder
 
 
 def _parse_moment(moment: str) -> float | None:

@@ -25,6 +25,8 @@ from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomi
 from .._model.session import MAIN1, is_session_id
 from .._model.state_format import StateFormat
 from .command_ends import STARTED
+from .container_ids import FOLDER as CONTAINER_IDS
+from .container_ids import ContainerIds
 from .homes import Homes
 from .local_session import SESSION, LocalSession
 from .port_reservations import PortReservations
@@ -346,6 +348,10 @@ class Store:
         if not is_session_id(session_id):
             raise ValueError(f"session_id: {session_id!r} is not the id of a session")
         return self._sessions / session_id
+
+    def container_ids(self, session_id: str) -> ContainerIds:
+        """Return the recorded ids of the containers that this agent has made for a session."""
+        return ContainerIds(self.folder(session_id) / CONTAINER_IDS)
 
     def kernel_folder(self, session_id: str, hostname: str) -> Path:
         """Return the folder that is mounted in a container at ``/run/backendai``."""

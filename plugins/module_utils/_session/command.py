@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
-from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.store import Store
 from .._host.units import OUTPUT, start_units
@@ -17,6 +15,7 @@ from .._model.change import Change
 from .._model.session import MAIN1, STOPPED
 from .claim_guard import ClaimLostError, require_claim
 from .container_states import container_states
+from .ownership import own_containers
 
 POLL_SECONDS = 0.5
 
@@ -50,8 +49,8 @@ def wait_for_end(client: docker.APIClient, store: Store, session_id: str, second
     until = time.monotonic() + seconds
     while True:
         session = store.session(session_id)
-        existing = containers.find_containers(client, session_id)
-        main = container_states(client, store, session, existing).get(MAIN1) if session else None
+        own = own_containers(client, store, session) if session else {}
+        main = container_states(client, store, session, own).get(MAIN1) if session else None
         if main is None:
             return True, None
         if main.status in STOPPED:
@@ -60,10 +59,3 @@ def wait_for_end(client: docker.APIClient, store: Store, session_id: str, second
         if remaining <= 0:
             return False, None
         time.sleep(min(POLL_SECONDS, remaining))
-
-
-def containers_by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
-    return {
-        container["Labels"].get(labels.HOSTNAME, ""): container
-        for container in containers.find_containers(client, session_id)
-    }

@@ -11,7 +11,7 @@ when somebody has removed it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .._docker import labels
@@ -40,11 +40,10 @@ _KEPT = StateFormat("the end of a command", CommandEnd)
 
 
 def container_states(
-    client: docker.APIClient, store: Store, session: LocalSession, containers: Iterable[Mapping[str, Any]]
+    client: docker.APIClient, store: Store, session: LocalSession, own: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, ContainerState]:
-    """Return the states of a session's containers by hostname."""
-    listed = {str(container["Labels"][labels.HOSTNAME]): container for container in containers}
-    states = {hostname: _state(client, container) for hostname, container in listed.items()}
+    """Return the states of a session's ``own`` containers by hostname."""
+    states = {hostname: _state(client, container) for hostname, container in own.items()}
     started = store.started_commands(session) if session.plan.command else set()
     for hostname in started:
         end = read_end(store, session.plan.id, hostname)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -257,6 +256,7 @@ def _container(
         argv=image.argv,
         explicit_environment=environment,
         image_environment=image.environment,
+        stale=image.derived,
         kit=kit,
         uid=plan.uid,
         gid=plan.gid,
@@ -275,20 +275,20 @@ def _container(
         overlay=plan.network is not None and plan.network.swarm_manager is not None,
         no_new_privileges=plan.no_new_privileges,
         published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
-        labels=_labels(plan, kernel, pinned, image.digest),
+        labels=_labels(plan, kernel, session.nonce, image),
         omp_threads=threads(kernel),
         interface_names=interface_variables(plan),
     )
 
 
-def _labels(plan: SessionPlan, kernel: Kernel, pinned: PinnedResources, digest: str) -> dict[str, str]:
+def _labels(plan: SessionPlan, kernel: Kernel, nonce: str, image: Image) -> dict[str, str]:
     return {
         labels.OWNER: labels.OWNER_VALUE,
         labels.SESSION_ID: plan.id,
         labels.SESSION_NAME: plan.name,
         labels.KERNEL_ID: kernel.id,
         labels.HOSTNAME: kernel.hostname,
-        labels.SLOTS: json.dumps(kernel.resources),
-        labels.DEVICES: json.dumps(pinned.devices),
-        labels.IMAGE_DIGEST: digest,
+        labels.NONCE: nonce,
+        labels.IMAGE_DIGEST: image.digest,
+        labels.FOLDER: image.folder,
     }

@@ -14,7 +14,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from .._docker import containers, labels
 from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
 from .._host.command_ends import awaited
@@ -25,6 +24,7 @@ from .._model.errors import ClusterError
 from .._model.session import STOPPED
 from .container_states import CommandEnd, container_states, write_end
 from .output import find_kept, keep_output
+from .ownership import own_containers
 
 STOP_SECONDS = 10.0
 """How long a container may take to end once its output is kept."""
@@ -46,24 +46,23 @@ def keep_ended(client: docker.APIClient, store: Store, session_id: str, hostname
         if session is None or not session.committed:
             return
         waiting = awaited(store.folder(session_id))
-        listed = containers.find_containers(client, session_id)
-        existing = {str(container["Labels"][labels.HOSTNAME]): container for container in listed}
-        states = container_states(client, store, session, listed)
+        existing = own_containers(client, store, session)
+        states = container_states(client, store, session, existing)
         over = {name for name in hostnames if name not in states or states[name].status in STOPPED}
         ended = over.intersection(waiting)
-        present = [existing[name] for name in sorted(ended) if name in existing]
+        present = {name: existing[name] for name in sorted(ended) if name in existing}
         last = _last_messages(client, present)
         lost = keep_output(client, store, session, present, later={*waiting} - ended) if present else {}
         kept = find_kept(store, session_id)
-        if present and not (kept and ended.intersection(existing) <= kept.containers.keys()):
+        if present and not (kept and present.keys() <= kept.containers.keys()):
             raise NotKeptError(next(iter(lost.values()), "what was kept was removed at once"))
         for name in ended:
             container = str(existing[name]["Id"]) if name in existing else ""
             write_end(store, session_id, name, CommandEnd(container, states.get(name)))
         # What it has printed just before its end may have arrived at the engine later.
-        _await_stop(client, session_id, present)
+        _await_stop(client, present.values())
         late = _last_messages(client, present)
-        again = [each for each in present if late[each["Id"]] not in ("", last[each["Id"]])]
+        again = {name: each for name, each in present.items() if late[name] not in ("", last[name])}
         if again:
             keep_output(client, store, session, again, later={*waiting} - ended)
 
@@ -74,9 +73,9 @@ def start_waiting(store: Store, sessions: Iterable[LocalSession]) -> None:
     start_units([OUTPUT.format(session_id=each) for each in batch if awaited(store.folder(each))])
 
 
-def _last_messages(client: docker.APIClient, existing: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the last message in the log of each container by its id, with its time; empty if it cannot be read."""
-    return {str(container["Id"]): _last_message(client, str(container["Id"])) for container in existing}
+def _last_messages(client: docker.APIClient, existing: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the last message in the log of each container by hostname, with its time; empty if it cannot be read."""
+    return {hostname: _last_message(client, str(container["Id"])) for hostname, container in existing.items()}
 
 
 def _last_message(client: docker.APIClient, container: str) -> str:
@@ -86,10 +85,9 @@ def _last_message(client: docker.APIClient, container: str) -> str:
         return ""
 
 
-def _await_stop(client: docker.APIClient, session_id: str, existing: Collection[Mapping[str, Any]]) -> None:
+def _await_stop(client: docker.APIClient, existing: Iterable[Mapping[str, Any]]) -> None:
     ids, until = {container["Id"] for container in existing}, time.monotonic() + STOP_SECONDS
     while time.monotonic() < until:
-        listed = containers.find_containers(client, session_id)
-        if not any(each["State"] == "running" for each in listed if each["Id"] in ids):
+        if not ids.intersection(each["Id"] for each in client.containers()):
             return
         time.sleep(POLL_SECONDS)

@@ -43,7 +43,9 @@ def _tell_sessions(store: Store, docker_host: str, problems: Iterable[HealthProb
     sessions = store.load_all()[0]
     for problem in problems:
         affected = [session for session in sessions if _is_affected(session, problem)]
-        announce(docker_host, affected, f"the health check {problem.check} of this host failed: {problem.reason}")
+        announce(
+            docker_host, store, affected, f"the health check {problem.check} of this host failed: {problem.reason}"
+        )
 
 
 def _is_affected(session: LocalSession, problem: HealthProblem) -> bool:

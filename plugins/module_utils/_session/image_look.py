@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.image_files import NAME_PREFIX, ImageFiles, ImageLookError, image_files, remove_look
 from .._docker.image_store import layer_of_snapshot
 from .._docker.images import Image
@@ -245,16 +245,14 @@ def judge_container(
 _LOST = "what it wrote outside of the folders of its session is lost"
 
 
-def find_unjudgeable(client: docker.APIClient, existing: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def find_unjudgeable(client: docker.APIClient, existing: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the stopped ones of containers that :func:`judge_container` cannot judge, by hostname, as what they lack.
 
-    ``existing`` are as the engine lists them.
+    ``existing`` are as the engine lists them, by hostname.
     """
-    stopped = [each for each in existing if each["State"] != "running"]
+    stopped = {hostname: each for hostname, each in existing.items() if each["State"] != "running"}
     lacking = f"files that can be judged on this engine ({_LOST})"
-    return {
-        str(each["Labels"].get(labels.HOSTNAME)): lacking for each in stopped if _layer_of(client, each["Id"]) is None
-    }
+    return {hostname: lacking for hostname, each in stopped.items() if _layer_of(client, each["Id"]) is None}
 
 
 def _layer_of(client: docker.APIClient, container: str) -> Path | None:

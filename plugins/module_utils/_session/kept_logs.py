@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._docker import labels
 from .._docker.logs import Allowance, LogLimitError, LogReadError, read_log
 from .._docker.sdk import docker
 from .._host.threads import in_time
@@ -118,15 +117,15 @@ def keep_logs(
     folder: Path,
     app_logs: AppLogs,
     apps: Sequence[App],
-    containers: Sequence[Mapping[str, Any]],
+    containers: Mapping[str, Mapping[str, Any]],
     seconds: float = SECONDS,
     others: Others = NO_OTHERS,
 ) -> dict[str, str]:
-    """Write the logs of containers that have ended to a folder; return why some were lost, by hostname.
+    """Write the logs of containers that have ended, by hostname, to a folder; return why some were lost.
 
     ``apps`` are those of main1. Nobody waits for what was not read within ``seconds``.
     """
-    logs = [_Log(str(each["Labels"].get(labels.HOSTNAME, "")), str(each["Id"])) for each in containers]
+    logs = [_Log(hostname, str(each["Id"])) for hostname, each in containers.items()]
     main = [log for log in logs if log.hostname == MAIN1]
     of_apps = [log._replace(app=app.name) for log in main for app in apps]
     kept = max(0, KEPT_BYTES - others.kept - (LOG_BYTES if MAIN1 in others.later else 0))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .._docker import containers, labels
 from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -20,6 +19,7 @@ from .._model.session import MAIN1
 from .app_logs import AppLogs
 from .container_states import container_states
 from .output import find_kept, kept_reads
+from .ownership import own_containers
 from .reply_logs import Read, ReplyLogs
 
 
@@ -40,8 +40,8 @@ def read_logs(
     containers, and no logs of apps. Of containers that somebody has removed after their command had ended, the logs are
     those that were kept.
     """
-    existing = containers.find_containers(client, session.plan.id)
-    ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
+    existing = own_containers(client, store, session)
+    ids = {hostname: container["Id"] for hostname, container in existing.items()}
     selected = [kernel for kernel in session.kernels if kernel.hostname in ids and hostname in ("", kernel.hostname)]
     reads: dict[str, dict[str, Read]] = {}
     for kernel in selected:

@@ -18,7 +18,7 @@ import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.image_store import engine_folder, image_folder
 from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
@@ -39,6 +39,7 @@ from .._model.mounts import (
     writable_below,
 )
 from .._model.session import Mount
+from .ownership import own_containers
 
 SILENT = Unusable(
     f"did not answer within {PATH_SECONDS:g} seconds", "repair or unmount its file system, or mount another folder"
@@ -200,6 +201,7 @@ def check_before_start(
 
 def check_after_start(
     client: docker.APIClient,
+    store: Store,
     session: LocalSession,
     folders: Mapping[str, Folder],
     hostnames: Collection[str],
@@ -212,9 +214,9 @@ def check_after_start(
     if not folders:
         return
     started = {
-        container["Id"]: (container["Labels"][labels.HOSTNAME], pid)
-        for container in containers.find_containers(client, session.plan.id)
-        if container["Labels"].get(labels.HOSTNAME) in hostnames
+        container["Id"]: (hostname, pid)
+        for hostname, container in own_containers(client, store, session).items()
+        if hostname in hostnames
         for pid in [containers.pid_of(client, container["Id"])]
         if pid
     }

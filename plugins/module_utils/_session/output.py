@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._docker import labels
 from .._docker.logs import Allowance, LogReadError, tail_of_kept
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -67,21 +66,19 @@ def keep_output(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    existing: Sequence[Mapping[str, Any]],
+    existing: Mapping[str, Mapping[str, Any]],
     days: float = DAYS,
     seconds: float = SECONDS,
     later: Collection[str] = (),
 ) -> dict[str, str]:
-    """Keep the output of containers that have ended for ``days``, as what was kept of others; return what was lost.
+    """Keep the output of a session's ``existing`` containers, which have ended, for ``days``.
 
-    That is by hostname, and includes what was lost of those whose output was kept when their command ended. The output
-    of the hostnames of ``later`` is kept by another call.
-
-    It takes ``seconds`` at most. A repetition replaces what was kept of the same containers. That nothing can be
-    written does not keep a session from ending.
+    Return what was lost, by hostname, also of those whose output was kept when their command ended. The output of the
+    hostnames of ``later`` is kept by another call. It takes ``seconds`` at most. A repetition replaces what was kept of
+    the same containers. That nothing can be written does not keep a session from ending.
     """
     hostnames = {kernel.hostname for kernel in session.kernels}
-    existing = [container for container in existing if _hostname(container) in hostnames]
+    existing = {hostname: container for hostname, container in existing.items() if hostname in hostnames}
     now, root = time.time(), store.root / "output"
     folder, kept_before = root / session.plan.id, _kept_containers(store, session)
     if not existing and not kept_before:
@@ -94,11 +91,10 @@ def keep_output(
             states = container_states(client, store, session, existing)
             kept = KeptOutput(session.plan, session.agent, now, now + days * 86400, states, {})
             if before:
-                names = {_hostname(container) for container in existing}
-                lost = {name: problem for name, problem in before.lost.items() if name not in names}
+                lost = {name: problem for name, problem in before.lost.items() if name not in existing}
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
-        ids = {container["Id"][:12] for container in existing}
+        ids = {container["Id"][:12] for container in existing.values()}
         other_ids = {container[:12] for container in kept_before.values()} - ids
         kept_bytes = sum(size for _path, container, size in _kept_files(folder) if container in other_ids)
         app_logs, others = AppLogs(store, session.plan.id), Others(kept_bytes, later)
@@ -108,7 +104,7 @@ def keep_output(
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
     except OSError as error:
         problem = f"{folder} cannot be written ({error.strerror or error})"
-        return {_hostname(container): problem for container in existing}
+        return dict.fromkeys(existing, problem)
     # What has expired is removed by the next one.
     with contextlib.suppress(OSError):
         prune(store, session.plan.id)
@@ -136,10 +132,6 @@ def _remove_replaced(folder: Path, current: Collection[str]) -> None:
         if too_much > 0 and container not in current:
             too_much -= size
             path.unlink()
-
-
-def _hostname(container: Mapping[str, Any]) -> str:
-    return str(container["Labels"].get(labels.HOSTNAME, ""))
 
 
 def _load(folder: Path) -> KeptOutput | None:

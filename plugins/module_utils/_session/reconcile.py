@@ -31,7 +31,6 @@ from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
 from .agent_needs import find_lacks, mend_lacks
 from .before_start import prepare_restart
-from .command import containers_by_hostname
 from .ended_commands import start_waiting
 from .image_look import find_abandoned, remove_abandoned
 from .interfaces import apply_interfaces, plan_interfaces
@@ -39,6 +38,7 @@ from .leftovers import find_leftovers, remove_folders, remove_leftovers, retire_
 from .links import plan_links
 from .look import look_at_sessions
 from .mount_sources import check_before_start
+from .ownership import own_containers
 from .reap import remove_expired
 
 RESTORE_SECONDS = 30
@@ -74,18 +74,16 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
     plan = session.plan
     waits = plan.infiniband or (plan.network and plan.network.swarm_manager)
-    stopped = [
-        name for name, container in containers_by_hostname(client, plan.id).items() if container["State"] != "running"
-    ]
-    starting = [name for name in hostnames if name in stopped]
+    own = own_containers(client, store, session)
+    starting = [name for name in hostnames if name in own and own[name]["State"] != "running"]
     if not starting:
         return [], []
     check_before_start(client, store, session)
+    by_id = {own[name]["Id"]: name for name in starting}
     changes = start_stopped(
         client,
-        plan.id,
-        starting,
-        lambda container: prepare_restart(client, store, session, container),
+        [own[name] for name in starting],
+        lambda container: prepare_restart(client, store, session, by_id[container], container),
         RESTORE_SECONDS if waits else 0,
     )
     return changes, starting
@@ -98,9 +96,9 @@ def restore_interfaces(
 
     ``state`` is as for :func:`restore_links`.
     """
-    if plan_interfaces(client, session, state) == InterfacePlan([], {}):
+    if plan_interfaces(client, store, session, state) == InterfacePlan([], {}):
         return []
-    interface_plan = plan_interfaces(client, session)
+    interface_plan = plan_interfaces(client, store, session)
     apply_interfaces(client, store, session, interface_plan)
     if interface_plan.lost:
         remedy = "run repair_session, which recreates it"
@@ -120,7 +118,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     unmended = [failure.phrase for failure in failed]
     state = iproute.LinkState()
     # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
-    ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []
+    ports = _plan_pins(engine, store, readable, state) if not start and has_unpinned_ports(state) else []
     # At a start the network may be away, and nothing is to wait for a server.
     changes = mended if start else [*mended, *refresh_storage(store)]
     changes += sync_ruleset(store, check_mode=False, ports=ports)
@@ -166,12 +164,12 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
 
 
 def _plan_pins(
-    engine: Connected, sessions: Iterable[LocalSession], state: iproute.LinkState
+    engine: Connected, store: Store, sessions: Iterable[LocalSession], state: iproute.LinkState
 ) -> list[iproute.LinkOperation]:
     """Return the steps that pin the ports of all running containers; empty if the engine does not answer."""
     try:
         client = engine()
-        return [step for session in sessions for step in plan_interfaces(client, session, state).pins]
+        return [step for session in sessions for step in plan_interfaces(client, store, session, state).pins]
     except EXPECTED:
         # Restoring the sessions reports it.
         return []

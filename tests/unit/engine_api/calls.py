@@ -82,8 +82,8 @@ def make_all_calls(client: Any) -> None:
         dataclasses.replace(desired(client), network="host", address=None, mac=None, published=()),
     ):
         container.create_container(client, other)
-    containers.find_containers(client)
-    containers.find_containers(client, "1")
+    containers.find_labelled(client)
+    containers.find_labelled(client, "1")
     containers.inspect(client, main)
     client.start(main)
     run_as_work(client, main, ["true"], 5)
@@ -92,7 +92,7 @@ def make_all_calls(client: Any) -> None:
     containers.kill(client, main)
     containers.remove_containers(client, [{"Id": main, "Names": ["/main1"], "State": "exited"}])
     foreign.list_foreign(client)
-    list(foreign.running_foreign(client))
+    list(foreign.running_foreign(client, ()))
 
 
 def _call_for_networks(client: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -289,6 +290,37 @@ def test_links_of_an_earlier_start_are_replaced(image: Image) -> None:
     with image.running() as container:
         assert container.log_in("echo in") == "in\n"
         assert list(secret.iterdir()) == []
+
+
+SSH_FILES = ["authorized_keys", "config", "id_ed25519", "id_ed25519.pub", "known_hosts"]
+
+
+def test_no_key_is_in_an_image_that_is_made_of_a_container_whose_home_is_the_images_own(image: Image) -> None:
+    own, kept = image.root / "home/work/.ssh", image.root / "var/lib/backendai/ssh"
+    own.mkdir()
+    (own / "id_ed25519").write_text("that of an earlier session")
+    (own / "mine").write_text("of the image")
+    for path in (own, *own.iterdir()):
+        os.chown(path, UID, UID)
+    with image.running() as container:
+        assert sorted(path.name for path in own.iterdir()) == [*SSH_FILES, "mine"]
+        assert [(own / name).readlink() for name in SSH_FILES] == [
+            Path("/var/lib/backendai/ssh") / name for name in SSH_FILES
+        ]
+        assert (kept / "id_ed25519").read_bytes() == (image.root / "run/backendai/ssh/id_ed25519").read_bytes()
+        assert ((kept / "id_ed25519").stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert container.log_in("cat ~/.ssh/id_ed25519.pub") == (kept / "id_ed25519.pub").read_text()
+
+
+def test_keys_are_files_in_a_home_that_is_mounted(image: Image) -> None:
+    home = image.root / "home/work"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"uid={UID},gid={UID}", "none", home], check=True)
+    try:
+        with image.running() as container:
+            assert container.log_in("echo in") == "in\n"
+            assert [(home / ".ssh" / name).is_symlink() for name in SSH_FILES] == [False] * len(SSH_FILES)
+    finally:
+        subprocess.run(["umount", home], check=True)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.inventory import sessions
 from ansible_collections.backendai.cluster.plugins.inventory.sessions import InventoryModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from tests.unit.builders import plan, requested
+from tests.unit.builders import SESSION_ID, plan, requested
 
 NAME = InventoryModule.NAME
 SOURCE = f"plugin: {NAME}\n"
@@ -32,6 +32,7 @@ all:
         ansible_connection: local
         ansible_become: false
         agent_docker_host: "unix:///{{ inventory_hostname }}.sock"
+        agent_state_path: "{{ top }}/{{ inventory_hostname }}"
       hosts:
         agent1:
         agent2:
@@ -44,7 +45,7 @@ all:
 
 DOCKER = """\
 case $2 in *agent1.sock) here=main1 ;; *agent2.sock) here=sub2 ;; esac
-echo backendai-train-llm-$here
+echo id-$here
 """
 
 
@@ -56,6 +57,8 @@ class Place:
         self.agents = folder / "agents.yml"
         self.agents.write_text(AGENTS.replace("TOP", str(folder)))
         self.write("docker", f"#!/bin/sh\n{DOCKER}").chmod(0o755)
+        for agent, hostname in (("agent1", "main1"), ("agent2", "sub2")):
+            self.write(f"{agent}/sessions/{SESSION_ID}/containers/{hostname}", f"id-{hostname}")
         self.queue = QueueStore(str(folder / ".queue"))
         self.record(plan())
 
@@ -65,7 +68,7 @@ class Place:
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
@@ -180,6 +183,7 @@ def test_values_of_the_record_are_not_templated(place: Place) -> None:
 def test_settings_of_agents_may_use_hostvars(place: Place) -> None:
     place.add("""agent_docker_host: "unix:///{{ hostvars[groups['agents'][1]].inventory_hostname }}.sock\"""")
     place.record(plan({"agent1": 4}))
+    place.write(f"agent1/sessions/{SESSION_ID}/containers/sub2", "id-sub2")
     assert members(place.read(), "agent_agent1") == {"sub2.train-llm"}
 
 
@@ -213,6 +217,7 @@ def test_containers_do_not_inherit_how_agents_become_root(place: Place, line: st
 
 def test_sessions_with_the_same_name_get_a_suffix_and_a_warning(place: Place, warned: list[str]) -> None:
     place.record(replace(plan({"agent2": 4}), id=OTHER_ID))
+    place.write(f"agent2/sessions/{OTHER_ID}/containers/sub2", "id-sub2")
     expected = {"main1.train-llm.5f0c6a52", "sub2.train-llm.5f0c6a52", "sub2.train-llm.ffffffff"}
     assert members(place.read(), "session_train_llm") == expected
     assert warned == ["2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."]

@@ -72,8 +72,14 @@ def test_an_empty_image_is_not_refused() -> None:
 
 @pytest.mark.parametrize("folder", ["/usr/bin", "/bin", "/usr/local/bin"])
 def test_programs_that_the_image_has_are_not_replaced(folder: str) -> None:
-    judged = judge_image(image_with({f"{folder}/ssh": file(), f"{folder}/scp": link("ssh")}).look, (), ())
+    judged = judge_image(image_with({f"{folder}/ssh": file(b"ELF"), f"{folder}/scp": link("ssh")}).look, (), ())
     assert judged == Leads({}, ("sftp", "ssh-keygen"), {})
+
+
+def test_an_empty_file_where_something_was_mounted_is_no_program() -> None:
+    """An image that was made of a container has one."""
+    judged = judge_image(image_with({"/usr/bin/ssh": file(), "/usr/bin/scp": file(b"ELF")}).look, (), ())
+    assert judged == Leads({}, ("ssh", "sftp", "ssh-keygen"), {})
 
 
 def test_a_program_that_leads_nowhere_is_lacking_and_bound_where_it_leads() -> None:

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
@@ -21,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._program import 
 from ansible_collections.backendai.cluster.plugins.module_utils._program.unit import ENGINE_SECONDS, main
 from ansible_collections.backendai.cluster.plugins.module_utils._session import ended_commands
 from tests.unit import agent
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.uptime import Uptime, uptime_of_numbers
@@ -40,8 +39,8 @@ def run(store: Store, *arguments: str) -> int:
 
 def stop_main1(engine: FakeDocker) -> None:
     """Add a stopped container."""
-    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
-    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "exited"})
+    bears = own_labels("main1")
+    engine.made.append({"Id": "id-main1", "Names": ["/backendai-train-llm-main1"], "Labels": bears, "State": "exited"})
 
 
 @pytest.fixture(autouse=True)

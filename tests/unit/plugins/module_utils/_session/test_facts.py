@@ -49,7 +49,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
     cpu_load,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
-from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, plan
+from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.image_tree import image_with, link
 from tests.unit.silent_mount import MS_NODEV, MS_NOSUID, mount_memory, own_mounts
@@ -83,14 +83,13 @@ def read(engine: Any, store: Store, questions: FactsQuery | None = None, **setti
 
 def container(hostname: str, state: str = "running", **changes: str) -> dict[str, Any]:
     bears = {
-        labels.OWNER: labels.OWNER_VALUE,
-        labels.SESSION_ID: SESSION_ID,
-        labels.HOSTNAME: hostname,
+        **own_labels(hostname),
         labels.IMAGE_DIGEST: "sha256:1",
-        labels.SLOTS: json.dumps({"cpu": 2, "mem": GIB}),
         **changes,
     }
-    return {"Id": hostname, "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+    limits = {"CpusetCpus": "0-1", "Memory": GIB}
+    name = f"backendai-train-llm-{hostname}"
+    return {"Id": hostname, "Names": [f"/{name}"], "Labels": bears, "State": state, "HostConfig": limits}
 
 
 def test_agent_takes_no_sessions_while_it_lacks_what_it_does_not_mend_itself(
@@ -316,7 +315,8 @@ def test_capacity_excludes_what_containers_of_others_use(
 ) -> None:
     uses(monkeypatch, 1.2, GIB + 1)
     stopped = {**foreign("stopped", Memory=GIB), "State": "exited"}
-    engine.made = [foreign("web", **limits), container("main1", **{labels.SLOTS: "{}"}), stopped]
+    store.save(held(MADE))
+    engine.made = [foreign("web", **limits), container("main1"), stopped]
     facts = read(engine, store, **{"reserved": {}, "reserve": "auto", **settings})
     assert facts["capacity"] == capacity
 
@@ -430,18 +430,12 @@ def test_accelerator_warnings_are_returned(engine: Any, store: Store, monkeypatc
     assert read(engine, store)["warnings"] == ["nvidia-smi fails"]
 
 
-def test_devices_of_active_sessions_and_orphans_are_not_free(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("mine", "claimed", "given-up", "orphaned", "lost", "free")
+def test_devices_of_active_sessions_are_not_free(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("mine", "claimed", "given-up", "lost", "free")
     has(monkeypatch, *(Device("tpu", name) for name in names))
     for number, (name, until) in enumerate([("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("lost", None)]):
         of = dataclasses.replace(MADE, id=f"{number:08x}{OTHER_ID[8:]}")
         store.save(held(of, expires_at=until, pinned={"main1": PinnedResources([0], {"tpu": [name]})}))
-    engine.made = [
-        container("main1", **{labels.SESSION_ID: "lost", labels.DEVICES: '{"tpu": ["orphaned"]}'}),
-        container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
-    ]
     facts = read(engine, store, FactsQuery(excluded=[f"00000003{OTHER_ID[8:]}"]))
     assert {device["id"] for device in facts["devices"] if device["free"]} == {"given-up", "lost", "free"}
 
@@ -492,10 +486,79 @@ def test_expired_and_excluded_sessions_are_not_active() -> None:
     assert active_sessions([mine, theirs, given_up], [SESSION_ID]) == [theirs]
 
 
-def test_orphaned_containers_are_counted(engine: Any, store: Store) -> None:
-    engine.made = [container("main1"), container("sub1", "exited", **{labels.SLOTS: '{"cpu": 1}'})]
+def given(path: str) -> list[dict[str, str]]:
+    return [{"PathOnHost": f"/gone{path}", "PathInContainer": path, "CgroupPermissions": "rwm"}]
+
+
+def test_a_device_of_a_session_whose_folder_was_moved_away_is_given_to_nobody(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(monkeypatch, Device("tpu", "/dev/accel0"), Device("tpu", "/dev/accel1"))
+    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"tpu": ["/dev/accel0"]})}))
+    engine.made = [container("main1")]
+    engine.made[0]["HostConfig"]["Devices"] = given("/dev/accel0")
+    before = read(engine, store)
+    store.folder(SESSION_ID).rename(store.root / "elsewhere")
+    after = read(engine, store)
+    for facts in (before, after):
+        assert [device["free"] for device in facts["devices"]] == [False, True]
+    assert (after["sessions"], after["containers"]) == ([], 1)
+    assert after["allocated"] == {"cpu": 2, "mem": GIB, "tpu": 1}
+    (warning,) = after["warnings"]
+    assert warning == (
+        "container backendai-train-llm-main1: of no session here, although labels name one, as those of an image do"
+        " that was made of a container. Nothing touches what is of no session, and what runs of it counts: cpu 2, mem"
+        " 1g, tpu 1 (/dev/accel0): remove what is not needed with docker rm -f backendai-train-llm-main1."
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "counts"), [("running", 1), ("paused", 1), ("restarting", 1), ("exited", 0), ("created", 0)]
+)
+def test_what_only_has_the_labels_of_a_session_counts_by_its_limits_while_it_runs(
+    engine: Any, store: Store, state: str, counts: int
+) -> None:
+    store.save(held(MADE))
+    own = read(engine, store)["allocated"]
+    saved = {**container("main1", state), "Id": "saved", "Names": ["/saved"], "HostConfig": {"NanoCpus": 1_500_000_000}}
+    engine.made = [container("main1"), saved]
     facts = read(engine, store)
-    assert (facts["allocated"], facts["containers"]) == ({"cpu": 3, "mem": GIB}, 2)
+    assert facts["allocated"] == {**own, "cpu": own["cpu"] + 2 * counts}
+    assert (facts["containers"], len(facts["sessions"][0]["states"])) == (2 + counts, 1)
+    (warning,) = facts["warnings"]
+    assert warning.startswith("container saved: of no session here")
+    assert ("cpu 2" in warning) is bool(counts)
+
+
+def test_containers_that_a_damaged_session_has_recorded_count_whether_they_run_or_not(
+    engine: Any, store: Store
+) -> None:
+    store.save(held(MADE))
+    store.container_ids(SESSION_ID).record("main1", "main1")
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    engine.made = [container("main1", "exited"), container("sub1", "exited")]
+    facts = read(engine, store)
+    assert (facts["allocated"], facts["containers"]) == ({"cpu": 2, "mem": GIB}, 1)
+
+
+def test_the_first_of_many_containers_of_no_session_are_named(engine: Any, store: Store) -> None:
+    engine.made = [{**container("main1", "exited"), "Id": name, "Names": [f"/{name}"]} for name in "gfedcba"]
+    (warning,) = read(engine, store)["warnings"]
+    assert warning.startswith("containers a, b, c, d, e, 2 more: of no session here")
+    assert warning.endswith("and none of it counts: remove what is not needed with docker rm -f a b c d e.")
+
+
+def test_a_network_of_a_session_that_is_not_held_is_named(engine: Any, store: Store) -> None:
+    engine.joined = [
+        {"Id": name, "Name": name, "Driver": driver, "Labels": own_labels("main1", of), "IPAM": {}}
+        for name, driver, of in (("a", "bridge", SESSION_ID), ("b", "bridge", OTHER_ID), ("c", "overlay", OTHER_ID))
+    ]
+    store.save(held(MADE))
+    (warning,) = read(engine, store)["warnings"]
+    assert warning == (
+        "network b: of no session here, although labels name one. Nothing touches it: remove what is not needed with"
+        " docker network rm b."
+    )
 
 
 def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) -> None:
@@ -507,8 +570,7 @@ def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) ->
 def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
-    others = container("x", **{labels.SESSION_ID: "other"})
-    engine.made = [container("main1"), {**container("sub1", "exited"), **ended}, others]
+    engine.made = [container("main1"), {**container("sub1", "exited"), **ended}]
     part = {
         "id": SESSION_ID,
         "name": "train-llm",
@@ -626,7 +688,7 @@ def test_only_containers_that_have_ended_have_an_exit_code(
     engine: Any, store: Store, state: str, expected: int | None
 ) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    states = container_states(engine, store, held(MADE), engine.made)
+    states = container_states(engine, store, held(MADE), {"main1": engine.made[0]})
     assert states == {"main1": ContainerState(state, "sha256:1", expected)}
 
 
