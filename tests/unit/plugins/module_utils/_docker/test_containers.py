@@ -197,6 +197,8 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     host = request["host_config"]
     assert host == {
         "network_mode": "backendai-train-llm",
+        # With userns-remap of the engine, too.
+        "userns_mode": "host",
         "mounts": [
             mounted("/var/lib/backendai/kit/0123456789ab", "/opt/backendai"),
             mounted("/var/lib/backendai/sessions/1/main1", "/run/backendai"),
