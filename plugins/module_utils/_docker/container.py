@@ -338,6 +338,7 @@ def _derived(container: Container) -> dict[str, str]:
         container.interface,
         container.networks,
         container.omp_threads,
+        container.interface_names,
     )
 
 

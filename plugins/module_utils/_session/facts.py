@@ -124,8 +124,10 @@ def collect_facts(
     gpus = functools.lru_cache(None)(working_gpus)
     reserve = _reserve(settings)
     state = read_service_state(store, damaged, reserve, info)
-    unreadable, unmanaged = _read_taken(client, settings, accelerators.devices, containers, sessions)
-    allocated = {*_allocated_devices(active), *unreadable.devices, *unmanaged.devices}
+    assigned = _allocated_devices(active)
+    others = [device for device in accelerators.devices if device.id not in assigned]
+    unreadable, unmanaged = _read_taken(client, settings, others, containers, sessions)
+    allocated = {*assigned, *unreadable.devices, *unmanaged.devices}
     # What a container has stays there, and is counted.
     sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
     foreign = _read_foreign(client, settings, accelerators.devices, containers.own)
@@ -256,6 +258,8 @@ def _read_taken(
     sessions: Iterable[LocalSession],
 ) -> tuple[Taken, Taken]:
     """Return what containers take of sessions that cannot be read, and those that run of no session.
+
+    ``devices`` are those that no other session has.
 
     The first may be started again, so they count whether they run or not. With ``agent_reserve: auto`` the cores and
     the memory of the others are measured, as those of all containers of no session.

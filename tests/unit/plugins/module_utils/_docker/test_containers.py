@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.containe
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
 from ansible_collections.backendai.cluster.plugins.module_utils._host.container_ids import ContainerIds
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import INTERFACE_VARIABLES
 from tests.unit.fake_docker import FakeDocker
 
 MAIN = Container(
@@ -252,7 +253,8 @@ DISTRIBUTED = {
 
 
 def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_made_of_one(engine: Any) -> None:
-    first = dataclasses.replace(MAIN, omp_threads=2, explicit_environment={**DISTRIBUTED, "MASTER_PORT": "1234"})
+    main = dataclasses.replace(MAIN, interface_names=INTERFACE_VARIABLES)
+    first = dataclasses.replace(main, omp_threads=2, explicit_environment={**DISTRIBUTED, "MASTER_PORT": "1234"})
     apply(engine, first)
     (made_first,) = engine.asked
     saved = dict(made_first["environment"])
@@ -266,7 +268,7 @@ def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_ma
     assert {"MASTER_ADDR", "TF_CONFIG", "OMP_NUM_THREADS", "NCCL_SOCKET_IFNAME"} <= image.derived
     assert image.environment == {"PATH": "/bin", "GLOO_SOCKET_IFNAME": "ib0", **DISTRIBUTED, "MASTER_PORT": "1234"}
     again = dataclasses.replace(
-        MAIN,
+        main,
         omp_threads=4,
         image_environment=image.environment,
         stale=image.derived,

@@ -46,6 +46,7 @@ def begin(store: Store, engine: FakeDocker, made: Any) -> int:
     (folder / "go").touch()
     bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: made.id, labels.HOSTNAME: "main1"}
     engine.made.append({"Id": f"id-{made.id}", "Names": ["/main1"], "Labels": bears, "State": "running"})
+    store.container_ids(made.id).record("main1", f"id-{made.id}")
     return os.open(folder / "wake", os.O_RDWR)
 
 

@@ -85,6 +85,8 @@ class Agent:
 class Engine:
     """An engine with the default network, and containers that are attached to it."""
 
+    api_version = "1.41"
+
     def __init__(self) -> None:
         self.attached: list[str] = []
         self.network: dict[str, Any] | None = {

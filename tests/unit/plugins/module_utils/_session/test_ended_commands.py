@@ -30,6 +30,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.ended_c
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import read_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, read_kept
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ownership import own_containers
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, plan
@@ -45,7 +46,7 @@ ENDED = {"ExitCode": 137, "FinishedAt": "2026-03-01T03:00:00.5Z"}
 def stopping(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers end when their first process sees that their output is kept."""
 
-    def stop(client: Any, _session_id: str, existing: Any) -> None:
+    def stop(client: Any, existing: Any) -> None:
         for container in existing:
             hostname = container["Labels"][labels.HOSTNAME]
             assert read_end(store, SESSION_ID, hostname)
@@ -75,7 +76,7 @@ def prune(engine: Any) -> None:
 
 
 def states(engine: Any, store: Store) -> dict[str, tuple[str, int | None]]:
-    found = container_states(engine, store, held(MADE), engine.containers(all=True))
+    found = container_states(engine, store, held(MADE), own_containers(engine, store, held(MADE)))
     return {name: (state.status, state.exit_code) for name, state in found.items()}
 
 

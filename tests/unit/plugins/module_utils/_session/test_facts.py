@@ -530,6 +530,17 @@ def test_what_only_has_the_labels_of_a_session_counts_by_its_limits_while_it_run
     assert ("cpu 2" in warning) is bool(counts)
 
 
+def test_a_device_that_a_session_and_something_else_have_counts_once(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(monkeypatch, Device("tpu", "/dev/accel0"), Device("tpu", "/dev/accel1"))
+    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"tpu": ["/dev/accel0"]})}))
+    saved = {"Id": "saved", "Names": ["/saved"], "HostConfig": {"Devices": given("/dev/accel0")}}
+    engine.made = [container("main1"), {**container("main1"), **saved}]
+    facts = read(engine, store)
+    assert (facts["allocated"].get("tpu", 0), [device["free"] for device in facts["devices"]]) == (0, [False, True])
+
+
 def test_containers_that_a_damaged_session_has_recorded_count_whether_they_run_or_not(
     engine: Any, store: Store
 ) -> None:
