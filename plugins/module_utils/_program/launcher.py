@@ -53,9 +53,9 @@ def main() -> None:
 
 
 def set_path() -> None:
-    """Let programs of root be found by name, whatever the login has; what it has besides comes after them."""
-    others = [folder for folder in os.environ.get("PATH", "").split(":") if folder and folder not in FOLDERS]
-    os.environ["PATH"] = ":".join([*FOLDERS, *others])
+    """Let programs of root be found by name, after those that the login finds."""
+    given = [folder for folder in os.environ.get("PATH", "").split(":") if folder]
+    os.environ["PATH"] = ":".join([*given, *(folder for folder in FOLDERS if folder not in given)])
 
 
 def serve() -> dict[str, Any]:

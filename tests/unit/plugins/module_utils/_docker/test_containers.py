@@ -353,6 +353,14 @@ def test_container_has_its_limits(engine: Any) -> None:
     assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
 
 
+@pytest.mark.parametrize("driver", ["json-file", "local"])
+def test_a_log_of_one_file_is_not_compressed_whatever_is_usual_for_the_engine(engine: Any, driver: str) -> None:
+    apply(engine, dataclasses.replace(MAIN, log=LogConfig(driver, 1 << 20, 1)))
+    config = HostConfig("1.41", log_config=engine.asked[0]["host_config"]["log_config"])
+    expected = {"max-size": "1048576", "max-file": "1", "compress": "false"}
+    assert config["LogConfig"] == {"Type": driver, "Config": expected}
+
+
 def test_nothing_in_a_container_can_get_privileges_unless_that_is_wanted(engine: Any) -> None:
     apply(engine, MAIN)
     apply(engine, dataclasses.replace(MAIN, no_new_privileges=False))
