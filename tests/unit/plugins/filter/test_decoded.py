@@ -98,7 +98,7 @@ def test_whatever_reads_a_list_or_mapping_of_an_option_decodes_it(name: str) -> 
     rule = re.compile(
         rf" \| (default\(\[\]\) \| )?{decodes}| is (defined|string|match)\b| \| from_yaml\b| \}}\}}"
         if name.startswith("scheduler_")
-        else rf" \| (default\(\[\]\) \| )?{decodes}| is defined| \| default\(\[\]\) or __agent_unnamed"
+        else rf"\s+\| (default\(\[\]\) \| )?{decodes}| is defined| \| default\(\[\]\) or __agent_unnamed"
     )
     for path in readers():
         for template in re.findall(r"{[{%].*?[%}]}", path.read_text(), re.DOTALL):
