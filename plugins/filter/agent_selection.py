@@ -12,6 +12,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ..plugin_utils.option_text import decode_list
+
 DOCUMENTATION = r"""
 name: agent_selection
 short_description: Check the names of agents to take out of service
@@ -54,7 +56,10 @@ _value:
 
 def select_agents(names: str | Iterable[str], agents: Sequence[str], confirmed: bool) -> list[str]:
     """Return the names as a list. Raises :class:`AnsibleFilterError` with one sentence."""
-    listed = names.split(",") if isinstance(names, str) else names
+    try:
+        listed = decode_list(names)
+    except ValueError as error:
+        raise AnsibleFilterError(f"agent_names: {error}.") from None
     selected = [name for name in dict.fromkeys(str(name).strip() for name in listed) if name]
     if not selected:
         raise AnsibleFilterError(f"agent_names is required: one or more of {', '.join(agents)}.")

@@ -13,6 +13,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ._model.errors import sentence
 from ._model.printable import printable_data
+from ._program.launcher import set_path
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
     "docker_host": {"type": "str", "default": "unix:///var/run/docker.sock"},
@@ -105,6 +106,7 @@ ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
 
 def run_module(module: AnsibleModule, action: Callable[[], Mapping[str, Any]]) -> None:
     """Run a module and exit: with its result, or with an error message of one sentence."""
+    set_path()
     try:
         result = action()
     except Exception as error:

@@ -77,7 +77,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.api_version import newer_than_known
-from ..module_utils._docker.client import connect
+from ..module_utils._docker.client import connect, refuse_rootless
 from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network, save_default_network
 from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
 from ..module_utils._firewall.connections import (
@@ -147,7 +147,9 @@ def main() -> None:
 
 def _require_known_engine(module: AnsibleModule, client: Any) -> None:
     """Warn of an engine that is newer than this collection; raise :class:`ClusterError` for one with other rules."""
-    untried = untried_rules(client.info())
+    info = client.info()
+    refuse_rootless(module.params["docker_host"], info)
+    untried = untried_rules(info)
     if untried:
         raise ClusterError(": ".join(untried))
     newer = newer_than_known(client.version()["ApiVersion"])

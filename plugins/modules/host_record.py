@@ -61,7 +61,15 @@ EXAMPLES = r"""
     packages: [docker.io]
 """
 
-RETURN = "# Only the common return values."
+RETURN = r"""
+missing:
+  description: The O(packages) that are not installed, in the order of that list. Those of a certain version always
+    are among them.
+  returned: always
+  type: list
+  elements: str
+  sample: [docker.io]
+"""
 
 from typing import Any
 
@@ -101,7 +109,8 @@ def main() -> None:
             write_record(after)
         added = after.added - before.added if before else after.added
         changes = [Change("packages that came", None, ", ".join(sorted(added.packages)))] if added.packages else []
-        return {"changed": after != before, "diff": as_diff(changes)}
+        missing = [package for package in params["packages"] if package not in host.packages]
+        return {"changed": after != before, "diff": as_diff(changes), "missing": missing}
 
     run_module(module, run)
 

@@ -21,6 +21,7 @@ from ..module_utils._program.launcher import MARK
 from ..module_utils._program.reply import MAX_REPLY
 from . import host_program
 from .host_replies import check_reply
+from .option_text import decode_brackets
 
 T = TypeVar("T")
 
@@ -52,8 +53,14 @@ def coerce_variables(
     spec: Mapping[str, Any], prefix: str, variables: Mapping[str, Any], template: Callable[[Any], Any]
 ) -> dict[str, Any]:
     """Return the host's variables of an argument specification, which begin with ``prefix``, coerced."""
-    values = {name: variables[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in variables}
-    return coerce(spec, {name: template(value) for name, value in values.items()}, prefix)
+    values = {name: template(variables[f"{prefix}{name}"]) for name in spec if f"{prefix}{name}" in variables}
+    for name, value in values.items():
+        if spec[name].get("type") in ("list", "dict"):
+            try:
+                values[name] = decode_brackets(value)
+            except ValueError as error:
+                raise AnsibleActionFail(f"{prefix}{name}: {error}.") from None
+    return coerce(spec, values, prefix)
 
 
 def build_request(

@@ -1,4 +1,4 @@
-"""Action that renders templates without Ansible's importer and without a play."""
+"""Templates without Ansible's importer and without a play."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from ansible.errors import AnsibleFileNotFound
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
+from ansible.template import Templar
+
+from ansible_collections.backendai.cluster.plugins.filter.decoded import decoded
 
 OPTIONS_OF_RUN = {
     "claim_ttl": 600,
@@ -17,6 +21,15 @@ OPTIONS_OF_RUN = {
     "ssh_config_template": "ssh_config.j2",
     "environment_template": "environment.j2",
 }
+
+
+def templar(variables: dict[str, Any]) -> Templar:
+    """Return what renders templates of roles, with the filter by which they read their options."""
+    made = Templar(loader=DataLoader(), variables=variables)
+    # The importer would be asked for it, as for lookups below.
+    private: Any = made
+    private._engine.environment.filters["backendai.cluster.decoded"] = decoded
+    return made
 
 
 class Rendering(ActionBase):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from tests.unit.builders import REPOSITORY
+from tests.unit.rendering import templar
 
 ROLE = REPOSITORY / "roles/accelerator"
 SETTINGS = '{"features": {"cdi": true}}\n'
@@ -55,7 +55,7 @@ def host(engine: dict[str, Any] | None = None, settings: str | None = None, **ch
     }
     variables = {f"__accelerator_{name}": value for name, value in registered.items()}
     variables |= {**load("defaults/main.yml"), **load("vars/main.yml")}
-    return Templar(loader=DataLoader(), variables=variables)
+    return templar(variables)
 
 
 def value(of: Templar, expression: str) -> Any:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from ansible.template import trust_as_template
 
 from tests.unit.builders import REPOSITORY
+from tests.unit.rendering import templar
 
 ROLE = REPOSITORY / "roles/agent"
+SETTINGS = {"net.ipv4.ip_forward": 1, "net.core.somaxconn": 4096}
 
 
-def written_at_boot() -> dict[str, str]:
+def written_at_boot(sysctls: object = SETTINGS) -> dict[str, str]:
     """Return the texts of both files, by the names of their variables."""
     tasks = yaml.safe_load((ROLE / "tasks/kernel.yml").read_text())
     texts: dict[str, str] = next(task["vars"] for task in tasks if task["name"].startswith("Write the kernel settings"))
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
     known = {
         "__agent_kernel_features": variables["__agent_kernel_features"],
-        "agent_sysctls": {"net.ipv4.ip_forward": 1, "net.core.somaxconn": 4096},
+        "__agent_sysctls": trust_as_template(variables["__agent_sysctls"]),
+        "agent_sysctls": sysctls,
     }
-    templar = Templar(loader=DataLoader(), variables=known)
-    return {name: str(templar.template(trust_as_template(text))) for name, text in texts.items()}
+    return {name: str(templar(known).template(trust_as_template(text))) for name, text in texts.items()}
 
 
 def test_each_kernel_module_has_a_line_of_its_own() -> None:
@@ -29,16 +33,27 @@ def test_each_kernel_module_has_a_line_of_its_own() -> None:
     assert lines == ["# Written by the role backendai.cluster.agent.", "overlay", "vxlan"]
 
 
-def test_each_kernel_setting_has_a_line_of_its_own() -> None:
-    lines = written_at_boot()["__agent_settings_at_boot"].splitlines()
+@pytest.mark.parametrize("given", [SETTINGS, json.dumps(SETTINGS)], ids=["mapping", "text of an INI inventory"])
+def test_each_kernel_setting_has_a_line_of_its_own(given: object) -> None:
+    lines = written_at_boot(given)["__agent_settings_at_boot"].splitlines()
     assert lines[1:] == ["net.ipv4.ip_forward = 1", "net.core.somaxconn = 4096"]
+
+
+def test_what_is_counted_for_a_user_id_on_a_host_is_enough_for_many_sessions_by_default() -> None:
+    """128 inotify instances and 200 keys are what the kernel allows; several sessions of a host have one user id."""
+    settings = yaml.safe_load((ROLE / "defaults/main.yml").read_text())["agent_sysctls"]
+    assert settings["net.ipv4.ip_forward"] == 1
+    for name in ("fs.inotify.max_user_instances", "fs.inotify.max_user_watches", "kernel.keys.maxkeys"):
+        assert settings[name] >= 1 << 16
+    assert settings["fs.pipe-user-pages-soft"] > 16384
+    assert settings["kernel.keys.maxbytes"] > 20000 * 100
 
 
 def rendered(template: str, **variables: object) -> str:
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     known = {"__agent_program": "/program", "__agent_homes": {"path": "/srv/homes"}, **defaults, **variables}
     text = (ROLE / "templates" / template).read_text()
-    return str(Templar(loader=DataLoader(), variables=known).template(trust_as_template(text)))
+    return str(templar(known).template(trust_as_template(text)))
 
 
 def test_homes_are_mounted_without_setuid_programs_and_devices_before_the_engine_starts() -> None:

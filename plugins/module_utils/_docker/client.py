@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError
@@ -24,6 +27,16 @@ class DockerUnavailableError(ClusterError):
 
 
 _UNIX = "unix://"
+
+
+def refuse_rootless(docker_host: str, info: Mapping[str, Any]) -> None:
+    """Raise :class:`DockerUnavailableError` for an engine without root, from its system information."""
+    if any(str(option).split(",")[0] == "name=rootless" for option in info.get("SecurityOptions") or ()):
+        raise DockerUnavailableError(
+            f"the Docker engine at {docker_host} is rootless, and cannot give sessions their networks, devices and"
+            " limits: set agent_docker_host to an engine that runs as root, such as unix:///var/run/docker.sock, or"
+            " leave it out and install one."
+        )
 
 
 def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
@@ -69,31 +82,96 @@ def _sdk_remedy(interpreter: str) -> str:
     )
 
 
-def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
-    """Return a client of the SDK, which has connected once.
+# What the SDK sends its requests with. Not each of its versions works with each of theirs.
+_LIBRARIES = ("docker", "requests", "urllib3")
+
+
+def _libraries() -> str:
+    """Return the versions and places of the SDK and its libraries, as this interpreter finds them."""
+    # Imported only here, as its import takes milliseconds.
+    import importlib.metadata
+
+    found = []
+    for name in _LIBRARIES:
+        with contextlib.suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(name)
+            place = os.path.dirname(os.path.dirname(spec.origin or "")) if spec else ""
+            found.append(f"{name} {importlib.metadata.version(name)} in {place}")
+    return ", ".join(found)
+
+
+def _clash(docker_host: str, error: Exception) -> DockerUnavailableError:
+    return DockerUnavailableError(
+        f"the Docker SDK for Python does not work with the libraries that {sys.executable} has ({error}), so the engine"
+        f" at {docker_host} cannot be used; there are {_libraries()}: remove what pip has installed beside the"
+        " packages of the distribution (pip uninstall), or set ansible_python_interpreter to a Python whose docker,"
+        " requests and urllib3 fit together."
+    )
+
+
+def _answers(docker_host: str, timeout: int) -> bool:
+    """Return whether the engine answers, without the SDK."""
+    try:
+        return docker_host.startswith(_UNIX) and bool(newest_version(docker_host[len(_UNIX) :], timeout))
+    except (OSError, ValueError):
+        return False
+
+
+_ENVIRONMENT = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_configuration() -> Iterator[None]:
+    """Hide the configuration of root's docker command, of which the SDK would use logins, headers and proxies.
+
+    The proxies would be those of all containers, and a file that the SDK cannot read would be the end of its client.
+    """
+    # Containers are started by several threads, which wait for their clients.
+    with _ENVIRONMENT:
+        before = {name: os.environ.pop(name, None) for name in ("DOCKER_CONFIG", "HOME")}
+        os.environ["HOME"] = "/nonexistent"
+        try:
+            yield
+        finally:
+            del os.environ["HOME"]
+            os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+def _make_sdk(docker_host: str, version: str, timeout: int) -> docker.APIClient:
+    """Return a client of the SDK.
 
     The address is always explicit: docker-py's ``from_env()`` follows the CLI's contexts, and could connect to
     another engine than the configured one.
     """
+    with _without_configuration():
+        return docker.APIClient(base_url=docker_host, version=version, timeout=timeout)
+
+
+def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
+    """Return a client of the SDK, which has connected once."""
+    # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:
         sdk_version = docker.__version__
-    except ImportError as error:
+    except Exception as error:
+        if importlib.util.find_spec("docker"):
+            raise _clash(docker_host, error) from error
         raise DockerUnavailableError(
             f"the Docker SDK for Python cannot be imported by {sys.executable} ({error}), so the engine at"
             f" {docker_host} cannot be used: {_sdk_remedy(sys.executable)}."
         ) from error
-    # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:
-        client: Any = docker.APIClient(base_url=docker_host, version=OLDEST, timeout=timeout)
+        client: Any = _make_sdk(docker_host, OLDEST, timeout)
         answer = client.get(client._url("/_ping", versioned_api=False), timeout=timeout)
         answer.raise_for_status()
         newest = str(answer.headers["Api-Version"])
         version = agree(newest)
     except Exception as error:
+        if _answers(docker_host, timeout):
+            raise _clash(docker_host, error) from error
         raise DockerUnavailableError(
             f"the Docker engine at {docker_host} does not answer the Docker SDK for Python"
             f" {sdk_version} ({error}): start docker on this host, or {REMEDY}."
         ) from error
     if version is None:
         raise _too_old(docker_host, newest)
-    return docker.APIClient(base_url=docker_host, version=version, timeout=timeout)
+    return _make_sdk(docker_host, version, timeout)

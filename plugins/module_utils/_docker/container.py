@@ -197,12 +197,16 @@ def create_container(client: docker.APIClient, container: Container) -> str:
         stop_signal=STOP_SIGNAL,
         environment=_container_environment(container),
         labels=_labels(container),
+        # Those of the docker command's configuration are for what root runs.
+        use_config_proxy=False,
         # Newer engines refuse it here, and older ones know it nowhere else.
         mac_address=None if has_endpoint_mac else container.mac,
         ports=[port for port, _address, _host_port in container.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
             network_mode=first,
+            # With userns-remap of the engine, the user of the container would be another one to the files that it gets.
+            userns_mode="host",
             mounts=mounts,
             # The entrypoint adopts processes, and starts again what somebody has killed.
             init=False,
@@ -307,7 +311,10 @@ def _log_config(log: LogConfig | None) -> docker.types.LogConfig | None:
     """Return the logging configuration in the format of the engine's API; ``None`` for the engine's default."""
     if log is None:
         return None
-    return docker.types.LogConfig(type=log.driver, config={"max-size": str(log.max_bytes), "max-file": str(log.files)})
+    config = {"max-size": str(log.max_bytes), "max-file": str(log.files)}
+    # Only files that are no longer written are compressed: with a single one, drivers refuse what may be their default.
+    compressed = {"compress": "false"} if log.files == 1 else {}
+    return docker.types.LogConfig(type=log.driver, config={**config, **compressed})
 
 
 def _gpu_request(container: Container) -> list[Any] | None:

@@ -20,11 +20,8 @@ from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 from . import labels
-from .networks import BRIDGE_OPTION, unique_name
+from .networks import BRIDGE_OPTION, ICC, INHIBIT_IPV4, INTERFACES, MTU, RELIED_UPON, unique_name
 from .sdk import docker, ipam
-
-_ICC = "com.docker.network.bridge.enable_icc"
-_MTU = "com.docker.network.driver.mtu"
 
 
 class NetworkConflictError(ClusterError, ValueError):
@@ -122,7 +119,14 @@ def renew_default_network(client: docker.APIClient, desired: DefaultNetwork) -> 
         driver="bridge",
         check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet) if desired.subnet else None,
-        options={BRIDGE_OPTION: desired.bridge, _ICC: "false", _MTU: str(desired.mtu)},
+        options={
+            **RELIED_UPON,
+            BRIDGE_OPTION: desired.bridge,
+            ICC: "false",
+            INHIBIT_IPV4: "false",
+            INTERFACES: "eth",
+            MTU: str(desired.mtu),
+        },
         labels={labels.OWNER: labels.OWNER_VALUE},
     )
     return True
@@ -165,9 +169,9 @@ def _observed_properties(network: Mapping[str, Any]) -> dict[str, str]:
     return {
         "driver": network["Driver"],
         "bridge": options.get(BRIDGE_OPTION, ""),
-        "icc": options.get(_ICC, "true"),
+        "icc": options.get(ICC, "true"),
         "ipv6": str(network["EnableIPv6"]).lower(),
         # The engine's own, whatever the host has.
-        "mtu": options.get(_MTU) or "1500",
+        "mtu": options.get(MTU) or "1500",
         "subnet": ",".join(pool["Subnet"] for pool in network["IPAM"]["Config"] or []),
     }

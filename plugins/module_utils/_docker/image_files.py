@@ -170,6 +170,7 @@ def image_files(client: docker.APIClient, image: str, name: str, volumes: Iterab
             name=name,
             entrypoint=["/never"],
             command=[],
+            use_config_proxy=False,
             # All that the image says about itself remains, but for the owner.
             labels={labels.OWNER: labels.LOOK_VALUE},
             host_config=client.create_host_config(network_mode="none", tmpfs=mounted),

@@ -23,6 +23,19 @@ NAME_PREFIX = "backendai-"
 """The beginning of the names of the networks of sessions."""
 
 BRIDGE_OPTION = "com.docker.network.bridge.name"
+ICC = "com.docker.network.bridge.enable_icc"
+INHIBIT_IPV4 = "com.docker.network.bridge.inhibit_ipv4"
+INTERFACES = "com.docker.network.container_iface_prefix"
+MTU = "com.docker.network.driver.mtu"
+
+# What any network of ours relies on, and gets from default-network-opts of the engine where it does not say it. Engines
+# that do not know one of them ignore it.
+RELIED_UPON = {
+    "com.docker.network.bridge.enable_ip_masquerade": "true",
+    "com.docker.network.bridge.gateway_mode_ipv4": "nat",
+    "com.docker.network.enable_ipv4": "true",
+    "com.docker.network.enable_ipv6": "false",
+}
 
 # How often the networks are listed, and for how many seconds after a failure not.
 LIST_ATTEMPTS, LIST_PAUSE = 10, 0.2
@@ -138,10 +151,13 @@ def create_network(client: docker.APIClient, desired: BridgeNetwork) -> None:
         check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet),
         options={
+            **RELIED_UPON,
             BRIDGE_OPTION: desired.bridge,
-            "com.docker.network.bridge.inhibit_ipv4": "true",
-            "com.docker.network.container_iface_prefix": INTERFACE_PREFIX,
-            "com.docker.network.driver.mtu": str(desired.mtu),
+            # For containers of one agent; those of others come over the same bridge, too.
+            ICC: "true",
+            INHIBIT_IPV4: "true",
+            INTERFACES: INTERFACE_PREFIX,
+            MTU: str(desired.mtu),
         },
         labels=labels.network_labels(desired.session_id, dataclasses.astuple(desired)),
     )

@@ -37,9 +37,11 @@ def agent_login(registry: str) -> dict[str, Any]:
     """
     try:
         return docker.auth.resolve_authconfig(docker.auth.load_config(), registry) or {}
-    # Version 5 of the SDK passes errors of credential helpers on.
-    except (docker.errors.DockerException, docker.credentials.StoreError, ValueError):
-        raise RegistryError("cannot be asked, because the docker login of this host cannot be read") from None
+    # Version 5 of the SDK passes errors of credential helpers on, and all those of a file in another form.
+    except (docker.errors.DockerException, docker.credentials.StoreError, ValueError, TypeError, AttributeError):
+        raise RegistryError(
+            "cannot be asked, because the docker login of this host cannot be read (~/.docker/config.json of root)"
+        ) from None
 
 
 def may_read(client: docker.APIClient, reference: str, login: Mapping[str, Any], seconds: float) -> bool:

@@ -28,8 +28,6 @@ from .store import NotProvisionedError
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
-LOGIN_SHELL = f"{MOUNT_POINT}/shell/bash"
-"""The login shell of user work: bash of the image if it has that, or its sh, or that of the kit."""
 BUSYBOX = "/bin/busybox"
 PROGRAMS = (
     "/usr/sbin/sshd",

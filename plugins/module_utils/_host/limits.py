@@ -6,6 +6,9 @@
 
 They are set by a child of containerd. Without CAP_SYS_RESOURCE it cannot exceed its own hard limits, and a container
 with higher limits fails to start. The limits of dockerd have no effect.
+
+A limit that is not set here is that of ``default-ulimits`` of the engine. Some count what all processes of a user id
+have on the host: sessions of one user id would share it. Each container has a limit of processes of its own.
 """
 
 from __future__ import annotations
@@ -14,14 +17,26 @@ import socket
 import struct
 from pathlib import Path
 
-NOFILE, MEMLOCK, CORE = "nofile", "memlock", "core"
-# The number of open files, of bytes locked in memory, and of bytes of a core dump per process; -1 is no limit.
-DESIRED = {NOFILE: 1 << 20, MEMLOCK: -1, CORE: 0}
+NOFILE, MEMLOCK, CORE, NPROC = "nofile", "memlock", "core", "nproc"
+SIGPENDING, MSGQUEUE = "sigpending", "msgqueue"
+# The number of open files, of bytes locked in memory, and of bytes of a core dump per process, and of processes of a
+# user id; -1 is no limit.
+DESIRED = {NOFILE: 1 << 20, MEMLOCK: -1, CORE: 0, NPROC: -1}
+# The pending signals, and the bytes of message queues, of a user id: they bound memory of the kernel, and stay as the
+# host has them.
+OF_HOST = (SIGPENDING, MSGQUEUE)
 
 # The sockets of containerd: an instance started by dockerd takes precedence over that of the host.
 SOCKETS = ("run/docker/containerd/containerd.sock", "run/containerd/containerd.sock")
 
-_LINES = {NOFILE: "Max open files", MEMLOCK: "Max locked memory", CORE: "Max core file size"}
+_LINES = {
+    NOFILE: "Max open files",
+    MEMLOCK: "Max locked memory",
+    CORE: "Max core file size",
+    NPROC: "Max processes",
+    SIGPENDING: "Max pending signals",
+    MSGQUEUE: "Max msgqueue size",
+}
 _CAP_SYS_RESOURCE = 1 << 24
 # The uid map of the initial user namespace: CAP_SYS_RESOURCE raises limits only there.
 _WHOLE_HOST = ["0", "0", "4294967295"]
@@ -45,9 +60,11 @@ def effective_limits(limits: str, status: str, uid_map: str, nr_open: int) -> di
 
     ``nr_open`` is the kernel's upper bound of open files: ``fs.nr_open``.
     """
+    hard = {name: _hard_limit(limits, title) for name, title in _LINES.items()}
+    of_host = {name: hard[name] for name in OF_HOST}
     if _can_raise_limits(status, uid_map):
-        return {**DESIRED, NOFILE: min(DESIRED[NOFILE], nr_open)}
-    return {name: _lower_limit(desired, _hard_limit(limits, _LINES[name])) for name, desired in DESIRED.items()}
+        return {**DESIRED, NOFILE: min(DESIRED[NOFILE], nr_open), **of_host}
+    return {**{name: _lower_limit(desired, hard[name]) for name, desired in DESIRED.items()}, **of_host}
 
 
 def _lower_limit(first: int, second: int) -> int:

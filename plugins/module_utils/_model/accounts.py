@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 
 USER = "work"
 HOME = "/home/work"
+LOGIN_SHELL = "/opt/backendai/shell/bash"
+"""The login shell of user work, of the kit: bash of the image if it has that, or its sh, or that of the kit."""
 TTY = 5
 """The group that terminals get, as Docker mounts them; without it a login gets none."""
 

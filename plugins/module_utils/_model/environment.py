@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from .accounts import HOME, LOGIN_SHELL, USER
 from .devices import HOST_SLOTS
 from .network import SESSION_INTERFACE
 from .plan import Kernel, SessionPlan
@@ -60,6 +61,9 @@ _HARMLESS_NVIDIA = re.compile(
     r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
     re.ASCII,
 )
+
+# Variables that say who the user is, and which a login sets itself.
+_USER_VARIABLES = {"HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": LOGIN_SHELL}
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
@@ -140,6 +144,8 @@ def build_environment(
     """
     return {
         **image,
+        # Of a process that the engine begins by docker exec, what the image says of its user would be of another one.
+        **{name: value for name, value in _USER_VARIABLES.items() if name in image},
         **explicit,
         **derived_variables(image, explicit, interface, networks, omp_threads, interface_names),
     }

@@ -35,10 +35,14 @@ MAIN = "ansible_collections.backendai.cluster.plugins.module_utils._program.main
 UNUSED_SECONDS = 30 * 86400  # no control node can know which programs the others still use
 LEFTOVER_SECONDS = 3600
 LOCK_SECONDS = 60
+# Where distributions have programs of root, in the order of systemd. The login may have come without: su keeps the PATH
+# of the user, and /etc/environment or a file of the shell may set one.
+FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 def main() -> None:
     """Serve a task, or run as a systemd unit."""
+    set_path()
     if len(sys.argv) > 1:
         raise SystemExit(imported(program_for_unit(os.path.realpath(sys.argv[0]))).command(sys.argv[1:]))
     reply = serve()
@@ -46,6 +50,12 @@ def main() -> None:
     sys.stdout.flush()
     # A thread that hangs must not keep the connection.
     os._exit(0)
+
+
+def set_path() -> None:
+    """Let programs of root be found by name, after those that the login finds."""
+    given = [folder for folder in os.environ.get("PATH", "").split(":") if folder]
+    os.environ["PATH"] = ":".join([*given, *(folder for folder in FOLDERS if folder not in given)])
 
 
 def serve() -> dict[str, Any]:

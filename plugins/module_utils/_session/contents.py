@@ -17,10 +17,10 @@ from .._docker import labels, networks
 from .._docker.container import FILE_LOG_DRIVERS, Bind, Container, LogConfig
 from .._docker.images import Image
 from .._host.files import DesiredFile
-from .._host.kit import BOUND_FILES, LOGIN_SHELL
+from .._host.kit import BOUND_FILES
 from .._host.local_session import LocalSession
 from .._host.store import Store
-from .._model.accounts import HOME, group_text, passwd_text
+from .._model.accounts import HOME, LOGIN_SHELL, group_text, passwd_text
 from .._model.devices import PinnedResources, device_nodes
 from .._model.environment import (
     REDERIVED_VARIABLES,

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._docker.api_version import newer_than_known
+from .._docker.client import refuse_rootless
 from .._docker.containers import cdi_folders, has_systemd_rules
 from .._docker.image_store import image_folder
 from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
@@ -109,6 +110,7 @@ def collect_facts(
     held = {*store.held_ids()}
     mounts = settings.mounts
     info, version = client.info(), client.version()
+    refuse_rootless(mounts.docker_host, info)
     accelerators = find_accelerators(
         settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
     )

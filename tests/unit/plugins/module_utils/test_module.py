@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import Any, NoReturn
 
@@ -93,3 +94,11 @@ def test_what_a_module_says_is_safe_to_print() -> None:
     with pytest.raises(ExitedError) as raised:
         run_module(module, lambda: {"diff": {"before": "a\n\x1b[2J"}})
     assert raised.value.result == {"diff": {"before": "a\n\\x1b[2J"}}
+
+
+def test_a_module_finds_programs_of_root_whatever_path_the_login_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+    module: Any = Module()
+    with pytest.raises(ExitedError) as exited:
+        run_module(module, lambda: {"path": os.environ["PATH"]})
+    assert exited.value.result["path"] == "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"

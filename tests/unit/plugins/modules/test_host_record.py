@@ -56,6 +56,17 @@ def test_the_record_has_what_was_there_and_what_came(
 
 
 @pytest.mark.usefixtures("host")
+def test_packages_that_are_missing_are_named_and_those_of_a_certain_version_always(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = Installed(frozenset({"runc", "nftables"}))
+    monkeypatch.setattr(installation, "read_installed", lambda: there)
+    wanted = ["nftables", "runc=1.1*", "iproute2"]
+    assert result_of("host_record", {"state": "begun", "packages": wanted}, capsys)["missing"] == wanted[1:]
+    assert result_of("host_record", {"state": "begun", "packages": ["runc"]}, capsys)["missing"] == []
+
+
+@pytest.mark.usefixtures("host")
 def test_a_package_that_would_replace_the_engine_is_refused_and_nothing_is_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -198,6 +198,8 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     host = request["host_config"]
     assert host == {
         "network_mode": "backendai-train-llm",
+        # With userns-remap of the engine, too.
+        "userns_mode": "host",
         "mounts": [
             mounted("/var/lib/backendai/kit/0123456789ab", "/opt/backendai"),
             mounted("/var/lib/backendai/sessions/1/main1", "/run/backendai"),
@@ -349,6 +351,14 @@ def test_container_has_its_limits(engine: Any) -> None:
     config = HostConfig("1.41", pids_limit=host["pids_limit"], log_config=host["log_config"])
     assert config["PidsLimit"] == 4608
     assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
+
+
+@pytest.mark.parametrize("driver", ["json-file", "local"])
+def test_a_log_of_one_file_is_not_compressed_whatever_is_usual_for_the_engine(engine: Any, driver: str) -> None:
+    apply(engine, dataclasses.replace(MAIN, log=LogConfig(driver, 1 << 20, 1)))
+    config = HostConfig("1.41", log_config=engine.asked[0]["host_config"]["log_config"])
+    expected = {"max-size": "1048576", "max-file": "1", "compress": "false"}
+    assert config["LogConfig"] == {"Type": driver, "Config": expected}
 
 
 def test_nothing_in_a_container_can_get_privileges_unless_that_is_wanted(engine: Any) -> None:

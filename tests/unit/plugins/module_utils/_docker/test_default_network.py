@@ -135,6 +135,21 @@ def options(engine: Any) -> dict[str, str]:
     return dict(network["Options"])
 
 
+def test_all_that_is_relied_upon_is_said_whatever_the_engine_gives_other_networks(engine: Any) -> None:
+    create_default_network(engine, DESIRED)
+    assert options(engine) == {
+        "com.docker.network.bridge.enable_icc": "false",
+        "com.docker.network.bridge.enable_ip_masquerade": "true",
+        "com.docker.network.bridge.gateway_mode_ipv4": "nat",
+        "com.docker.network.bridge.inhibit_ipv4": "false",
+        "com.docker.network.bridge.name": DESIRED.bridge,
+        "com.docker.network.container_iface_prefix": "eth",
+        "com.docker.network.driver.mtu": "1400",
+        "com.docker.network.enable_ipv4": "true",
+        "com.docker.network.enable_ipv6": "false",
+    }
+
+
 def test_the_mtu_of_a_network_without_containers_follows_the_way_out(engine: Any) -> None:
     create_default_network(engine, DESIRED)
     narrower = dataclasses.replace(DESIRED, mtu=1300)

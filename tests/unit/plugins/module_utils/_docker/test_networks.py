@@ -45,16 +45,21 @@ def test_network_with_other_properties_is_a_change(engine: Any, drift: dict[str,
     )
 
 
-def test_network_is_internal_without_agent_address_on_its_bridge(engine: Any) -> None:
+def test_network_is_internal_without_agent_address_on_its_bridge_whatever_the_engine_gives_others(engine: Any) -> None:
     networks.create_network(engine, DESIRED)
     (request,) = engine.asked
     assert (request["name"], request["driver"]) == ("backendai-train-llm", "bridge")
     assert (request["internal"], request["check_duplicate"]) == (True, True)
     assert request["options"] == {
+        "com.docker.network.bridge.enable_icc": "true",
+        "com.docker.network.bridge.enable_ip_masquerade": "true",
+        "com.docker.network.bridge.gateway_mode_ipv4": "nat",
         "com.docker.network.bridge.name": "bai-5f0c6a523c",
         "com.docker.network.bridge.inhibit_ipv4": "true",
         "com.docker.network.container_iface_prefix": "cluster",
         "com.docker.network.driver.mtu": "1450",
+        "com.docker.network.enable_ipv4": "true",
+        "com.docker.network.enable_ipv6": "false",
     }
     assert request["ipam"]["Config"][0]["Subnet"] == "10.128.3.0/29"
     assert {**request["labels"], "ai.backend.digest": ""} == {

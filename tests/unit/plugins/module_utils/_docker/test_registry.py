@@ -187,11 +187,20 @@ def test_agent_without_a_login_to_a_registry_is_nobody(registry: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:docker-credential-missing")
 @pytest.mark.parametrize(
-    "config", [{"auths": {"registry.test": 1}}, {"auths": {"x": {"auth": "?"}}}, {"credsStore": "missing"}]
+    "config",
+    [
+        {"auths": {"registry.test": 1}},
+        {"auths": ["registry.test"]},
+        {"auths": {"x": {"auth": ""}}},
+        {"auths": {"x": {"auth": "?"}}},
+        {"credsStore": "missing"},
+    ],
 )
 def test_unreadable_agent_login_is_no_answer(docker_config: Path, config: dict[str, Any]) -> None:
     docker_config.write_text(json.dumps(config))
-    with pytest.raises(RegistryError, match=r"^cannot be asked, because the docker login of this host cannot be read$"):
+    with pytest.raises(
+        RegistryError, match=r"^cannot be asked, because the docker login of this host cannot be read \("
+    ):
         agent_login("registry.test")
 
 

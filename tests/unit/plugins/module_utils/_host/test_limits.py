@@ -18,7 +18,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.limits imp
 
 ALL, WITHOUT = "000001ffffffffff", "000001fffeffffff"
 HOST, INNER = "         0          0 4294967295\n", "         0     100000      65536\n"
-DESIRED_LIMITS = {"nofile": 1048576, "memlock": -1, "core": 0}
+# Engines would give what a container does not name, such as a number of processes for all sessions of one user id.
+OF_HOST = {"sigpending": 94000, "msgqueue": 819200}
+LOWER = {"nproc": 30000, **OF_HOST}
+DESIRED_LIMITS = {"nofile": 1048576, "memlock": -1, "core": 0, "nproc": -1, **OF_HOST}
 OWN, SYSTEM = SOCKETS
 Listen = Callable[[str], None]
 
@@ -29,7 +32,9 @@ def limits(nofile: str, memlock: str) -> str:
         f"Max open files            1024                 {nofile:<20} files     \n"
         "Max core file size        0                    unlimited            bytes     \n"
         f"Max locked memory         65536                {memlock:<20} bytes     \n"
+        "Max processes             15000                30000                processes \n"
         "Max pending signals       94000                94000                signals   \n"
+        "Max msgqueue size         819200               819200               bytes     \n"
     )
 
 
@@ -40,9 +45,9 @@ def status(bounding: str) -> str:
 @pytest.mark.parametrize(
     ("nofile", "memlock", "expected"),
     [
-        ("20000", "8388608", {"nofile": 20000, "memlock": 8388608, "core": 0}),
-        ("1073741816", "unlimited", DESIRED_LIMITS),
-        ("unlimited", "0", {"nofile": 1048576, "memlock": 0, "core": 0}),
+        ("20000", "8388608", {"nofile": 20000, "memlock": 8388608, "core": 0, **LOWER}),
+        ("1073741816", "unlimited", {**DESIRED_LIMITS, **LOWER}),
+        ("unlimited", "0", {"nofile": 1048576, "memlock": 0, "core": 0, **LOWER}),
     ],
 )
 def test_engine_that_cannot_raise_limits_passes_on_its_own(nofile: str, memlock: str, expected: dict[str, int]) -> None:
@@ -61,6 +66,7 @@ def test_limits_are_not_raised_in_a_user_namespace() -> None:
         "nofile": 1024,
         "memlock": 65536,
         "core": 0,
+        **LOWER,
     }
 
 
@@ -96,7 +102,7 @@ def process(memlock: str) -> None:
 def test_limits_are_those_of_the_process_on_the_containerd_socket(listen: Listen, path: str) -> None:
     listen(path)
     process("8388608")
-    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608, "core": 0}
+    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608, "core": 0, **LOWER}
 
 
 def test_stale_containerd_socket_is_ignored(listen: Listen) -> None:
@@ -105,7 +111,7 @@ def test_stale_containerd_socket_is_ignored(listen: Listen) -> None:
     Path(OWN).parent.mkdir(parents=True)
     with closing(socket.socket(socket.AF_UNIX)) as closed:
         closed.bind(OWN)
-    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608, "core": 0}
+    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608, "core": 0, **LOWER}
 
 
 def test_without_containerd_the_limits_of_the_engine_apply(tmp_path: Path) -> None:

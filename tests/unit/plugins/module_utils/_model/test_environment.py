@@ -350,3 +350,12 @@ def test_every_accepted_environment_survives_its_file(env: dict[str, str]) -> No
 @pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"], ids=repr)
 def test_only_a_newline_ends_a_variable(mark: str) -> None:
     assert parse_environment(f"A=1{mark}BACKENDAI_CLUSTER_SIZE=9\n") == {"A": f"1{mark}BACKENDAI_CLUSTER_SIZE=9"}
+
+
+def test_who_the_user_is_is_not_what_the_image_says() -> None:
+    """A process of docker exec gets the container's environment, and no login."""
+    image = {"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/zsh", "PATH": "/bin"}
+    own = {"HOME": "/home/work", "USER": "work", "LOGNAME": "work", "SHELL": "/opt/backendai/shell/bash"}
+    assert build_environment(image, {"A": "1"}) == {**own, "PATH": "/bin", "A": "1"}
+    # What the image does not say, the engine sets by the container's passwd file.
+    assert build_environment({"PATH": "/bin"}, {}) == {"PATH": "/bin"}

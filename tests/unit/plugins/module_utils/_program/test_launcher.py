@@ -250,3 +250,24 @@ def test_the_real_program_is_compiled_and_runs_without_ansible(host: Host) -> No
     command = [sys.executable, "-I", "-S", "-c", script, str(host.folder(archive) / launcher.PROGRAM)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.endswith("/_program/main.pyc\n")
+
+
+# ---- programs of the host
+
+SHOWS_PATH = "import os\ndef reply_to(request):\n return {'result': os.environ['PATH']}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        (
+            "PATH=/opt/site/bin:/usr/bin:/bin",
+            "/opt/site/bin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin",
+        ),
+        ("-u PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ],
+    ids=["without sbin", "without any"],
+)
+def test_programs_of_root_are_found_whatever_path_the_login_has(host: Host, given: str, used: str) -> None:
+    host.before = f'set -- env {given} "$@"'
+    assert host.ask(archive_of(SHOWS_PATH), request={"phase": "survey"})["result"] == used

@@ -14,6 +14,7 @@ from docker.errors import APIError
 from requests.exceptions import ReadTimeout
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._host import home_folder, home_removal, path_look
@@ -873,4 +874,15 @@ def test_agent_whose_homes_are_not_mounted_as_they_should_takes_no_new_sessions(
 def test_agent_without_homes_is_to_be_provisioned(engine: Any, store: Store) -> None:
     store.homes_link.unlink()
     with pytest.raises(NotProvisionedError, match=r"homes is missing: run backendai\.cluster\.provision_agents"):
+        read(engine, store)
+
+
+def test_a_rootless_engine_is_refused_by_a_sentence(
+    store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordinary = engine.info()
+    monkeypatch.setattr(engine, "info", lambda: {**ordinary, "SecurityOptions": ["name=seccomp,profile=builtin"]})
+    assert read(engine, store)["capacity"]
+    monkeypatch.setattr(engine, "info", lambda: {**ordinary, "SecurityOptions": ["name=seccomp", "name=rootless"]})
+    with pytest.raises(DockerUnavailableError, match=r"docker\.sock is rootless, and cannot .*: set agent_docker_host"):
         read(engine, store)

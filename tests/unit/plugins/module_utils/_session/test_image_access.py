@@ -277,7 +277,9 @@ def test_login_of_the_agent_can_be_refused(
     )
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     (tmp_path / "config.json").write_text('{"auths": {"x": 1}}')
-    assert "because the docker login of this host cannot be read; try" in refusal(engine, store, allowed, NAME)
+    assert "because the docker login of this host cannot be read (~/.docker/config.json of root); try" in refusal(
+        engine, store, allowed, NAME
+    )
 
 
 @pytest.mark.usefixtures("records")

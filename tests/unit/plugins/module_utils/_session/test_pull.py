@@ -380,7 +380,8 @@ def test_unreadable_docker_login_is_one_sentence(
     acts[0]()
     with pytest.raises(ImagePullError) as refused:
         pull_status(engine, store)
-    problem = "the registry docker.io cannot be asked, because the docker login of this host cannot be read"
+    unread = "the docker login of this host cannot be read (~/.docker/config.json of root)"
+    problem = f"the registry docker.io cannot be asked, because {unread}"
     assert str(refused.value) == FAILED.format(problem)
     assert engine.calls == []
 
