@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -149,17 +149,15 @@ def test_links_follow_the_way_out_of_their_agent_under_an_open_connection(
     network = run_on(agent, f"docker network inspect {DEFAULT_NETWORK} --format '{{{{.Id}}}}'")
     started = run_on(agent, f"docker inspect --format '{{{{.State.StartedAt}}}}' {kernel['container']}")
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with (
-        subprocess.Popen(ssh("user1", run_line("receive", port)), **pipes) as receiver,
-        subprocess.Popen(
-            ssh(agent, in_container(kernel, "send_parts", address("user1"), port, part)), **pipes
-        ) as sender,
-    ):
+    with ExitStack() as stack:
+        receiver = stack.enter_context(subprocess.Popen(ssh("user1", run_line("receive", port)), **pipes))
+        assert receiver.stdout
+        assert receiver.stdout.readline() == "ready\n"
+        sends = ssh(agent, in_container(kernel, "send_parts", address("user1"), port, part))
+        sender = stack.enter_context(subprocess.Popen(sends, **pipes))
         assert sender.stdin
         assert sender.stdout
-        assert receiver.stdout
         to_sender, from_sender = sender.stdin, sender.stdout
-        assert receiver.stdout.readline() == "ready\n"
 
         def send() -> str:
             print(file=to_sender, flush=True)

@@ -92,8 +92,8 @@ def test_what_a_command_left_outlives_prunes_while_another_session_floods_its_pi
     run_on("agent1", prune)
     try:
         run_in(main, "touch", "/tmp/end")
-        kept = f"{SESSIONS}/{started.record['id']}/main1/kept"
-        assert wait_until(lambda: run_on("agent1", f"ls {kept}", check=False), pause=0.1) < 2
+        kept = f"test -e {SESSIONS}/{started.record['id']}/main1/kept && echo kept"
+        assert wait_until(lambda: run_on("agent1", kept, check=False), pause=0.1) < 2
         wait_until(lambda: not run_on("agent1", f"docker ps -aq --filter name={main['container']}"), seconds=20)
         record = agent1_sessions.list_by_name()[name]
         assert (record["status"], record["exit_code"]) == ("TERMINATED", 7)
@@ -119,8 +119,8 @@ def test_an_end_right_before_a_reboot_is_kept_when_the_agent_is_back(sessions: S
     run_in(main, "touch", "/tmp/end")
     wait_until(lambda: sessions.list_by_name()[sessions.name]["exit_code"] == 7)
     wait_until(reboot("agent3"))
-    kept = f"{SESSIONS}/{started.record['id']}/main1/kept"
-    wait_until(lambda: run_on("agent3", f"ls {kept}", check=False))
+    kept = f"test -e {SESSIONS}/{started.record['id']}/main1/kept && echo kept"
+    wait_until(lambda: run_on("agent3", kept, check=False).strip() == "kept")
     run_on("agent3", f"docker rm -f {main['container']}")
     wait_until(partial(takes_sessions, "agent3"))
     assert sessions.run("schedule_sessions").code == 0
