@@ -63,9 +63,10 @@ class Host(NamedTuple):
 class Need(NamedTuple):
     """Something that an agent must have. Without ``mend`` it is not this collection's, and the ``remedy`` is named.
 
-    ``mend`` returns whether it has changed anything, and raises one of :data:`EXPECTED`. Without what is ``vital``, no session starts. Of what is ``harmless``, a
-    session that starts makes its own part right; what ``blocks`` takes the agent out of service until it is mended,
-    since that may have to wait for sessions to end.
+    ``mend`` returns whether it has changed anything, and raises one of :data:`EXPECTED`. ``subject`` names it where it
+    cannot be looked at. Without what is ``vital``, no session starts. Of what is ``harmless``, a session that starts
+    makes its own part right; what ``blocks`` takes the agent out of service until it is mended, since that may have to
+    wait for sessions to end.
     """
 
     subject: str

@@ -348,10 +348,11 @@ def test_rules_that_cannot_be_looked_at_are_a_failure(
         raise NetworkError("iptables timed out")
 
     monkeypatch.setattr(agent_needs, "engine_rules_exist", fail)
-    assert restored(store) == [
+    (failure,) = restored(store)
+    assert failure == (
         "the engine's own rules cannot be looked at (iptables timed out), so nobody knows whether containers reach what"
         " is outside until that works"
-    ]
+    )
     assert kernel.links == {LINK}
 
 
