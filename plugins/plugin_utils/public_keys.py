@@ -102,7 +102,6 @@ def _find_problem(key: str) -> str:
     if kind not in KEY_TYPES:
         has_options = any(f" {known} " in f" {rest}" for known in KEY_TYPES)
         return "has options before the key: give the key alone" if has_options else _NO_KEY
-    encoded = rest.split()[0] if rest.split() else ""
     return _find_damage(kind, rest.split()[0] if rest.split() else "")
 
 
