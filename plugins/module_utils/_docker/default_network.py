@@ -52,8 +52,9 @@ def read_default_network(store: Store) -> DefaultNetwork | None:
 def save_default_network(client: docker.APIClient, store: Store, network: DefaultNetwork) -> None:
     """Store how the network is to be created again, and which MTU it has."""
     existing = _find_network(client, network.name)
-    mtu = int(_observed_properties(existing)["mtu"]) if existing else network.mtu
-    write_atomically(store.default_network_file, _FORMAT.dump(dataclasses.replace(network, mtu=mtu)))
+    made = dataclasses.replace(network, mtu=int(_observed_properties(existing)["mtu"])) if existing else network
+    if read_default_network(store) != made:
+        write_atomically(store.default_network_file, _FORMAT.dump(made))
 
 
 def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> list[Change]:
@@ -63,12 +64,7 @@ def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> l
 
     Raises NetworkConflictError if a network of that name does not belong to this collection.
     """
-    existing = _find_network(client, desired.name)
-    if existing and existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
-        raise NetworkConflictError(
-            f"the Docker network {desired.name} exists and does not belong to backendai.cluster: remove it, or set"
-            " agent_default_network to another name."
-        )
+    existing = _find_own_network(client, desired.name)
     before, after = _observed_properties(existing) if existing else {}, _desired_properties(desired)
     if existing and before["mtu"] != after["mtu"] and _attached(client, existing):
         after["mtu"] = before["mtu"]
@@ -109,9 +105,12 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
 
 
 def renew_default_network(client: docker.APIClient, desired: DefaultNetwork) -> bool:
-    """Create the network, in place of one of this collection; return ``False`` if containers are attached to that."""
-    if existing := _find_network(client, desired.name):
-        if existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE or _attached(client, existing):
+    """Create the network, in place of one of this collection; return ``False`` if containers are attached to that.
+
+    Raises NetworkConflictError if a network of that name does not belong to this collection.
+    """
+    if existing := _find_own_network(client, desired.name):
+        if _attached(client, existing):
             return False
         client.remove_network(existing["Id"])
     client.create_network(
@@ -151,6 +150,17 @@ def remove_default_network(client: docker.APIClient, name: str, *, check_mode: b
     if not check_mode:
         client.remove_network(existing["Id"])
     return [Change(f"network {name}", existing["Id"][:12], None)]
+
+
+def _find_own_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
+    """Return the network of that name. Raises NetworkConflictError if it does not belong to this collection."""
+    existing = _find_network(client, name)
+    if existing and existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
+        raise NetworkConflictError(
+            f"the Docker network {name} exists and does not belong to backendai.cluster: remove it, or set"
+            " agent_default_network to another name."
+        )
+    return existing
 
 
 def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:

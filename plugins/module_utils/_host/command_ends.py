@@ -51,7 +51,8 @@ def make_wake(folder: Path) -> None:
     """Make the pipe of a container, for the group of its user; it may exist."""
     with contextlib.suppress(FileExistsError):
         os.mkfifo(folder / WAKE, 0o600)
-        (folder / WAKE).chmod(0o660)
+    # A run may have been killed before this.
+    (folder / WAKE).chmod(0o660)
 
 
 def read_exit_code(own: Path) -> int | None:

@@ -10,6 +10,7 @@ it, is told from the session's own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -27,10 +28,14 @@ class ContainerIds(NamedTuple):
 
     def read(self) -> dict[str, str]:
         """Return the ids by hostname; empty if there are none."""
-        try:
-            return {path.name: path.read_text() for path in self.folder.iterdir() if not path.name.startswith(".")}
-        except FileNotFoundError:
-            return {}
+        ids: dict[str, str] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for path in self.folder.iterdir():
+                # One may be forgotten in between, which hides no other.
+                with contextlib.suppress(FileNotFoundError):
+                    if not path.name.startswith("."):
+                        ids[path.name] = path.read_text()
+        return ids
 
     def record(self, hostname: str, container_id: str) -> None:
         """Record an id durably: it is on the disk before its container starts."""

@@ -26,12 +26,27 @@ FILES = ("/etc/docker/key.json", "/run/docker.sock")
 EMPTY_FOLDERS = ("/etc/docker", "/etc/cni/net.d", "/etc/cni")
 FOLDERS = (DATA_ROOT, "/var/lib/containerd", "/run/docker", "/run/containerd")
 
-# What engines make in the folder of their data.
-DATA = (
-    *("aufs", "btrfs", "devicemapper", "fuse-overlayfs", "overlay", "overlay2", "vfs", "zfs", "rootfs"),
-    *("builder", "buildkit", "containerd", "containers", "image", "network", "plugins", "runtimes", "swarm"),
-    *("tmp", "trust", "volumes", "engine-id", "nuke-graph-directory.sh"),
-)
+_ID = r"[0-9a-f]{64}"
+_DRIVERS = "aufs|btrfs|devicemapper|fuse-overlayfs|overlay|overlay2|vfs|zfs"
+
+# What engines make in the folder of their data: files, and folders with what may be in them. Others may have folders
+# with such names, too.
+_FILES = ("engine-id", "nuke-graph-directory.sh")
+_FOLDERS = {
+    "builder": r"fscache\.db",
+    "buildkit": r"\w+\.db|content|executor|net",
+    "containerd": "daemon",
+    "containers": _ID,
+    "image": _DRIVERS,
+    "network": "files",
+    "plugins": f"storage|tmp|{_ID}",
+    "rootfs": "overlayfs|native|btrfs|zfs|fuse-overlayfs|overlaybd|stargz|soci|nydus",
+    "runtimes": r"runtimes-old|runc|[\w.-]+\.v2|[0-9a-z]{32,64}",
+    "swarm": r"(docker-)?state\.json|raft|certificates|worker",
+    "tmp": "(GetImageBlob|docker-).*",
+    "trust": "",
+    "volumes": rf"metadata\.db|backingFsBlockDev|{_ID}",
+}
 
 # The bridges of the engine: the first one, those of swarms, and those of networks without a name of their own.
 _BRIDGE = r"docker0|docker_gwbridge|br-[0-9a-f]{12}"
@@ -62,11 +77,29 @@ def emptied(saved: str) -> list[str]:
 
 
 def find_others(folder: str) -> list[str]:
-    """Return the names of files of others in the folder of an engine's data; in the usual one, all is the engine's."""
+    """Return the names of what may be others' in the folder of an engine's data; in the usual one, nothing is."""
     path = Path(folder)
     if not folder or not path.is_dir() or path.resolve().is_relative_to(Path(DATA_ROOT).resolve()):
         return []
-    return sorted(entry.name for entry in path.iterdir() if entry.name not in {*DATA, "lost+found"})
+    return sorted(other for entry in path.iterdir() for other in _others_of(entry))
+
+
+def _others_of(entry: Path) -> list[str]:
+    """Return the names of what may be others' of an entry of that folder.
+
+    That of a storage driver is the engine's if it has images of that driver.
+    """
+    name = entry.name
+    if name in ("lost+found", *_FILES):
+        return []
+    if entry.is_symlink() or not entry.is_dir():
+        return [name]
+    if re.fullmatch(_DRIVERS, name):
+        return [] if (entry.parent / "image" / name).is_dir() else [name]
+    inner = _FOLDERS.get(name)
+    if inner is None:
+        return [name]
+    return [f"{name}/{each.name}" for each in entry.iterdir() if not re.fullmatch(inner, each.name)]
 
 
 def clear_engine(tables_before: Collection[str], data_root: str = "") -> None:
@@ -113,7 +146,8 @@ def _remove_files(data_root: str) -> None:
     own_root = [data_root] if data_root and not find_others(data_root) else []
     for folder in map(Path, (*own_root, *FOLDERS)):
         if folder.is_dir():
-            for path in folder.iterdir():
+            # The images go last: if this is interrupted, they tell whose the rest is.
+            for path in sorted(folder.iterdir(), key=lambda path: path.name == "image"):
                 if path.name != "lost+found":
                     remove_path(path)
             with contextlib.suppress(OSError):

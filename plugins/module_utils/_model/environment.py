@@ -56,9 +56,11 @@ _NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
 REDERIVED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", *_NO_PROXY_VARIABLES)
 
 # Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
-# what libraries read themselves, and what images of NVIDIA say about themselves.
+# what libraries and services read themselves, and what images of NVIDIA say about themselves. Others may be switches of
+# NVIDIA's container runtime (NVIDIA_MOFED, NVIDIA_GDS, NVIDIA_IMEX_CHANNELS, NVIDIA_MIG_CONFIG_DEVICES), or of a newer.
 _HARMLESS_NVIDIA = re.compile(
-    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
+    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME"
+    r"|\w+_VERSION|(\w+_)?API_KEY)",
     re.ASCII,
 )
 

@@ -40,12 +40,16 @@ class MendError(ClusterError):
 
 
 class Lack(NamedTuple):
-    """Something that an agent lacks: a ``problem`` as a clause, and the difference as that of a repair."""
+    """Something that an agent lacks: a ``problem`` as a clause, and the difference as that of a repair.
+
+    It is ``unknown`` if it could not be looked at.
+    """
 
     problem: str
     subject: str
     actual: str | None
     expected: str
+    unknown: bool = False
 
 
 class Host(NamedTuple):
@@ -59,13 +63,15 @@ class Host(NamedTuple):
 class Need(NamedTuple):
     """Something that an agent must have. Without ``mend`` it is not this collection's, and the ``remedy`` is named.
 
-    ``mend`` raises one of :data:`EXPECTED`. Without what is ``vital``, no session starts. Of what is ``harmless``, a
-    session that starts makes its own part right; what ``blocks`` takes the agent out of service until it is mended,
-    since that may have to wait for sessions to end.
+    ``mend`` returns whether it has changed anything, and raises one of :data:`EXPECTED`. ``subject`` names it where it
+    cannot be looked at. Without what is ``vital``, no session starts. Of what is ``harmless``, a session that starts
+    makes its own part right; what ``blocks`` takes the agent out of service until it is mended, since that may have to
+    wait for sessions to end.
     """
 
+    subject: str
     find: Callable[[Host], Iterable[Lack]]
-    mend: Callable[[Host, Lack], None] | None
+    mend: Callable[[Host, Lack], bool] | None
     remedy: str
     vital: bool = False
     harmless: bool = False
@@ -86,20 +92,32 @@ class Lacking(NamedTuple):
     @property
     def change(self) -> Change:
         """The change of a repair."""
-        helps = "" if self.need.mend else f": {self.need.remedy}"
+        helps = "" if self.need.mend or self.lack.unknown else f": {self.need.remedy}"
         return Change(
             self.lack.subject, f"{self.lack.actual}{helps}" if helps else self.lack.actual, self.lack.expected
         )
 
     def sentence(self, consequence: str) -> str:
         """Return the problem with its consequence, and what helps."""
+        if self.lack.unknown:
+            return f"{self.lack.problem}, so {consequence} until that works"
         return f"{self.lack.problem}, so {consequence}: {self.need.remedy}"
 
 
 def find_lacks(store: Store, state: LinkState | None = None) -> list[Lacking]:
     """Return what this agent lacks."""
     host = Host(store, state or LinkState(), _no_engine)
-    return [Lacking(need, lack) for need in NEEDS for lack in need.find(host)]
+    return [lacking for need in NEEDS for lacking in _look(need, host)]
+
+
+def _look(need: Need, host: Host) -> list[Lacking]:
+    """Return what is lacking of a need. What cannot be looked at is lacking, too, and keeps no other from a look."""
+    try:
+        return [Lacking(need, lack) for lack in need.find(host)]
+    except EXPECTED as error:
+        why = as_phrase(reason(error))
+        problem = f"{need.subject} cannot be looked at ({why})"
+        return [Lacking(need, Lack(problem, need.subject, f"unreadable: {why}", "readable", unknown=True))]
 
 
 class Failure(NamedTuple):
@@ -122,10 +140,13 @@ def mend_lacks(store: Store, engine: Connected) -> tuple[list[Change], list[Fail
         if mend is None:
             continue
         host = Host(store, state, engine)
-        for lacking in [Lacking(need, lack) for lack in need.find(host)]:
+        for lacking in _look(need, host):
+            if lacking.lack.unknown:
+                failures.append(Failure(need, lacking.lack.problem))
+                continue
             try:
-                mend(host, lacking.lack)
-                changes.append(lacking.change)
+                if mend(host, lacking.lack):
+                    changes.append(lacking.change)
             except DockerUnavailableError:
                 pass
             except EXPECTED as error:
@@ -155,17 +176,18 @@ def _find_settings(_host: Host) -> Iterator[Lack]:
 def _compare_settings(settings: Mapping[str, str]) -> Iterator[Lack]:
     for name, expected in settings.items():
         actual = _read_kernel(name)
-        # Provisioning fails for one that the kernel does not have.
+        # Provisioning fails for one that the kernel does not have, or does not take.
         if actual is not None and actual != expected:
             yield Lack(f"{name} is {actual} instead of {expected}", f"kernel setting {name}", actual, expected)
 
 
-def _mend_setting(_host: Host, lack: Lack) -> None:
+def _mend_setting(_host: Host, lack: Lack) -> bool:
     name = lack.subject.rpartition(" ")[2]
     _kernel_path(name).write_text(f"{lack.expected}\n")
     actual = _read_kernel(name)
     if actual != lack.expected:
         raise MendError(f"the kernel makes {actual} of it")
+    return True
 
 
 def _read_settings() -> dict[str, str]:
@@ -177,10 +199,11 @@ def _read_settings() -> dict[str, str]:
 
 
 def _read_kernel(name: str) -> str | None:
-    """Return the value of a kernel setting, ``None`` if there is none of that name."""
+    """Return the value of a kernel setting, ``None`` if it is not known: none of that name, or none that is read."""
     try:
         return " ".join(_kernel_path(name).read_text().split())
-    except FileNotFoundError:
+    except OSError:
+        # Some can only be written, and of some the kernel says nothing before they are set.
         return None
 
 
@@ -218,11 +241,17 @@ def _find_network(host: Host) -> Iterator[Lack]:
         yield Lack(problem, f"bridge {DEFAULT_BRIDGE}", None, "present")
 
 
-def _mend_network(host: Host, _lack: Lack) -> None:
+def _mend_network(host: Host, _lack: Lack) -> bool:
     with host.store.lock():
+        # Another mender may have been first.
+        if DEFAULT_BRIDGE in LinkState().links:
+            return False
         desired = default_network.read_default_network(host.store)
-        if desired is None or not _renew(host, desired):
+        if desired is None:
+            raise MendError("how it was made is not known")
+        if not _renew(host, desired):
             raise MendError("containers are attached to it")
+        return True
 
 
 def _find_network_option(host: Host) -> Iterator[Lack]:
@@ -233,16 +262,20 @@ def _find_network_option(host: Host) -> Iterator[Lack]:
         yield Lack(f"the default network has an MTU of {before} instead of {after}", subject, before, after)
 
 
-def _mend_network_option(host: Host, lack: Lack) -> None:
+def _mend_network_option(host: Host, lack: Lack) -> bool:
     with host.store.lock():
         desired = default_network.read_default_network(host.store)
         # No session can begin to use it: that needs the lock. Containers of others keep it as it is.
-        if desired and not host.store.held_ids():
-            _renew(host, dataclasses.replace(desired, mtu=int(lack.expected)))
+        if desired is None or str(desired.mtu) == lack.expected or host.store.held_ids():
+            return False
+        return _renew(host, dataclasses.replace(desired, mtu=int(lack.expected)))
 
 
 def _renew(host: Host, desired: default_network.DefaultNetwork) -> bool:
-    """Create the network again and remember how; return ``False`` if containers are attached to it."""
+    """Create the network again and remember how; return ``False`` if containers are attached to it.
+
+    Raises :class:`NetworkConflictError` if it is of others.
+    """
     client = host.engine()
     renewed = default_network.renew_default_network(client, desired)
     default_network.save_default_network(client, host.store, desired)
@@ -257,15 +290,18 @@ def _find_link(host: Host) -> Iterator[Lack]:
         yield Lack(f"{DEFAULT_BRIDGE} has no address", f"address of {DEFAULT_BRIDGE}", None, "the gateway's")
 
 
-def _mend_link(host: Host, lack: Lack) -> None:
-    line = f"link set dev {DEFAULT_BRIDGE} up"
-    if lack.actual is None:
+def _mend_link(host: Host, lack: Lack) -> bool:
+    if lack.actual is not None:
+        return _apply(lack, f"link set dev {DEFAULT_BRIDGE} up")
+    with host.store.lock():
+        # Another mender may have been first.
+        if lack not in _find_link(host._replace(state=LinkState())):
+            return False
         desired = default_network.read_default_network(host.store)
         address = default_network.gateway_address(host.engine(), desired.name) if desired else None
         if not address:
             raise MendError("the engine does not know it")
-        line = f"addr add {address} brd + dev {DEFAULT_BRIDGE}"
-    _apply(lack, line)
+        return _apply(lack, f"addr add {address} brd + dev {DEFAULT_BRIDGE}")
 
 
 def _find_link_mtu(host: Host) -> Iterator[Lack]:
@@ -275,12 +311,13 @@ def _find_link_mtu(host: Host) -> Iterator[Lack]:
         yield Lack(f"{DEFAULT_BRIDGE} has {before} instead of {after}", subject, before, after)
 
 
-def _mend_link_mtu(_host: Host, lack: Lack) -> None:
-    _apply(lack, f"link set dev {DEFAULT_BRIDGE} {lack.expected}")
+def _mend_link_mtu(_host: Host, lack: Lack) -> bool:
+    return _apply(lack, f"link set dev {DEFAULT_BRIDGE} {lack.expected}")
 
 
-def _apply(lack: Lack, line: str) -> None:
+def _apply(lack: Lack, line: str) -> bool:
     apply_operations([LinkOperation(Change(lack.subject, lack.actual, lack.expected), (line,))])
+    return True
 
 
 # ---- the engine's rules
@@ -292,14 +329,26 @@ def _find_rules(_host: Host) -> Iterator[Lack]:
 
 
 NEEDS = (
-    Need(_find_host_forwarding, _mend_setting, PROVISION, vital=True),
-    Need(_find_settings, _mend_setting, f"give agent_sysctls a value that the kernel keeps, and {PROVISION}"),
-    Need(_find_network, _mend_network, f"{REMEDY}, or end its sessions and {PROVISION}", vital=True, blocks=True),
-    Need(_find_link, _mend_link, REMEDY, vital=True),
-    Need(_find_bridge_forwarding, _mend_setting, PROVISION, vital=True),
-    Need(_find_way_out_forwarding, None, "set it to 1, in /etc/sysctl.d as well"),
-    Need(_find_network_option, _mend_network_option, PROVISION, harmless=True),
-    Need(_find_link_mtu, _mend_link_mtu, PROVISION, harmless=True),
-    Need(_find_rules, None, REMEDY),
+    Need("forwarding", _find_host_forwarding, _mend_setting, PROVISION, vital=True),
+    Need(
+        "kernel settings",
+        _find_settings,
+        _mend_setting,
+        f"give agent_sysctls a value that the kernel keeps, and {PROVISION}",
+    ),
+    Need(
+        "the bridge of the default network",
+        _find_network,
+        _mend_network,
+        f"{REMEDY}, or end its sessions and {PROVISION}",
+        vital=True,
+        blocks=True,
+    ),
+    Need("the link of the default network", _find_link, _mend_link, REMEDY, vital=True),
+    Need("forwarding of the default network", _find_bridge_forwarding, _mend_setting, PROVISION, vital=True),
+    Need("forwarding of the way out", _find_way_out_forwarding, None, "set it to 1, in /etc/sysctl.d as well"),
+    Need("the MTU of the default network", _find_network_option, _mend_network_option, PROVISION, harmless=True),
+    Need("the MTU of the bridge", _find_link_mtu, _mend_link_mtu, PROVISION, harmless=True),
+    Need("the engine's own rules", _find_rules, None, REMEDY),
 )
 """What an agent must have, in the order in which it is mended."""

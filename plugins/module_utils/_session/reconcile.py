@@ -45,6 +45,7 @@ RESTORE_SECONDS = 30
 """How long an agent that has just started may take to join its swarm, or to create its InfiniBand device nodes."""
 
 OUTSIDE = "containers reach nothing outside"
+UNKNOWN = "nobody knows whether containers reach what is outside"
 
 Connected = Callable[[], "docker.APIClient"]
 
@@ -114,14 +115,16 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     that works on a session; without it such a session is skipped.
     """
     readable, damaged = store.load_all()
-    mended, failed = mend_lacks(store, engine)
-    unmended = [failure.phrase for failure in failed]
     state = iproute.LinkState()
     # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
     ports = _plan_pins(engine, store, readable, state) if not start and has_unpinned_ports(state) else []
     # At a start the network may be away, and nothing is to wait for a server.
-    changes = mended if start else [*mended, *refresh_storage(store)]
+    changes = [] if start else refresh_storage(store)
     changes += sync_ruleset(store, check_mode=False, ports=ports)
+    mended, failed = mend_lacks(store, engine)
+    changes += mended
+    state = iproute.LinkState() if mended else state
+    unmended = [failure.phrase for failure in failed]
     failures = [str(error) for error in damaged]
     failures += filter(None, [FirewallState(store).damage])
     try:
@@ -133,7 +136,11 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     except EXPECTED as error:
         failures.append(reason(error))
     if readable and not start:
-        unmended += [lacking.sentence(OUTSIDE) for lacking in find_lacks(store, state) if lacking.need.mend is None]
+        unmended += [
+            lacking.sentence(UNKNOWN if lacking.lack.unknown else OUTSIDE)
+            for lacking in find_lacks(store, state)
+            if lacking.need.mend is None
+        ]
     # Removing an expired claim needs the engine, which may be down: committed sessions come first.
     for session in sorted(readable, key=lambda session: session.expires_at is not None):
         restored, failure = _restore_one(store, engine, session, state, start=start)

@@ -64,18 +64,17 @@ def read_service_state(
         damaged.append(error)
     untried = untried_rules(info)
     lacks = [lacking for lacking in find_lacks(store) if not lacking.need.harmless]
+    hindering = [lacking for lacking in lacks if lacking.need.out_of_service or lacking.lack.unknown]
     obstacles = [
         *([f"{untried[0]}, so {CONSEQUENCE}: {untried[1]}."] if untried else []),
-        *(f"{lacking.sentence(CONSEQUENCE)}." for lacking in lacks if lacking.need.out_of_service),
+        *(f"{lacking.sentence(CONSEQUENCE)}." for lacking in hindering),
         *_unprotected_homes(store.homes),
         *_missing_space(store.homes, disk_reserve),
         # Without all sessions the rules cannot be changed, and a cordon that cannot be read may be one.
         *(f"{CONSEQUENCE}, because {error}" for error in damaged),
         *(f"{CONSEQUENCE}, because a health check failed: {problem}." for problem in health.host_problems),
     ]
-    mended = [
-        f"{lacking.lack.problem}: its timer {TIMER} mends that." for lacking in lacks if not lacking.need.out_of_service
-    ]
+    mended = [f"{lacking.lack.problem}: its timer {TIMER} mends that." for lacking in lacks if lacking not in hindering]
     return ServiceState(cordon, tuple(obstacles), health.sick_devices, (*health.refused, *mended))
 
 

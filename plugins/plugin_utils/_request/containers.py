@@ -40,6 +40,10 @@ _BY_SHELLS = (
     *("BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "EPOCHREALTIME", "EPOCHSECONDS", "HISTCMD", "LINENO"),
     *("OLDPWD", "OPTERR", "PPID", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM"),
 )
+_MAY_BE_SWITCH = (
+    " may be a switch of NVIDIA's container runtime, which gets none from a session: use another name, or export it in"
+    " session_bootstrap_script, which that does not read"
+)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -134,4 +138,4 @@ def _find_name_problem(name: str) -> str:
         return ": would break the shell of the container"
     if name in _BY_SHELLS:
         return " is set by each shell, whatever it is given"
-    return ": no switch of NVIDIA's container runtime reaches it from a session" if is_nvidia_switch(name) else ""
+    return _MAY_BE_SWITCH if is_nvidia_switch(name) else ""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import ValidationError
-from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import KEY_TYPES, check_public_keys
+from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import (
+    KEY_TYPES,
+    _find_problem,
+    check_public_keys,
+)
 from backendai_manager.user import keys
 
 # Certificates are for files of authorities, and DSA is switched off since OpenSSH 7.
@@ -74,6 +79,7 @@ def test_keys_of_every_type_of_openssh_are_taken_on_both_sides(made: dict[str, s
 ED25519 = line("ssh-ed25519", bytes(range(32)))
 NO_KEY = f"is not an OpenSSH public key ({', '.join(KEY_TYPES)})"
 CUT_OFF = "is not a whole key of type ssh-ed25519: copy the file with .pub at its end again"
+SHORT = "has fewer than 1,024 bits, and sshd ignores such a key: make another one"
 OPTIONS = "has options before the key: give the key alone"
 
 
@@ -89,7 +95,8 @@ OPTIONS = "has options before the key: give the key alone"
         ("ssh-ed25519 a!", CUT_OFF),
         (ED25519[:-8], CUT_OFF),
         (ED25519.replace("ssh-ed25519", "ssh-rsa"), "is not of type ssh-rsa"),
-        (line("ssh-ed25519", b"a", b"b"), "is not of type ssh-ed25519"),
+        (line("ssh-ed25519", b"a", b"b"), CUT_OFF),
+        (line("ssh-rsa", b"\1\0\1", b"\x7f" * 96), SHORT),
         (f'command="rm -rf /" {ED25519}', OPTIONS),
         (f"no-pty {ED25519}", OPTIONS),
     ],
@@ -98,6 +105,65 @@ def test_anything_else_is_refused_with_its_place_and_the_reason(key: str, proble
     with pytest.raises(ValidationError) as refused:
         check_public_keys([ED25519, key])
     assert str(refused.value) == f"session_authorized_keys[1]: {key[:40]!r} {problem}."
+
+
+def fields_of(key: str) -> list[bytes]:
+    data, found = base64.b64decode(key.split()[1]), []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        found.append(data[4:end])
+        data = data[end:]
+    return found
+
+
+def variants(key: str, others: list[str]) -> Iterator[str]:
+    """Yield lines like that of a key, of which OpenSSH accepts some."""
+    kind, encoded = key.split()[:2]
+    _kind, *fields = fields_of(key)
+    yield from (f"{kind}\t{encoded}", f"{kind}  {encoded}\tmine\tand hers", f"{kind} {encoded[:60]} {encoded[60:]}")
+    yield from (f"{kind} {encoded}=", f"{kind} {encoded.rstrip('=')}", f"{kind} {encoded[:-5]}", f"{encoded} {kind}")
+    yield line(kind, *fields, b"")
+    for position, field in enumerate(fields):
+        flipped = field[:-1] + bytes([field[-1] ^ 1])
+        for other in (
+            b"",
+            b"a\0b",
+            field[:-1],
+            field[1:],
+            b"x" + field,
+            b"\0" + field,
+            b"\x80" + field,
+            field + b"\0",
+            flipped,
+        ):
+            yield line(kind, *fields[:position], other, *fields[position + 1 :])
+    for each in others:
+        other, *its = fields_of(each)
+        yield line(kind, *its)
+        yield f"{other.decode()} {encoded}"
+
+
+def test_what_is_taken_is_what_openssh_can_read_on_both_sides(made: dict[str, str], tmp_path: Path) -> None:
+    whole = [text for name, text in made.items() if not name.endswith("-cert")] + SECURITY_KEYS
+    rsa = [
+        line("ssh-rsa", b"\1\0\1", (1 << bits - 1 | 1).to_bytes(bits // 8 + 1, "big")) for bits in (1023, 1024, 16385)
+    ]
+    outcomes = set()
+    for key in (*(variant for each in whole for variant in variants(each, whole)), *rsa):
+        shown = subprocess.run(["ssh-keygen", "-l", "-f", "-"], input=key, text=True, capture_output=True, check=False)
+        assert (_find_problem(key) == "") == (shown.returncode == 0), (key, shown.stderr)
+        outcomes.add(shown.returncode == 0)
+    assert outcomes == {True, False}
+    (tmp_path / "mine.pub").write_text(f"{rsa[0]}\n{whole[0].replace(' ', chr(9))}\n")
+    assert keys.public_keys(tmp_path) == [" ".join(whole[0].split()[:2])]
+
+
+def test_without_ssh_keygen_keys_are_looked_at_where_the_session_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.pub").write_text(f"{ED25519}\n")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert keys.public_keys(tmp_path) == [ED25519]
 
 
 def test_a_certificate_is_refused_with_the_key_to_give(made: dict[str, str], tmp_path: Path) -> None:

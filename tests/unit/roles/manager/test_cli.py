@@ -21,7 +21,7 @@ from backendai_manager.user.service import Service
 from tests.unit.builders import REPOSITORY
 from tests.unit.roles.manager.manager_host import ALICE, IDS, ManagerHost, record
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
 Command = Callable[..., int]
 

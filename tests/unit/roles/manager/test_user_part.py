@@ -22,7 +22,7 @@ from backendai_manager.user.ssh_config import SshAccess, parse_access
 from backendai_manager.user.text import age, duration, printable, remaining, slots
 
 ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAA"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 FOUND = {
     "id": ID,
     "name": "train",

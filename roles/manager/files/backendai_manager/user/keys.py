@@ -30,7 +30,7 @@ KEY_TYPES = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
     "ssh-rsa",
 )
-_KEY = re.compile(rf"(({'|'.join(map(re.escape, KEY_TYPES))}) AAAA[A-Za-z0-9+/=]+)([ \t].*)?")
+_KEY = re.compile(rf"({'|'.join(map(re.escape, KEY_TYPES))})[ \t]+(AAAA[A-Za-z0-9+/=]+)([ \t].*)?")
 
 
 def ensure_key(folder: Path) -> Path:
@@ -71,8 +71,18 @@ def _keys(text: str) -> Iterator[str]:
     """Yield the keys of a text without their comments, which say more of their owner than a session needs."""
     for line in text.splitlines():
         match = _KEY.fullmatch(line.strip())
-        if match:
-            yield match[1]
+        if match and _is_whole(key := f"{match[1]} {match[2]}"):
+            yield key
+
+
+def _is_whole(key: str) -> bool:
+    """Return whether OpenSSH can read a key: a session is refused for one that sshd would ignore."""
+    try:
+        command = ["ssh-keygen", "-l", "-f", "-"]
+        return not subprocess.run(command, input=f"{key}\n".encode(), check=False, capture_output=True).returncode
+    except OSError:
+        # It is looked at where the session is made.
+        return True
 
 
 def _read(path: Path) -> str:
@@ -92,8 +102,8 @@ def _read_named(name: str) -> str:
         raise RefusedError(f"{name} is a certificate; name the public key that it is for.")
     if problem:
         raise RefusedError(
-            f"{name} has no SSH public key, or something else beside keys, such as options before one."
-            f" The types are {', '.join(KEY_TYPES)}."
+            f"{name} has no SSH public key, or something else beside keys, such as options before one or a key that"
+            f" sshd would ignore. The types are {', '.join(KEY_TYPES)}."
         )
     return text
 

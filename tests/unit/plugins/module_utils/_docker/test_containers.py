@@ -584,6 +584,8 @@ def test_no_switch_of_nvidias_runtime_reaches_it(engine: Any, devices: tuple[str
         "NVIDIA_REQUIRE_CUDA": "cuda>=12.0",
         "NVIDIA_PYTORCH_VERSION": "24.05",
         "NVIDIA_TF32_OVERRIDE": "0",
+        "NVIDIA_API_KEY": "nvapi-x",
+        "NVIDIA_NIM_API_KEY": "nvapi-y",
         "MY_NVIDIA_MOFED": "enabled",
     }
     given = {**{f"NVIDIA_{name}": "enabled" for name in switches}, **harmless}

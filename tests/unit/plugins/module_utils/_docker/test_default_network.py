@@ -191,5 +191,6 @@ def test_the_address_of_the_bridge_is_the_engines(engine: Any) -> None:
 
 def test_a_network_of_others_is_not_renewed(engine: Any) -> None:
     engine.existing.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
-    assert renew_default_network(engine, DESIRED) is False
+    with pytest.raises(NetworkConflictError, match="exists and does not belong to backendai"):
+        renew_default_network(engine, DESIRED)
     assert len(engine.existing) == 2

@@ -66,6 +66,12 @@ def test_the_pipe_of_a_container_is_for_the_group_of_its_folder_and_is_made_once
     assert (tmp_path / "wake").stat().st_ino == before.st_ino
 
 
+def test_a_pipe_of_a_run_that_was_killed_is_for_the_group_in_the_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "wake", 0o600)
+    make_wake(tmp_path)
+    assert (tmp_path / "wake").stat().st_mode & 0o777 == 0o660
+
+
 def test_an_end_that_is_said_is_noticed_at_once(session: Path, homes: Path, first: dict[str, int]) -> None:
     def end() -> None:
         say(homes, "sub1", "7\n")

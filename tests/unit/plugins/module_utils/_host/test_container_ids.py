@@ -37,6 +37,24 @@ def test_a_file_that_was_being_written_is_no_record(tmp_path: Path) -> None:
     assert ids.read() == {}
 
 
+def test_a_record_that_is_forgotten_while_all_are_read_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ContainerIds(tmp_path)
+    for hostname in ("main1", "sub1", "sub2"):
+        ids.record(hostname, f"id-{hostname}")
+    read = Path.read_text
+
+    def forget_one(path: Path) -> str:
+        (tmp_path / "sub1").unlink(missing_ok=True)
+        return read(path)
+
+    paths = [tmp_path / name for name in ("main1", "sub1", "sub2")]
+    monkeypatch.setattr(Path, "iterdir", lambda _folder: iter(paths))
+    monkeypatch.setattr(Path, "read_text", forget_one)
+    assert ids.read() == {"main1": "id-main1", "sub2": "id-sub2"}
+
+
 def test_a_record_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Any] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))

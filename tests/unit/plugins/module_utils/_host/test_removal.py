@@ -248,6 +248,7 @@ def test_data_of_the_engine_beside_files_of_others_is_named(
 ) -> None:
     data = tmp_path / "data"
     (data / "overlay2").mkdir(parents=True)
+    (data / "image/overlay2").mkdir(parents=True)
     if others:
         (data / "results").touch()
     host.engine = EngineContents(str(data))

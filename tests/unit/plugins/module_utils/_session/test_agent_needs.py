@@ -228,18 +228,50 @@ def test_a_bridge_that_is_gone_comes_back_with_its_network(agent: Agent) -> None
     assert agent.engine.network["Options"]["com.docker.network.driver.mtu"] == "1500"
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_bridge_of_running_containers_is_left_to_the_engine(agent: Agent, known: bool) -> None:
+@pytest.mark.parametrize(
+    ("known", "of_others", "why"),
+    [
+        (True, False, "containers are attached to it"),
+        (False, False, "how it was made is not known"),
+        (
+            True,
+            True,
+            "the Docker network backendai-default exists and does not belong to backendai.cluster: remove it,",
+        ),
+    ],
+)
+def test_a_bridge_that_is_not_made_again_is_left_to_the_engine_with_the_reason(
+    agent: Agent, known: bool, of_others: bool, why: str
+) -> None:
     del agent.links["backendai0"]
     agent.engine.attached = ["web"]
     if not known:
         agent.store.default_network_file.unlink()
-    (failure,) = agent.mend()[1]
-    assert failure.startswith(
-        "the bridge backendai0 of the default network is missing, and cannot be mended (containers"
-    )
+    if of_others:
+        agent.engine.network["Labels"] = {}
+    changes, (failure,) = agent.mend()
+    assert changes == []
+    assert failure.startswith(f"the bridge backendai0 of the default network is missing, and cannot be mended ({why}")
     assert "restart the engine" in failure
     assert agent.engine.network["Options"] == {}
+
+
+def test_what_another_mender_has_mended_meanwhile_is_left_alone(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    bridge, addresses = agent.links.pop("backendai0"), agent.addresses.pop("backendai0")
+    lock = agent.store.lock
+
+    def mended_meanwhile() -> Any:
+        # The bridge comes while this mender waits to make it, and so does its address.
+        if not agent.links:
+            agent.links["backendai0"] = bridge
+        else:
+            agent.addresses["backendai0"] = addresses
+        return lock()
+
+    monkeypatch.setattr(Store, "lock", lambda _store: mended_meanwhile())
+    assert agent.mend() == ([], [])
+    assert agent.mend() == ([], [])
+    assert (agent.applied, agent.engine.network["Options"]) == ([], {})
 
 
 def test_what_the_engine_has_to_mend_waits_until_it_answers(agent: Agent) -> None:
@@ -280,9 +312,12 @@ def test_a_network_with_sessions_keeps_its_own_mtu_and_its_bridge_gets_the_new_o
 def test_a_network_with_containers_of_others_keeps_its_own_mtu_without_a_word(agent: Agent) -> None:
     agent.engine.attached = ["web"]
     agent.way_out = WayOut("eth0", 1400)
-    assert agent.mend()[1] == []
+    agent.links["backendai0"]["mtu"] = 1400
+    before = agent.store.default_network_file.stat()
+    assert agent.mend() == ([], [])
     assert agent.engine.network["Options"] == {}
     assert read_default_network(agent.store) == NETWORK
+    assert agent.store.default_network_file.stat() == before
 
 
 def test_without_a_way_out_the_mtu_stays(agent: Agent) -> None:
@@ -299,6 +334,61 @@ def test_rules_of_the_engine_are_not_mended_but_named(agent: Agent) -> None:
     (lacking,) = find_lacks(agent.store)
     remedy = "restart the engine (systemctl restart docker)"
     assert lacking.change == Change("rules of the engine", f"missing: {remedy}", "present")
+
+
+# ---- what cannot be looked at
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")])
+def test_a_setting_that_cannot_be_read_is_not_known_and_hides_no_other(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    agent.settings.write_text("vm.compact_memory = 1\nnet.core.somaxconn = 4096\n")
+    agent.set("vm/compact_memory", "")
+    agent.set("net/core/somaxconn", "128")
+    read = Path.read_text
+
+    def refuse(path: Path) -> str:
+        if path.name == "compact_memory":
+            raise error
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert agent.lacks() == ["net.core.somaxconn is 128 instead of 4096"]
+    assert agent.mend() == ([Change("kernel setting net.core.somaxconn", "128", "4096")], [])
+
+
+def test_settings_of_a_real_kernel_that_cannot_be_read_are_not_known(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.settings.write_text(
+        "net.ipv4.route.flush = 1\nvm.compact_memory = 1\nnet.ipv6.conf.all.stable_secret = ::1\n"
+    )
+    monkeypatch.setattr(agent_needs, "PROC", Path("/proc"))
+    monkeypatch.setattr(agent_needs, "NEEDS", [need for need in ALL if need.find is agent_needs._find_settings])
+    assert agent.mend() == ([], [])
+
+
+@pytest.mark.parametrize("position", range(len(ALL)), ids=[need.subject for need in ALL])
+def test_a_need_that_cannot_be_looked_at_is_named_and_hides_no_other(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    def fail(_host: object) -> Any:
+        raise NetworkError("ip -j link: timed out.")
+
+    needs = [need._replace(find=lambda _host: [agent_needs.Lack("it lacks", "it", None, "there")]) for need in ALL]
+    needs = [need._replace(mend=need.mend and (lambda _host, _lack: True)) for need in needs]
+    needs[position] = needs[position]._replace(find=fail)
+    monkeypatch.setattr(agent_needs, "NEEDS", needs)
+    problem = f"{ALL[position].subject} cannot be looked at (ip -j link: timed out)"
+    assert agent.lacks() == [problem if place == position else "it lacks" for place in range(len(ALL))]
+    lacking = find_lacks(agent.store)[position]
+    assert lacking.sentence("nothing starts") == f"{problem}, so nothing starts until that works"
+    assert lacking.change == Change(ALL[position].subject, "unreadable: ip -j link: timed out", "readable")
+    changes, failures = agent.mend()
+    mended = [need for need in ALL if need.mend]
+    failed = ALL[position].mend is not None
+    assert (len(changes), failures) == (len(mended) - failed, [problem] * failed)
 
 
 # ---- a real kernel

@@ -120,6 +120,18 @@ def test_agent_takes_no_sessions_while_it_lacks_what_it_does_not_mend_itself(
     assert rules == f"the engine's own rules are missing, {consequence}: {restart}."
 
 
+def test_agent_takes_no_sessions_while_it_is_not_known_whether_it_lacks_something(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lack = Lack("forwarding cannot be looked at (timed out)", "forwarding", "unreadable: timed out", "readable", True)
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: [Lacking(NEEDS[0], lack)])
+    facts = read(engine, store)
+    assert facts["obstacles"] == [
+        "forwarding cannot be looked at (timed out), so it receives no new sessions until that works."
+    ]
+    assert facts["warnings"] == []
+
+
 def test_an_empty_agent(engine: Any, store: Store) -> None:
     facts = read(engine, store)
     assert {key: facts[key] for key in ("engine", "kit", "online_cpus", "allocated", "containers", "sessions")} == {

@@ -19,8 +19,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
-from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, reconcile
-from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Failure
+from ansible_collections.backendai.cluster.plugins.module_utils._session import agent_needs, leftovers, reconcile
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Failure, Lack
 from ansible_collections.backendai.cluster.plugins.module_utils._session.leftovers import remove_folders
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import NOW, SESSION_ID, held, own_labels, plan
@@ -318,14 +318,14 @@ def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNet
     assert failure.endswith("restart the engine (systemctl restart docker)")
 
 
-def test_what_the_agent_lacks_is_mended_first_and_failures_are_named(
+def test_what_the_agent_lacks_is_mended_once_the_rules_are_there_and_failures_are_named(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = Change("kernel setting net.ipv4.ip_forward", "0", "1")
     failures = [Failure(NEEDS[0], "it cannot be mended")]
 
     def mend(_store: Store, _engine: Any) -> tuple[list[Change], list[Failure]]:
-        assert not kernel.table
+        assert kernel.table
         return [change], failures
 
     monkeypatch.setattr(reconcile, "mend_lacks", mend)
@@ -335,8 +335,42 @@ def test_what_the_agent_lacks_is_mended_first_and_failures_are_named(
         raise DockerUnavailableError("the engine does not answer.")
 
     changes, failed = restore(store, engine, start=False)
-    assert changes[0] == change
+    assert change in changes
     assert failed == ["it cannot be mended"]
+
+
+def test_rules_that_cannot_be_looked_at_are_a_failure(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+
+    def fail() -> NoReturn:
+        raise NetworkError("iptables timed out")
+
+    monkeypatch.setattr(agent_needs, "engine_rules_exist", fail)
+    (failure,) = restored(store)
+    assert failure == (
+        "the engine's own rules cannot be looked at (iptables timed out), so nobody knows whether containers reach what"
+        " is outside until that works"
+    )
+    assert kernel.links == {LINK}
+
+
+@pytest.mark.parametrize("start", [True, False], ids=["engine start", "timer"])
+def test_rules_are_applied_before_the_engine_is_asked(store: Store, kernel: FakeNetwork, *, start: bool) -> None:
+    store.save(held(MADE))
+    asked: list[bool] = []
+
+    def engine() -> NoReturn:
+        asked.append(bool(kernel.table))
+        raise DockerUnavailableError("the engine does not answer.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        ask = NEEDS[-1]._replace(find=lambda _host: [Lack("it lacks", "it", None, "there")])
+        patch.setattr(agent_needs, "NEEDS", [ask._replace(mend=lambda host, _lack: bool(host.engine()))])
+        restore(store, engine, start=start)
+    assert len(asked) > 1
+    assert all(asked)
 
 
 def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork) -> None:

@@ -342,9 +342,15 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
             {"NVIDIA_VISIBLE_DEVICES": "hunter2"},
             "session_env.NVIDIA_VISIBLE_DEVICES is set from session_resources.",
         ),
-        (
-            {"NVIDIA_MOFED": "hunter2"},
-            "session_env.NVIDIA_MOFED: no switch of NVIDIA's container runtime reaches it from a session.",
+        *(
+            (
+                {name: "hunter2"},
+                (
+                    f"session_env.{name} may be a switch of NVIDIA's container runtime, which gets none from a session:"
+                    " use another name, or export it in session_bootstrap_script, which that does not read."
+                ),
+            )
+            for name in ("NVIDIA_MOFED", "NVIDIA_IMEX_CHANNELS", "NVIDIA_API_KEY_FILE", "NVIDIA_MYAPI_KEY2")
         ),
         (
             {"HOME": "hunter2"},
