@@ -21,7 +21,7 @@ from .._network.iproute import remove_link
 from .._wireguard.peers import apply_wireguard_peers
 from .end import SessionEnd, stop_sessions
 from .end import remove_containers as end_containers
-from .ownership import own_containers
+from .ownership import mounting_ids, own_containers
 
 
 def remove_claimed(
@@ -67,7 +67,7 @@ def remove_if(
     """Remove a slice whose stored session is ``wanted``; return what was removed.
 
     ``wanted`` gets ``None`` if there is no stored session, or if it is damaged: then an end needs no plan, and what is
-    removed is what was recorded. Without a folder nothing is the session's, whatever has its labels. ``unrouted``
+    removed is what was recorded. Without a folder no container is the session's, whatever has its labels. ``unrouted``
     says whether all gateways have removed its route. Raises :class:`CorruptStateError` if a damaged one is not wanted.
 
     With an ``end`` the processes are asked first, and what they printed is kept. Containers are removed without the
@@ -124,9 +124,12 @@ def _remove_slice(
     route of the session (``unrouted``), its published ports stay reserved.
     """
     if not store.folder(session_id).exists():
-        if not check_mode:
-            _release_ports(store, session_id, session, unrouted=unrouted)
-        return []
+        if check_mode:
+            return []
+        _release_ports(store, session_id, session, unrouted=unrouted)
+        # Somebody has lost the folder. Its network goes, unless a container has files of the session: of a strange one,
+        # or of one that has its folder elsewhere.
+        return [] if session_id in mounting_ids(client) else _remove_network(client, session_id)
     existing = own_containers(client, store, session or session_id).values()
     if check_mode:
         removals = [containers.listed_change(container, None) for container in existing]
@@ -134,11 +137,7 @@ def _remove_slice(
         removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
         return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]
     changes = containers.remove_containers(client, existing)
-    remove_link(vxlan_link_name(session_id))
-    changes += networks.remove_networks(client, session_id)
-    # An engine that fails while it makes a network leaves the bridge.
-    remove_link(bridge_name(session_id))
-    changes += overlay.remove_overlays(client, session_id)
+    changes += _remove_network(client, session_id)
     with store.isolation_lock():
         # Restoring, which runs at any moment, would bring back the rules of a session that is still stored.
         apply_ruleset(store, check_mode=False, excluded=session_id)
@@ -147,6 +146,14 @@ def _remove_slice(
         if store.remove(session_id):
             changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes
+
+
+def _remove_network(client: docker.APIClient, session_id: str) -> list[Change]:
+    remove_link(vxlan_link_name(session_id))
+    changes = networks.remove_networks(client, session_id)
+    # An engine that fails while it makes a network leaves the bridge.
+    remove_link(bridge_name(session_id))
+    return changes + overlay.remove_overlays(client, session_id)
 
 
 def _release_ports(store: Store, session_id: str, session: LocalSession | None, *, unrouted: bool) -> None:
