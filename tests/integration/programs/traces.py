@@ -62,7 +62,7 @@ traces = {
     "links": os.listdir("/sys/class/net"),
     "addresses": addresses(),
     "namespaces": lines("ip", "netns", "list"),
-    "tables": lines("nft", "list", "tables"),
+    "tables": lines("/usr/sbin/nft", "list", "tables"),
     "files": files(*map(Path, sys.argv[1:])),
 }
 for kind, names in traces.items():
