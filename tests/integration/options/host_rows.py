@@ -255,8 +255,8 @@ FIREWALL_ROWS = {
     "firewall_packages": Row("with tcpdump", "dpkg: the package", PACKAGES, "agent"),
     "firewall_apt_cache_valid_time": Row("ten years", INDEX, PACKAGES, "agent"),
     "firewall_probe_hosts": Row("user1", "the other host of users is not asked", PROBED, "service"),
-    "firewall_probe_ports": Row("three", "ss at the probing host: these ports", PROBED, "service"),
-    "firewall_probe_rate": Row("3", "ss: as many connections at a time", PROBED, "service"),
+    "firewall_probe_ports": Row("eight", "the report: these ports", PROBED, "service"),
+    "firewall_probe_rate": Row("12", "ss at the probing host: as many connections at a time", PROBED, "service"),
     "firewall_report_path": Row(
         "a path",
         "the file",

@@ -60,7 +60,8 @@ def links(gateway: OwnHost) -> Iterator[dict[str, Any]]:
     # The last inventory has the new host; it alone is asked.
     words = ["ansible", "-i", INVENTORY, *gateway.options[:2], gateway.host.name, "-m", MODULE_ROUTES, "-a", arguments]
     run_on(USER, "command -v curl > /dev/null || apt-get install -y -q curl")
-    run_on(USER, f"systemd-run --quiet --collect --unit {APP_UNIT} python3 -m http.server --directory /etc {APP_PORT}")
+    serve = f"python3 -m http.server --protocol HTTP/1.1 --directory /etc {APP_PORT}"
+    run_on(USER, f"systemd-run --quiet --collect --unit {APP_UNIT} {serve}")
     try:
         given = ansible(*words, ANSIBLE_PIPELINING="1", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
         assert given.returncode == 0, given.stdout + given.stderr

@@ -85,8 +85,15 @@ def test_its_timer_runs_as_often_and_as_long_as_was_asked_for(manager: OwnHost) 
 def test_rules_are_confirmed_without_ssh_if_that_is_asked_for(manager: OwnHost) -> None:
     """A manager has no firewall of this collection otherwise."""
     manager.run(f"cat > /root/play.yml << 'END'\n{PLAY}END")
-    values = {"firewall_mode": "report", "firewall_confirm_force": True, "firewall_apt_cache_valid_time": TEN_YEARS}
-    given = json.dumps({**values, "ansible_python_interpreter": "/usr/bin/python3"})
+    # A connection without SSH comes from no address.
+    values = {
+        "mode": "report",
+        "ssh_sources": ["198.51.100.1"],
+        "confirm_force": True,
+        "apt_cache_valid_time": TEN_YEARS,
+    }
+    firewall = {f"firewall_{name}": value for name, value in values.items()}
+    given = json.dumps({**firewall, "ansible_python_interpreter": "/usr/bin/python3"})
     settings = f"ANSIBLE_COLLECTIONS_PATH={LIBRARY}/collections"
     manager.run(f"{settings} {LIBRARY}/venv/bin/ansible-playbook -i localhost, /root/play.yml -e '{given}'")
     state = json.loads(manager.run("cat /var/lib/backendai/firewall.json"))

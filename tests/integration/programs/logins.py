@@ -13,20 +13,20 @@ import time
 server, together, in_turn = (sys.argv[1], int(sys.argv[2])), int(sys.argv[3]), int(sys.argv[4])
 
 
-def has_banner(connection: socket.socket) -> bool:
-    """Tell whether the server says something, instead of closing the connection."""
+def has_banner(opened: contextlib.ExitStack) -> bool:
+    """Open a connection that stays open, and tell whether the server says something, instead of closing it."""
     with contextlib.suppress(OSError):
+        connection = opened.enter_context(socket.create_connection(server, timeout=5))
         return connection.recv(64).startswith(b"SSH-2.0-")
     return False
 
 
 with contextlib.ExitStack() as opened:
-    kept = [opened.enter_context(socket.create_connection(server, timeout=5)) for _each in range(together)]
-    print(sum(map(has_banner, kept)))
+    print(sum(has_banner(opened) for _each in range(together)))
 accepted = 0
 for _each in range(in_turn):
     # Enough for the server to know that the last one has ended.
     time.sleep(0.2)
-    with socket.create_connection(server, timeout=5) as connection:
-        accepted += has_banner(connection)
+    with contextlib.ExitStack() as opened:
+        accepted += has_banner(opened)
 print(accepted)
