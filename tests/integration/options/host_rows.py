@@ -317,8 +317,8 @@ MANAGER_ROWS = {
     "manager_source_addresses": Row(
         "an address",
         "cat: the line of authorized_keys",
-        f"{MANAGER}hosts_admit_a_manager_from_the_addresses_that_it_was_said_to_log_in_from",
-        "manager",
+        f"{GATEWAY}it_admits_a_manager_from_the_addresses_that_it_was_said_to_log_in_from",
+        "gateway",
     ),
     "manager_timer": Row("true", "systemctl: the timer", TIMER, "manager"),
     "manager_interval": Row("52w", "systemctl: the timer", TIMER, "manager"),

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.gateway_client import NAME, SESSION, USER
 from tests.integration.internals import MODULE_ROUTES, UNIT_GATEWAY
 from tests.integration.laboratory import INVENTORY, address, ansible, run_on
+from tests.integration.managers import AUTHORIZED_KEYS
 from tests.integration.options.hosts import TEN_YEARS, OwnHost, own_host
 from tests.integration.programs import run_line
 from tests.lab.identity import SUITES, Host
@@ -36,6 +37,8 @@ VARIABLES: Mapping[str, Any] = {
     "gateway_source_ssh_rate": 1,
     "gateway_state_path": STATE,
     "gateway_packages": ["haproxy", "nftables", "python3-cryptography", "ethtool"],
+    # Of the managers that it lets in, as an agent does.
+    "manager_source_addresses": ["198.51.100.5"],
     "firewall_state_path": FIREWALL,
     "firewall_reconcile_interval": "43s",
     **{f"{role}_apt_cache_valid_time": TEN_YEARS for role in ("gateway", "firewall", "manager")},
@@ -105,6 +108,10 @@ def test_its_folders_and_timers_are_those_that_were_asked_for(gateway: OwnHost) 
     assert gateway.run("ls -d /var/lib/backendai-gateway 2> /dev/null || true") == ""
     assert "firewall.json" in gateway.run(f"ls {FIREWALL}").split()
     assert "OnUnitInactiveUSec=43s" in gateway.shown("backendai-firewall-reconcile.timer", "TimersMonotonic")[0]
+
+
+def test_it_admits_a_manager_from_the_addresses_that_it_was_said_to_log_in_from(gateway: OwnHost) -> None:
+    assert 'from="198.51.100.5,' in gateway.run(f"cat {AUTHORIZED_KEYS}")
 
 
 def test_the_report_of_its_firewall_is_of_the_folder_that_was_asked_for(gateway: OwnHost) -> None:
