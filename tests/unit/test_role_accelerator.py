@@ -19,6 +19,8 @@ SETTINGS = '{"features": {"cdi": true}}\n'
 POLICY = "nvidia-container-toolkit:\n  Installed: (none)\n  Candidate: {}\n  Version table:\n"
 OLD = {"ContainersRunning": 0}
 OFF = {"ContainersRunning": 0, "CDISpecDirs": []}
+#: What docker info prints, without failing, if no engine answers.
+SILENT = {"ContainersRunning": 0, "CDISpecDirs": None, "ServerErrors": ["Cannot connect to the Docker daemon"]}
 ON = {"ContainersRunning": 2, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}
 
 
@@ -89,8 +91,10 @@ def test_packages_that_the_sources_have_are_installed(policy: str, packages: lis
         (OFF, SETTINGS, True, True),
         (OFF, "{}", True, False),
         (None, None, False, False),
+        (SILENT, None, False, False),
+        (SILENT, SETTINGS, False, False),
     ],
-    ids=["20.10", "on", "off", "not restarted yet", "other settings", "no engine"],
+    ids=["20.10", "on", "off", "not restarted yet", "other settings", "no engine", "silent", "silent, with settings"],
 )
 def test_cdi_is_turned_on_where_the_engine_knows_it(
     engine: dict[str, Any] | None, settings: str | None, wants: bool, restarts: bool
@@ -99,7 +103,7 @@ def test_cdi_is_turned_on_where_the_engine_knows_it(
     assert (value(of, "__accelerator_wants_cdi"), value(of, "__accelerator_restarts")) == (wants, restarts)
 
 
-@pytest.mark.parametrize("engine", [OLD, OFF, ON, None], ids=["20.10", "off", "on", "none"])
+@pytest.mark.parametrize("engine", [OLD, OFF, ON, None, SILENT], ids=["20.10", "off", "on", "none", "silent"])
 def test_nothing_is_missing_on_a_host_that_has_all(engine: dict[str, Any] | None) -> None:
     assert problems(host(engine)) == []
 

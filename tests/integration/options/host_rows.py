@@ -254,9 +254,9 @@ FIREWALL_ROWS = {
     "firewall_state_path": Row("/srv/own-firewall", "ls: the state", FOLDERS, "gateway"),
     "firewall_packages": Row("with tcpdump", "dpkg: the package", PACKAGES, "agent"),
     "firewall_apt_cache_valid_time": Row("ten years", INDEX, PACKAGES, "agent"),
-    "firewall_probe_hosts": Row("a manager", "SSH of agents is found open", PROBED, "service"),
-    "firewall_probe_ports": Row("a few", "a port that is open is found", PROBED, "service"),
-    "firewall_probe_rate": Row("10", "ss: as many connections at a time", PROBED, "service"),
+    "firewall_probe_hosts": Row("user1", "the other host of users is not asked", PROBED, "service"),
+    "firewall_probe_ports": Row("eight", "the report: these ports", PROBED, "service"),
+    "firewall_probe_rate": Row("12", "ss at the probing host: as many connections at a time", PROBED, "service"),
     "firewall_report_path": Row(
         "a path",
         "the file",
@@ -317,8 +317,8 @@ MANAGER_ROWS = {
     "manager_source_addresses": Row(
         "an address",
         "cat: the line of authorized_keys",
-        f"{MANAGER}hosts_admit_a_manager_from_the_addresses_that_it_was_said_to_log_in_from",
-        "manager",
+        f"{GATEWAY}it_admits_a_manager_from_the_addresses_that_it_was_said_to_log_in_from",
+        "gateway",
     ),
     "manager_timer": Row("true", "systemctl: the timer", TIMER, "manager"),
     "manager_interval": Row("52w", "systemctl: the timer", TIMER, "manager"),

@@ -32,5 +32,5 @@ BUNDLES: Mapping[str, Bundle] = {
     "service": Bundle("test_operator_options.py"),
     "agent": Bundle("test_agent_options.py", sessions=1, provisionings=1),
     "gateway": Bundle("test_gateway_options.py", provisionings=1),
-    "manager": Bundle("test_manager_options.py", provisionings=2),
+    "manager": Bundle("test_manager_options.py", provisionings=1),
 }

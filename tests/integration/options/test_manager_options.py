@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.internals import UNIT_SCHEDULER
-from tests.integration.inventories import inventory_options
-from tests.integration.laboratory import run_on, run_playbook
-from tests.integration.managers import AUTHORIZED_KEYS, LIBRARY, QUEUE
+from tests.integration.managers import LIBRARY, QUEUE
 from tests.integration.options.hosts import TEN_YEARS, OwnHost, own_host
 from tests.integration.removals import LOST_ID
 from tests.lab.identity import SUITES, Host
@@ -85,27 +81,20 @@ def test_its_timer_runs_as_often_and_as_long_as_was_asked_for(manager: OwnHost) 
 def test_rules_are_confirmed_without_ssh_if_that_is_asked_for(manager: OwnHost) -> None:
     """A manager has no firewall of this collection otherwise."""
     manager.run(f"cat > /root/play.yml << 'END'\n{PLAY}END")
-    values = {"firewall_mode": "report", "firewall_confirm_force": True, "firewall_apt_cache_valid_time": TEN_YEARS}
-    given = json.dumps({**values, "ansible_python_interpreter": "/usr/bin/python3"})
+    # A connection without SSH comes from no address.
+    values = {
+        "mode": "report",
+        "ssh_sources": ["198.51.100.1"],
+        "confirm_force": True,
+        "apt_cache_valid_time": TEN_YEARS,
+    }
+    firewall = {f"firewall_{name}": value for name, value in values.items()}
+    given = json.dumps({**firewall, "ansible_python_interpreter": "/usr/bin/python3"})
     settings = f"ANSIBLE_COLLECTIONS_PATH={LIBRARY}/collections"
     manager.run(f"{settings} {LIBRARY}/venv/bin/ansible-playbook -i localhost, /root/play.yml -e '{given}'")
     state = json.loads(manager.run("cat /var/lib/backendai/firewall.json"))
     assert state["confirmed"]["mode"] == "report"
     assert "table inet backendai" in manager.run("nft list tables")
-
-
-def test_hosts_admit_a_manager_from_the_addresses_that_it_was_said_to_log_in_from(tmp_path: Path) -> None:
-    """It is that of the lab, and its gateway."""
-    access = partial(run_playbook, "provision_gateways", tmp_path, {})
-    elsewhere = inventory_options(tmp_path, manager1={"manager_source_addresses": ["198.51.100.5"]})
-    part = ("--tags", "access", "--limit", "gateway1")
-    try:
-        assert access(*part, *elsewhere).code == 0
-        assert 'from="198.51.100.5,' in run_on("gateway1", f"cat {AUTHORIZED_KEYS}")
-    finally:
-        restored = access(*part)
-    assert restored.code == 0, restored.output
-    assert "198.51.100.5" not in run_on("gateway1", f"cat {AUTHORIZED_KEYS}")
 
 
 def test_what_is_to_be_absent_is_removed_and_the_account_stays(manager: OwnHost) -> None:

@@ -6,16 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.integration.laboratory import AGENTS, address, run_on, run_on_all, run_playbook
-from tests.integration.managers import MANAGER
+from tests.integration.gateway_client import USER
+from tests.integration.inventories import UNREACHABLE
+from tests.integration.laboratory import AGENTS, run_on, run_on_all, run_playbook
 
 pytestmark = pytest.mark.isolation
 
 CORDON = "/var/lib/backendai/cordon.json"
 OVER = "/tmp/probes-over"
+PORTS = "9001-9008"
 #: Prints how many connections are being opened, again and again.
-COUNT = f"until [ -e {OVER} ]; do ss -Htn state syn-sent | wc -l; sleep 0.1; done"
+COUNT = (
+    f"until [ -e {OVER} ]; do ss -Htn state syn-sent '( dport >= :9001 and dport <= :9008 )' | wc -l; sleep 0.1; done"
+)
 
 
 def test_all_agents_are_taken_out_of_service_if_that_is_confirmed(tmp_path: Path) -> None:
@@ -28,18 +33,21 @@ def test_all_agents_are_taken_out_of_service_if_that_is_confirmed(tmp_path: Path
 
 
 def test_isolation_is_probed_from_the_hosts_and_as_fast_as_was_asked_for(tmp_path: Path) -> None:
-    """A manager may log in to agents, so it finds a port that outsiders do not."""
-    variables = {"probe_hosts": MANAGER, "probe_ports": "22,9001-9010", "probe_rate": 10}
-    run_on(MANAGER, f"rm -f {OVER}")
+    """The group of users has a second host, which cannot be logged in to; the agent drops what comes from outside."""
+    variables = {"probe_hosts": USER, "probe_ports": PORTS, "probe_rate": 12}
+    users = {"all": {"children": {"users": {"hosts": {"nobody": {"ansible_host": "127.0.0.1", **UNREACHABLE}}}}}}
+    (tmp_path / "users.yml").write_text(yaml.safe_dump(users))
+    run_on(USER, f"rm -f {OVER}")
     with ThreadPoolExecutor(1) as pool:
-        counting = pool.submit(run_on, MANAGER, COUNT)
+        counting = pool.submit(run_on, USER, COUNT)
         try:
             given = {f"firewall_{name}": value for name, value in variables.items()}
-            run = run_playbook("verify_isolation", tmp_path, {**given, "agent_group": "agent1"})
+            options = ("-i", str(tmp_path / "users.yml"), "-e", "agent_group=agent1")
+            run = run_playbook("verify_isolation", tmp_path, given, *options)
         finally:
-            run_on(MANAGER, f"touch {OVER}")
+            run_on(USER, f"touch {OVER}")
         opened = [int(count) for count in counting.result().split()]
-    run_on(MANAGER, f"rm -f {OVER}")
-    found = {(entry["probe_host"], entry["address"], entry["port"]) for entry in run.record["findings"]}
-    assert (MANAGER, address("agent1"), 22) in found, run.output
-    assert 1 <= max(opened) <= 10
+    run_on(USER, f"rm -f {OVER}")
+    assert (run.code, run.record["probe_hosts"]) == (0, [USER]), run.output
+    assert {entry["ports"] for entry in run.record["probed"] if entry["target"] == "agent1"} == {PORTS}
+    assert 1 <= max(opened) <= 12

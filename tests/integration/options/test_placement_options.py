@@ -72,9 +72,9 @@ def test_a_group_of_agents_takes_its_sessions_and_preferred_agents_may_be_replac
     sessions.start(*groups, **wanted, designated_agents_mode="preferred", name=name)
     assert agents_of(name) == ["agent2"]
     # It may have one container, and has it.
-    more = sessions.create(*groups, **{**SMALL, "designated_agents": ["agent2"]})
+    more = sessions.create(*groups, **{**SMALL, "designated_agents": ["agent2"]}, name=f"{sessions.name}-more")
     assert more.record["status"] == "PENDING", more.output
-    assert agents_of(sessions.name) == []
+    assert agents_of(f"{sessions.name}-more") == []
 
 
 def test_what_is_reserved_for_the_host_is_not_offered(sessions: Sessions, groups: list[str], tmp_path: Path) -> None:
