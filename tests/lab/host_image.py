@@ -55,8 +55,8 @@ ARCHIVE_PACKAGES = (
     "wireguard-go",
     "wireguard-tools",
 )
-#: Since Debian 13 the docker command is no longer in docker.io, which recommends it.
-ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli",)}
+#: Since Debian 13 the docker command is no longer in docker.io, which recommends it, and sudo-rs is a package.
+ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli", "sudo-rs")}
 #: What a host with packages of a newer suite has of it. Its systemd is of the base: unstable's refuses to start with
 #: cgroup v1. Its Python is, too, so it has no firewalld: that needs python3-nftables of the same version as nftables.
 NEWER_HOST_PACKAGES = ("nftables", "openssh-server")
