@@ -19,8 +19,7 @@ description:
 extends_documentation_fragment:
   - backendai.cluster.attributes
 requirements:
-  - apt
-  - dpkg
+  - dpkg and apt, or rpm
 options:
   state:
     description: Whether an installation begins, or has ended.
@@ -52,6 +51,10 @@ options:
     type: list
     elements: str
     default: []
+  engine:
+    description: Where the Docker engine comes from; later provisionings use it, too.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -63,12 +66,14 @@ EXAMPLES = r"""
 
 RETURN = "# Only the common return values."
 
+import dataclasses
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host import installation
 from ..module_utils._host.host_record import Installed, begin, end, find_roles, first_record, read_record, write_record
+from ..module_utils._host.packages import name_of
 from ..module_utils._model.change import Change, as_diff
 from ..module_utils._module import run_module
 
@@ -79,6 +84,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "groups": {"type": "list", "elements": "str", "default": []},
     "sysctls": {"type": "list", "elements": "str", "default": []},
     "units": {"type": "list", "elements": "str", "default": []},
+    "engine": {"type": "str", "default": ""},
 }
 
 
@@ -90,11 +96,12 @@ def main() -> None:
         after = before or first_record(installation.read_tables(), find_roles())
         if params["state"] == "begun":
             sysctls, units = installation.read_sysctls(params["sysctls"]), installation.read_units(params["units"])
-            packages = frozenset(map(installation.name_of, params["packages"]))
+            packages = frozenset(map(name_of, params["packages"]))
             wanted = Installed(packages, frozenset(params["users"]), frozenset(params["groups"]))
             installation.refuse_second_engine(params["packages"], host.packages)
             automatic = installation.read_automatic() if after.before else ()
             after = begin(after, host, wanted, sysctls, units, automatic)
+            after = dataclasses.replace(after, agent_engine=params["engine"] or after.agent_engine)
         else:
             after = end(after, host)
         if after != before and not module.check_mode:

@@ -64,3 +64,15 @@ def test_a_package_that_would_replace_the_engine_is_refused_and_nothing_is_writt
     result = result_of("host_record", {"state": "begun", "packages": ["docker.io", "runc"]}, capsys)
     assert "this host has a Docker engine, /usr/bin/dockerd of the package docker-ce, and docker.io" in result["msg"]
     assert not (tmp_path / "before.json").exists()
+
+
+def test_where_the_engine_comes_from_is_kept_until_another_is_named(
+    host: list[Installed], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given, kept in (("present", "present"), ("", "present"), ("docker-ce", "docker-ce")):
+        result_of("host_record", {**BEGUN, "engine": given}, capsys)
+        host.append(host[-1])
+        result_of("host_record", {"state": "ended"}, capsys)
+        record = record_file.read_record(tmp_path / "before.json")
+        assert record is not None
+        assert record.agent_engine == kept

@@ -31,7 +31,7 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> None:
         if command == ("apt-mark", "showauto"):
             return "runc\nlibc6:i386\n"
         # Another apt may run: this one waits for it, as Ansible's does.
-        assert command[:4] == ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=60")
+        assert command[:4] == ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=600")
         assert command[4:6] == ("--simulate", "purge")
         return "".join(f"Purg {name}:amd64 [1.0]\n" for name in sorted(closure({*command[6:]})))
 
@@ -125,3 +125,24 @@ def test_the_package_of_a_program_is_that_of_the_file_itself(dockerd: Path, monk
 
     monkeypatch.setattr(subprocess, "run", search)
     assert installation.owner_of("dockerd") == "docker-ce"
+
+
+def test_a_host_with_rpm_says_what_is_installed_and_of_which_package_a_program_is(
+    dockerd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listings = {"rpm": "installed bash\ninstalled nftables\n"}
+    monkeypatch.setattr(installation, "_DPKG_STATUS", tmp_path / "status")
+    monkeypatch.setattr(installation, "_run", lambda *command: listings[command[0]])
+
+    def query(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        assert command == ["rpm", "--query", "--file", "--queryformat", "%{NAME}:", str(dockerd)]
+        return subprocess.CompletedProcess(command, 0, "docker-ce:")
+
+    monkeypatch.setattr(subprocess, "run", query)
+    monkeypatch.setattr(shutil, "which", lambda name: str(dockerd) if name == "dockerd" else f"/usr/bin/{name}")
+    assert installation.uses_rpm()
+    assert installation.read_installed().packages == {"bash", "nftables"}
+    assert installation.read_automatic() == frozenset()
+    assert installation.owner_of("dockerd") == "docker-ce"
+    (tmp_path / "status").touch()
+    assert not installation.uses_rpm()

@@ -1,0 +1,153 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_requirements
+short_description: Check what a role needs on a host, all at once
+description:
+  - "Internal: called by the roles of this collection."
+  - Runs before anything is changed on the host, and changes nothing itself. It fails with one sentence for each thing
+    that the host lacks, which says what to do.
+  - Returns which packages to install, and where the Docker engine comes from.
+extends_documentation_fragment:
+  - backendai.cluster.attributes
+  - backendai.cluster.options.engine
+options:
+  role:
+    description: The role that the host is to have.
+    type: str
+    choices: [accelerator, access, agent, firewall, gateway, manager]
+    required: true
+  family:
+    description: What differs between distributions.
+    type: dict
+    required: true
+    suboptions:
+      name:
+        description: The distribution of the host, with its version.
+        type: str
+        required: true
+      manager:
+        description: The package manager; empty if the distribution is not known.
+        type: str
+        choices: ["", apt, dnf]
+        default: ""
+      install:
+        description: How a command begins that installs packages.
+        type: str
+        default: ""
+      remove:
+        description: How a command begins that removes packages.
+        type: str
+        default: ""
+      programs:
+        description: The packages of programs.
+        type: dict
+        default: {}
+      python:
+        description: The interpreter that packages of Python modules are for.
+        type: str
+        default: /usr/bin/python3
+      hints:
+        description: What to do about a package, program or requirement that is missing or too old.
+        type: dict
+        default: {}
+  packages:
+    description: The packages that the role needs.
+    type: list
+    elements: str
+    default: []
+  optional:
+    description: Packages that the role installs where they exist.
+    type: list
+    elements: str
+    default: []
+  engine:
+    description: Where the Docker engine comes from; when empty, as before, or from where it is.
+    type: str
+    choices: ["", distribution, docker-ce, present]
+    default: ""
+  engines:
+    description: The packages of the Docker engine by where they come from, the engine itself first.
+    type: dict
+    default: {}
+  manager_python:
+    description: The interpreter of a manager.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Check what this host lacks
+  backendai.cluster.host_requirements:
+    role: gateway
+    family: {name: Debian 13, manager: apt, install: apt-get install}
+    packages: [haproxy, nftables]
+"""
+
+RETURN = r"""
+engine: {type: str, returned: success, description: "Where the Docker engine comes from; empty for a role without one."}
+packages: {type: list, elements: str, returned: success, description: "The packages to install."}
+problems: {type: list, elements: str, returned: failure, description: "What the host lacks, a sentence each."}
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._host.host_look import look
+from ..module_utils._host.host_record import read_record
+from ..module_utils._host.requirements import Family, Wanted, judge
+from ..module_utils._module import CONNECTION_OPTIONS, run_module
+
+_LIST: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+_TEXT: dict[str, Any] = {"type": "str", "default": ""}
+_DICT: dict[str, Any] = {"type": "dict", "default": {}}
+_FAMILY: dict[str, dict[str, Any]] = {
+    "name": {"type": "str", "required": True},
+    "manager": {"type": "str", "choices": ["", "apt", "dnf"], "default": ""},
+    "install": _TEXT,
+    "remove": _TEXT,
+    "programs": _DICT,
+    "python": {"type": "str", "default": "/usr/bin/python3"},
+    "hints": _DICT,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "role": {
+        "type": "str",
+        "choices": ["accelerator", "access", "agent", "firewall", "gateway", "manager"],
+        "required": True,
+    },
+    "family": {"type": "dict", "required": True, "options": _FAMILY},
+    "packages": _LIST,
+    "optional": _LIST,
+    "engine": {"type": "str", "choices": ["", "distribution", "docker-ce", "present"], "default": ""},
+    "engines": _DICT,
+    "docker_host": CONNECTION_OPTIONS["docker_host"],
+    "manager_python": _TEXT,
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+
+    def run() -> dict[str, Any]:
+        params = module.params
+        wanted = Wanted(**{**{name: params[name] for name in OPTIONS}, "family": Family(**params["family"])})
+        record = read_record()
+        verdict = judge(wanted, look(wanted, record.agent_engine if record else ""))
+        if verdict.problems:
+            count = len(verdict.problems)
+            found = f"This host lacks {count} things: " if count > 1 else ""
+            module.fail_json(msg=f"{found}{' '.join(verdict.problems)}", problems=list(verdict.problems))
+        return {"changed": False, "engine": verdict.engine, "packages": list(verdict.packages)}
+
+    run_module(module, run)
+
+
+if __name__ == "__main__":
+    main()
