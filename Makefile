@@ -20,7 +20,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down lab-large lab-large-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
-	test-frameworks soak survey image-locks
+	test-frameworks test-hosts soak survey image-locks
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -106,6 +106,10 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	FUZZ_EXAMPLES=500 $(BIN)/pytest tests/unit -m hypothesis --full $(ON_ALL_CORES)
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no
+
+test-hosts: lab ## Other engines and image stores, beside the lab (25 minutes, outside `make test`); LAB_AGENT3_ENGINE=FOLDER adds one
+	$(LAB) suites trixie-sid
+	$(BIN)/pytest tests/hosts
 
 test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)
 	$(BIN)/python -m tests.lab distributed

@@ -57,5 +57,5 @@ class ActionModule(HostAction):
             firewall = self.variables(STATE, "agent_" if kind == "agent" else "firewall_", variables)
             options["firewall_state_path"] = firewall["state_path"]
         elif phase == "inside":
-            options |= self.variables(ENGINE, "agent_", variables)
+            options |= self.variables({**ENGINE, **STATE}, "agent_", variables)
         return {**result, "changed": False, **self.call(phase, options, variables, SECONDS[phase])}

@@ -290,6 +290,7 @@ class ActionModule(ControlAction):
         """Return the state of the agents, with the addresses that the inventory gives them if there are gateways."""
         use_cache = self._task.args.get("asked") != ALL
         cluster = self.cluster_state(self._task.args["agents"], variables, entries, use_cache=use_cache)
+        cluster = self.with_inventory(cluster, variables)
         return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
     def _pools(self) -> NetworkPools:
@@ -323,6 +324,8 @@ class ActionModule(ControlAction):
         if entry.spec is None:
             containers = sum(role.replicas for role in spec.effective_roles)
             waits_now = isinstance(decision, Unschedulable)
+            if waits_now:
+                _check_not_away(spec.name, entries, answers.cluster)
             self._limits.check((entry.user, entry.user_uid), containers, entries, waits=waits_now)
         return decision
 
@@ -406,6 +409,19 @@ def _find_entry(
         other = f"another run, process {entry.owner.pid}"
         raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
     return dataclasses.replace(entry, updated_at=now)
+
+
+def _check_not_away(name: str, entries: Iterable[QueueEntry], cluster: ClusterState) -> None:
+    """Raise :class:`PlanningError` if a session of that name runs on agents that are away: another one must not wait.
+
+    Whoever repeats a request means that session.
+    """
+    for entry in entries:
+        plan = entry.plan if entry.name == name and entry.state == RUNNING else None
+        away = [agent for agent in plan.agents if agent not in cluster.facts] if plan else []
+        if away:
+            reasons = cluster.explain_unavailable(away)
+            raise PlanningError(f"the session {name!r} has containers on agents that cannot be used: {reasons}")
 
 
 def _check_owner(name: str, user: User, entries: Iterable[QueueEntry]) -> None:

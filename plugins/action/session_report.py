@@ -136,9 +136,10 @@ class ActionModule(ControlAction):
         """List the agents, and what is free on them, less what other runs are about to claim."""
         args = self._task.args
         entries = self.entries(self.queue(variables))
-        cluster = self.with_reservations(self.cluster_state(args["agents"], variables, entries), entries)
+        cluster = self.with_inventory(self.cluster_state(args["agents"], variables, entries), variables)
+        cluster = self.with_reservations(cluster, entries)
         away, answered = self.attendance(args["agents"], variables)
-        report = printable_data(agents_report(cluster.facts, cluster.unavailable, away))
+        report = printable_data(agents_report(cluster))
         self.write_report(args.get("path") or "", to_json(report))
         self.show(render_agents(report))
         asked_all = len(away) + len(answered) == len(args["agents"])

@@ -66,7 +66,7 @@ options:
   queue_path:
     description:
       - The folder on the control node for pending, starting and terminating sessions, and the history of ended ones.
-      - Empty for the folder C(queue) beside the inventory.
+      - Empty for the folder C(.queue) beside the inventory.
     type: path
     default: ""
 """

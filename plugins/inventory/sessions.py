@@ -32,7 +32,8 @@ notes:
     number.
   - The plugin connects to agents as root, or with C(ansible_become). Only settings of the inventory apply; passwords
     that are entered on the command line are not available when an inventory is read.
-  - The variable C(agent_docker_host) of an agent sets the address of its engine.
+  - The variables C(agent_docker_host) and C(agent_state_path) of an agent set the address of its engine, and the
+    folder of its state.
   - C(ansible_timeout) of an agent is the timeout of the query in seconds, V(10) unless set.
 extends_documentation_fragment:
   - constructed
@@ -138,6 +139,7 @@ class Agent:
     connection: AgentConnection
     names: list[str]
     docker_host: str
+    state_path: str
     seconds: int
 
 
@@ -193,9 +195,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         else:
             others = (source for source in self._sources if source != path)
             folder = default_path([*self._agents_inventory(path), *others, path])
-            # Of an inventory that is a folder, only the files are known here.
-            hidden = os.path.join(os.path.dirname(folder), ".queue")
-            folder = hidden if os.path.isdir(hidden) and not os.path.isdir(folder) else folder
         return [entry.plan for entry in QueueStore(folder).entries() if entry.state == RUNNING and entry.plan]
 
     def _merge_inventories(self, paths: list[str]) -> None:
@@ -251,7 +250,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         try:
             settings = connection_settings(variables, self.templar.template)
             docker_host = str(self.templar.template(variables.get("agent_docker_host", session_hosts.DOCKER_HOST)))
-            return Agent(host.name, AgentConnection(settings), list(settings), docker_host, timeout_of(settings))
+            state = str(self.templar.template(variables.get("agent_state_path", session_hosts.STATE_PATH)))
+            return Agent(host.name, AgentConnection(settings), list(settings), docker_host, state, timeout_of(settings))
         except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.unavailable_warning(host.name, str(error))])
             return None
@@ -259,7 +259,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     def _query(self, agent: Agent) -> str:
         """Return the names of the running containers of an agent; none if it cannot be read. Runs in a thread."""
         try:
-            code, output, errors = agent.connection.run(session_hosts.list_command(agent.docker_host, agent.seconds))
+            command = session_hosts.list_command(agent.docker_host, agent.state_path, agent.seconds)
+            code, output, errors = agent.connection.run(command)
         except (AnsibleError, OSError) as error:
             self._warn([session_hosts.unavailable_warning(agent.name, str(error))])
             return ""

@@ -41,8 +41,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.images import engine_folder
-from ..module_utils._host.engine_removal import DATA
+from ..module_utils._docker.image_store import engine_folder
+from ..module_utils._host.engine_settings import DATA_ROOT
 from ..module_utils._host.home_folder import choose_folder, prepare_folder, shares_file_system
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
@@ -59,7 +59,7 @@ def main() -> None:
 def prepare(module: AnsibleModule) -> dict[str, Any]:
     """Make the folder; warn if a home that is full leaves the agent no room."""
     store = Store(module.params["state_path"])
-    data = engine_folder(connect(module.params["docker_host"]).info()) or DATA
+    data = engine_folder(connect(module.params["docker_host"]).info()) or DATA_ROOT
     folder = choose_folder(module.params["path"], data)
     changes = prepare_folder(store, folder, check_mode=module.check_mode)
     if shares_file_system(store, folder):

@@ -10,8 +10,8 @@ module: agent_network
 short_description: Set up the network of an agent's containers, and where its engine pulls images from
 description:
   - "Internal: called by the roles of this collection."
-  - Creates a Docker bridge network for outgoing connections, without traffic between containers. Sessions have networks
-    of their own.
+  - Creates a Docker bridge network for outgoing connections, without traffic between containers, with the MTU of the
+    host's default route. Sessions have networks of their own.
   - A network of the collection that differs is recreated if no container is attached to it. Other networks are never
     changed.
   - Stores which networks and services containers must not reach, and how many connections each may have; the next
@@ -76,8 +76,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._docker.api_version import newer_than_known
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network
+from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network, save_default_network
 from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
 from ..module_utils._firewall.connections import (
     parse_connection_limit,
@@ -85,11 +86,14 @@ from ..module_utils._firewall.connections import (
     save_connection_limit,
 )
 from ..module_utils._firewall.egress import parse_egress, plan_egress, save_egress
+from ..module_utils._firewall.engine_rules import untried_rules
 from ..module_utils._firewall.storage import closed_storage, refresh_storage
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
+from ..module_utils._model.errors import ClusterError
 from ..module_utils._model.storage import OPENED_BY
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._network.iproute import LinkState
 
 
 def main() -> None:
@@ -115,9 +119,14 @@ def main() -> None:
         limit = parse_connection_limit(params["connection_limit"])
         mirrors = parse_mirrors(params["registry_mirrors"])
         client = connect(params["docker_host"])
-        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"])
+        _require_known_engine(module, client)
+        way_out = LinkState().way_out
+        mtu = way_out.mtu if way_out else DefaultNetwork.mtu
+        network = DefaultNetwork(params["name"], params["bridge"], params["subnet"], mtu)
         store = Store(params["state_path"])
         changes = apply_default_network(client, network, store.lock(), check_mode=module.check_mode)
+        if not module.check_mode:
+            save_default_network(client, store, network)
         egress_changes = plan_egress(store, egress)
         if egress_changes and not module.check_mode:
             # Raises for an unreadable session: its rules would stay, and with them the old policy.
@@ -134,6 +143,16 @@ def main() -> None:
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)
+
+
+def _require_known_engine(module: AnsibleModule, client: Any) -> None:
+    """Warn of an engine that is newer than this collection; raise :class:`ClusterError` for one with other rules."""
+    untried = untried_rules(client.info())
+    if untried:
+        raise ClusterError(": ".join(untried))
+    newer = newer_than_known(client.version()["ApiVersion"])
+    if newer:
+        module.warn(newer)
 
 
 if __name__ == "__main__":

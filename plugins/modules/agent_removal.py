@@ -10,7 +10,8 @@ module: agent_removal
 short_description: Prepare an agent to be given back
 description:
   - "Internal: called by the roles of this collection."
-  - With O(state=checked), fails if sessions are on the agent, unless O(end_sessions), and changes nothing.
+  - With O(state=checked), changes nothing, and fails if sessions are on the agent, unless O(end_sessions), or if
+    containers of no session use the default network.
   - With O(state=closed), cordons the agent, so that no session begins there, and fails if sessions are on it.
   - With O(state=removed), removes the default network from the Docker engine, the registry mirrors that were added, and
     the folder of the homes of sessions.
@@ -49,9 +50,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._docker.containers import find_containers
+from ..module_utils._docker.containers import listed_name
 from ..module_utils._docker.default_network import remove_default_network
-from ..module_utils._docker.labels import SESSION_ID
 from ..module_utils._docker.leaving_engine import connect_unless_removed
 from ..module_utils._docker.mirrors import set_mirrors
 from ..module_utils._host.cordon import replace_cordon
@@ -62,6 +62,7 @@ from ..module_utils._model.change import as_diff
 from ..module_utils._model.cordon import Cordon
 from ..module_utils._model.errors import ClusterError
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._session.ownership import sort_containers
 
 OPTIONS: dict[str, dict[str, Any]] = {
     **CONNECTION_OPTIONS,
@@ -84,6 +85,7 @@ def check(module: AnsibleModule) -> dict[str, Any]:
     sessions = _sessions(module)
     if not module.params["end_sessions"]:
         _refuse(sessions)
+    _refuse_attached(module)
     return {"changed": False, "sessions": sessions}
 
 
@@ -116,13 +118,27 @@ def remove(module: AnsibleModule) -> dict[str, Any]:
 
 
 def _sessions(module: AnsibleModule) -> list[str]:
-    """Return the names of sessions on the agent, or the ids of those that cannot be read, or have containers only."""
+    """Return the names of sessions on the agent, or the ids of those that cannot be read."""
     store = Store(module.params["state_path"])
     names = {session.plan.id: session.plan.name for session in store.load_all()[0]}
-    client = connect_unless_removed(module.params["docker_host"])
-    containers = find_containers(client) if client else []
-    labelled = {container["Labels"].get(SESSION_ID, "") for container in containers}
-    return sorted(names.get(session_id, session_id) for session_id in {*store.held_ids(), *labelled})
+    return sorted(names.get(session_id, session_id) for session_id in store.held_ids())
+
+
+def _refuse_attached(module: AnsibleModule) -> None:
+    """Raise :class:`ClusterError` if a container of no session keeps the default network from being removed."""
+    client, store = connect_unless_removed(module.params["docker_host"]), Store(module.params["state_path"])
+    if client is None:
+        return
+    own = sort_containers(client, store, store.load_all()[0]).own.values()
+    ids = {entry["Id"] for containers in own for entry in containers.values()}
+    network = module.params["network"]
+    attached = client.containers(filters={"network": [network]})
+    names = sorted(listed_name(container) for container in attached if container["Id"] not in ids)
+    if names:
+        raise ClusterError(
+            f"containers of no session use the Docker network {network}: {', '.join(names)}; remove them with docker rm"
+            f" -f {' '.join(names)}, or take them off that network"
+        )
 
 
 def _refuse_sessions(module: AnsibleModule) -> None:

@@ -59,9 +59,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.foreign import list_foreign
-from ..module_utils._docker.images import engine_folder
+from ..module_utils._docker.image_store import engine_folder
 from ..module_utils._docker.leaving_engine import connect_unless_removed
-from ..module_utils._host.engine_removal import DATA
+from ..module_utils._host.engine_settings import DATA_ROOT
 from ..module_utils._host.removal import EngineContents, Removal, RemovedRole
 from ..module_utils._model.change import as_diff
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
@@ -79,7 +79,7 @@ def main() -> None:
         client = connect_unless_removed(module.params["docker_host"])
         if client is None:
             return None
-        return EngineContents(engine_folder(client.info()) or DATA, list_foreign(client))
+        return EngineContents(engine_folder(client.info()) or DATA_ROOT, list_foreign(client))
 
     def run() -> dict[str, Any]:
         removed = RemovedRole(**{name: module.params[name] for name in ("role", *lists)})

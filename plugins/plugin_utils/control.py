@@ -11,10 +11,10 @@ import dataclasses
 import gc
 import ipaddress
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
@@ -24,12 +24,14 @@ from ..module_utils._model.files import write_atomically
 from ..module_utils._model.images import ImageIdentity
 from ..module_utils._model.plain_data import DataError, to_plain
 from ..module_utils._model.printable import printable
-from ._planner.cluster_state import ClusterState
+from ..module_utils._module import CAPACITY_OPTIONS
+from ._planner.cluster_state import ClusterState, InventoryAgent
 from ._planner.decision import Decision
 from ._queue.entry import CREATING, QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
 from ._queue.owner import owner_is_alive
 from ._queue.store import QueueStore, default_path
 from .facts_cache import FactsCache
+from .host_request import coerce_variables
 
 AGENT_RESULT = "__session_agent"
 """The variable of each agent that contains the result of ``agent_info``."""
@@ -111,21 +113,29 @@ def registered(name: str, hostvars: Any) -> Mapping[str, Any]:
     return variables
 
 
-class InventoryAddresses(Mapping[str, Collection[str]]):
-    """The addresses that the inventory gives hosts, by name; host names are not resolved.
+T = TypeVar("T")
+
+
+class OfHosts(Mapping[str, T]):
+    """What the inventory says of hosts, by name, as ``read`` finds it in the variables of each.
 
     They are read when they are needed: Ansible takes milliseconds for the variables of a host.
     """
 
-    def __init__(self, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> None:
-        self._names, self._hostvars = dict.fromkeys(names), hostvars
-        self._known: dict[str, list[str]] = {}
+    def __init__(
+        self,
+        names: Iterable[str],
+        hostvars: Mapping[str, Mapping[str, Any]],
+        read: Callable[[str, Mapping[str, Any]], T],
+    ) -> None:
+        self._names, self._hostvars, self._read = dict.fromkeys(names), hostvars, read
+        self._known: dict[str, T] = {}
 
-    def __getitem__(self, name: str) -> list[str]:
+    def __getitem__(self, name: str) -> T:
         if name not in self._names:
             raise KeyError(name)
         if name not in self._known:
-            self._known[name] = _read_addresses(name, self._hostvars[name])
+            self._known[name] = self._read(name, self._hostvars[name])
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -135,7 +145,18 @@ class InventoryAddresses(Mapping[str, Collection[str]]):
         return len(self._names)
 
 
-def _read_addresses(name: str, variables: Mapping[str, Any]) -> list[str]:
+def read_agent(_name: str, variables: Mapping[str, Any]) -> InventoryAgent:
+    """Return what the inventory says of an agent; nothing if a variable depends on facts that were not gathered."""
+    options = {name: CAPACITY_OPTIONS[name] for name in InventoryAgent._fields}
+    try:
+        values = coerce_variables(options, "agent_", variables, lambda value: value)
+    except (AnsibleError, TypeError):
+        return InventoryAgent()
+    return InventoryAgent(values["resource_group"], frozenset(values["labels"]))
+
+
+def read_addresses(name: str, variables: Mapping[str, Any]) -> list[str]:
+    """Return the addresses that the inventory gives a host; host names are not resolved."""
     addresses = []
     for variable in INVENTORY_ADDRESSES:
         # A variable may depend on facts that were not gathered.
@@ -246,8 +267,14 @@ class ControlAction(ActionBase):
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""
         return dataclasses.replace(
-            cluster, addresses=InventoryAddresses(self._task.args["agents"], task_vars["hostvars"])
+            cluster, addresses=OfHosts(self._task.args["agents"], task_vars["hostvars"], read_addresses)
         )
+
+    def with_inventory(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
+        """Return the state with what the inventory says of agents, also of those that do not answer."""
+        names = self._task.args["agents"]
+        known = OfHosts(names, task_vars["hostvars"], read_agent)
+        return dataclasses.replace(cluster, inventory=known, unreachable=self.attendance(names, task_vars)[0])
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:
         """Return the state as it will be after other active runs have claimed what they have planned."""

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._docker import labels
+from ..module_utils._host.container_ids import FOLDER as CONTAINER_IDS
 from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.plan import Kernel, SessionPlan
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
+STATE_PATH = "/var/lib/backendai"
 # The group of all containers.
 ALL = "sessions"
 # The exit code of ``timeout`` for a command that timed out.
@@ -56,20 +58,32 @@ class SessionHost:
         return {f"backendai_{name}": value for name, value in fields.items()}
 
 
-def list_command(docker_host: str, seconds: int) -> str:
-    """Return the command line that prints the names of an agent's running containers of sessions.
+def list_command(docker_host: str, state_path: str, seconds: int) -> str:
+    """Return the command line that prints the ids of an agent's running containers, then those recorded of sessions.
 
     It has to run as root, and exits with :data:`TIMED_OUT` after ``seconds``.
     """
     label = f"label={labels.OWNER}={labels.OWNER_VALUE}"
-    listing = ["docker", "--host", docker_host, "ps", "--filter", label, "--format", "{{.Names}}"]
-    return shlex.join(["timeout", str(seconds), *listing])
+    listing = ["docker", "--host", docker_host, "ps", "--no-trunc", "--filter", label, "--format", "{{.ID}}"]
+    recorded = f'{shlex.join(listing)} && {{ grep -Hs . "$0"/sessions/*/{CONTAINER_IDS}/* || :; }}'
+    return shlex.join(["timeout", str(seconds), "sh", "-c", recorded, state_path])
 
 
 def find_hosts(agent: str, output: str, plans: Iterable[SessionPlan]) -> list[SessionHost]:
-    """Return the containers that run on an agent, by the output of :func:`list_command`, of sessions of the record."""
-    running = set(output.splitlines())
-    return [_host(plan, kernel) for plan in plans for kernel in plan.kernels_on(agent) if kernel.container in running]
+    """Return the containers that run on an agent, by the output of :func:`list_command`, of sessions of the record.
+
+    Labels and names prove nothing: the agent has recorded the ids of the containers that it has made.
+    """
+    lines = output.splitlines()
+    # The path of a record ends with the id of the session, the folder and the hostname.
+    parted = (line.rpartition(":") for line in lines if ":" in line)
+    ids = {(*path.split("/")[-3::2],): container_id for path, _colon, container_id in parted}
+    return [
+        _host(plan, kernel)
+        for plan in plans
+        for kernel in plan.kernels_on(agent)
+        if ids.get((plan.id, kernel.hostname)) in lines
+    ]
 
 
 def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:

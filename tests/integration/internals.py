@@ -39,6 +39,10 @@ ROLLBACK_TIMERS = "backendai-firewall-????????.timer"
 AGENT_STATE = "/var/lib/backendai"
 PROGRAMS = "/usr/local/lib/backendai"
 SESSIONS = f"{AGENT_STATE}/sessions"
+#: In the folder of a session: the ids of the containers that the agent has made for it, by hostname.
+CONTAINER_IDS = "containers"
+#: A part of the command line of what agents run for a task, as a pattern that does not match itself.
+PROGRAM = "s=sys[.]stdin[.]buffer"
 REGISTRIES = f"{AGENT_STATE}/registries"
 IMAGES = f"{AGENT_STATE}/images"
 #: What was on the host before it was provisioned; it grows with what another provisioning installs.

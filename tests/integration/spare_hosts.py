@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,11 @@ class SpareHost:
         """Remove the host."""
         remove_spare_host(self._engine, self._state, self.host)
 
+    def copy(self, source: Path, target: str) -> None:
+        """Copy what is in a folder into one of the host, which has it."""
+        name = container_name(self._state, self._engine.lab, self.host)
+        self._engine.docker("cp", f"{source}/.", f"{name}:{target}")
+
     def load_images(self) -> None:
         """Load the session images of the lab on the host, which has an engine."""
         name = container_name(self._state, self._engine.lab, self.host)
@@ -46,8 +51,13 @@ class SpareHost:
 
 
 @contextlib.contextmanager
-def spare_hosts(folder: Path, *wanted: Host) -> Iterator[tuple[Sequence[SpareHost], list[str]]]:
-    """Yield new hosts, and the options of playbooks for an inventory that adds them to that of the lab."""
+def spare_hosts(
+    folder: Path, *wanted: Host, variables: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[tuple[Sequence[SpareHost], list[str]]]:
+    """Yield new hosts, and the options of playbooks for an inventory that adds them to that of the lab.
+
+    Some have ``variables`` there, by the names of the hosts.
+    """
     lab = Lab(ROOT)
     state = load_state(lab)
     assert state, "the lab is not up"
@@ -56,7 +66,7 @@ def spare_hosts(folder: Path, *wanted: Host) -> Iterator[tuple[Sequence[SpareHos
         known = in_parallel(*(host.start for host in hosts))
         known_hosts = folder / "known_hosts"
         known_hosts.write_text(lab.known_hosts.read_text() + "".join(known))
-        yield hosts, ["-i", str(_inventory(folder, hosts, known_hosts))]
+        yield hosts, ["-i", str(_inventory(folder, hosts, known_hosts, variables or {}))]
     finally:
         in_parallel(*(partial(_remove, host) for host in hosts))
 
@@ -66,13 +76,16 @@ def _remove(host: SpareHost) -> None:
         host.remove()
 
 
-def _inventory(folder: Path, hosts: Sequence[SpareHost], known_hosts: Path) -> Path:
+def _inventory(
+    folder: Path, hosts: Sequence[SpareHost], known_hosts: Path, own: Mapping[str, Mapping[str, Any]]
+) -> Path:
     """Write the inventory of these hosts."""
     options = host_variables("agent1")["ansible_ssh_common_args"]
     login = options.replace(str(Lab(ROOT).known_hosts), str(known_hosts))
     groups: dict[str, Any] = {}
     for host in hosts:
-        variables = {"ansible_host": host.address, "agent_underlay_address": host.address}
+        addresses = {"ansible_host": host.address, "agent_underlay_address": host.address}
+        variables = {**addresses, **own.get(host.name, {})}
         groups.setdefault(host.host.group, {"hosts": {}})["hosts"][host.name] = variables
     values = {"ansible_ssh_common_args": login, "session_queue_path": str(folder / "queue")}
     path = folder / "spare.yml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import signal
@@ -266,6 +267,17 @@ def test_followers_share_one_connection_to_each_agent_and_run_no_playbook(sessio
         for follower in followers:
             follower.kill()
             follower.communicate(timeout=TIMEOUT)
+
+
+def test_the_key_of_a_token_is_admitted(sessions: Sessions) -> None:
+    # A well-formed key that nobody has.
+    fields = (b"sk-ssh-ed25519@openssh.com", bytes(range(32)), b"ssh:")
+    body = base64.b64encode(b"".join(len(field).to_bytes(4, "big") + field for field in fields)).decode()
+    key = f"{fields[0].decode()} {body}"
+    assert shell("alice", f"echo '{key} token' > token.pub").code == 0
+    main1 = create("alice", sessions.name, "--key", "token.pub")["kernels"][0]
+    assert key in run_in(main1, "cat", "/home/work/.ssh/authorized_keys").splitlines()
+    assert shell("alice", "rm token.pub").code == 0
 
 
 def test_ssh_scp_sftp_and_forwarded_ports_use_the_configuration_that_is_written(sessions: Sessions) -> None:

@@ -94,12 +94,15 @@ def test_closed_network_is_silent_but_for_exceptions_and_name_servers(kernels: l
     assert reached(kernels, targets) == [targets] * 2
     variables = {
         "closed_networks": [host],
-        "egress_allow": [{"ports": [MIRROR], "destinations": [host]}],
+        "egress_allow": [
+            {"ports": [MIRROR], "destinations": [host]},
+            {"protocol": "udp", "ports": [53], "destinations": [host]},
+        ],
     }
     closed = provision(tmp_path, "--diff", **variables)
     assert (closed.code, closed.changed > 0) == (0, True), closed.output
     assert "egress closed_networks" in closed.text
-    wait_until(lambda: reached(kernels, targets) == [{("tcp", host, MIRROR)}] * 2)
+    wait_until(lambda: reached(kernels, targets) == [{("tcp", host, MIRROR), ("udp", host, 53)}] * 2)
     for agent in BOTH:
         assert reachable_from_host(agent, sorted(targets)) == targets
     again = provision(tmp_path, **variables)

@@ -5,15 +5,17 @@ Each frame is sent by root of the agent in the network of a container, on an age
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from tests.integration.forgery import in_container
 from tests.integration.frames import ethernet, fragmentation_needed
-from tests.integration.internals import DEFAULT_BRIDGE, RECONCILE_AGENT, TABLE
-from tests.integration.laboratory import address, run_in, run_on, run_on_all
+from tests.integration.internals import DEFAULT_BRIDGE, DEFAULT_NETWORK, RECONCILE_AGENT, TABLE
+from tests.integration.laboratory import address, run_in, run_on, run_on_all, ssh
 from tests.integration.neighbours import BETWEEN, GENUINE, Neighbours
 from tests.integration.programs import run_line
 from tests.integration.reconciliation import reconcile_paused
@@ -121,6 +123,71 @@ def test_container_restarted_from_outside_is_closed_until_its_network_is_whole(
     wait_until(lambda: "SSH-2.0" in run_on(agent, run_line("banner", pair.address(pair.sender), 22), check=False))
     assert pair.send() == {GENUINE}
     assert pair.target_answers()
+
+
+@contextmanager
+def narrower_card(agent: str, mtu: int) -> Iterator[None]:
+    """Give the network card of an agent another MTU, and let the agent see that, as its timer would."""
+    before = run_on(agent, "cat /sys/class/net/eth0/mtu").strip()
+    run_on(agent, f"ip link set dev eth0 mtu {mtu} && systemctl start {RECONCILE_AGENT}.service")
+    try:
+        yield
+    finally:
+        run_on(agent, f"ip link set dev eth0 mtu {before} && systemctl start {RECONCILE_AGENT}.service")
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_links_follow_the_way_out_of_their_agent_under_an_open_connection(
+    pairs: dict[str, Neighbours], agent: str
+) -> None:
+    kernel, port, part = pairs[agent].sender, 8129, 300_000
+    mtus = f"cat /sys/class/net/{DEFAULT_BRIDGE}/mtu /sys/class/net/{DEFAULT_BRIDGE}/brif/*/../mtu"
+
+    def seen() -> set[str]:
+        return {run_in(kernel, "cat", "/sys/class/net/eth0/mtu").strip(), *run_on(agent, mtus).split()}
+
+    network = run_on(agent, f"docker network inspect {DEFAULT_NETWORK} --format '{{{{.Id}}}}'")
+    started = run_on(agent, f"docker inspect --format '{{{{.State.StartedAt}}}}' {kernel['container']}")
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        subprocess.Popen(ssh("user1", run_line("receive", port)), **pipes) as receiver,
+        subprocess.Popen(
+            ssh(agent, in_container(kernel, "send_parts", address("user1"), port, part)), **pipes
+        ) as sender,
+    ):
+        assert sender.stdin
+        assert sender.stdout
+        assert receiver.stdout
+        to_sender, from_sender = sender.stdin, sender.stdout
+        assert receiver.stdout.readline() == "ready\n"
+
+        def send() -> str:
+            print(file=to_sender, flush=True)
+            return from_sender.readline()
+
+        assert send() == "sent\n"
+        with narrower_card(agent, 1400):
+            assert seen() == {"1400"}
+            assert send() == "sent\n"
+        assert seen() == {run_on(agent, "cat /sys/class/net/eth0/mtu").strip()}
+        assert send() == "sent\n"
+        to_sender.close()
+        assert receiver.stdout.readline() == f"{3 * part}\n"
+    # Nothing was made anew for it.
+    assert run_on(agent, f"docker network inspect {DEFAULT_NETWORK} --format '{{{{.Id}}}}'") == network
+    assert run_on(agent, f"docker inspect --format '{{{{.State.StartedAt}}}}' {kernel['container']}") == started
+
+
+@AGENTS_OF_BOTH_ENGINES
+def test_what_an_agent_must_have_is_mended_by_its_timer(pairs: dict[str, Neighbours], agent: str) -> None:
+    forwarding = f"/proc/sys/net/ipv4/conf/{DEFAULT_BRIDGE}/forwarding"
+    gateway = f"ip -brief -4 address show dev {DEFAULT_BRIDGE}"
+    before = run_on(agent, gateway).split()
+    with reconcile_paused(agent):
+        run_on(agent, f"sysctl --write net.ipv4.ip_forward=0 && ip address flush dev {DEFAULT_BRIDGE}")
+    assert run_on(agent, f"cat /proc/sys/net/ipv4/ip_forward {forwarding}").split() == ["1", "1"]
+    assert run_on(agent, gateway).split() == before
+    assert pairs[agent].send() == {GENUINE}
 
 
 @pytest.mark.usefixtures("pairs")

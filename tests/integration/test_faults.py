@@ -106,9 +106,16 @@ def test_running_session_survives_a_failed_repair_and_a_lost_folder(sessions: Se
     finally:
         run_on(sub["agent"], f"docker rm {sub['container']}")
 
-    # The agent that lost its folder gets new containers, with new keys that are distributed to all.
+    # The agent that lost its folder gets new containers, with new keys that are distributed to all; but the former ones
+    # are nobody's, and their names are taken until somebody has removed them.
     lost = created.record["kernels"][3]
+    here = [kernel["container"] for kernel in created.record["kernels"] if kernel["agent"] == lost["agent"]]
     run_on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
+    refused = sessions.create(**FOUR)
+    assert refused.code != 0
+    removal = f"docker rm -f {' '.join(sorted(here))}"
+    assert f"remove it there ({removal}), or choose another session_name" in refused.text, refused.output
+    run_on(lost["agent"], removal)
     repaired = sessions.create(**FOUR)
     assert repaired.code == 0, repaired.output
     before, after = (dict(run.record["host_keys"]) for run in (created, repaired))
@@ -141,6 +148,16 @@ def test_unusable_agents_are_skipped_with_a_warning(sessions: Sessions, unreacha
         designated = sessions.create(name=f"{sessions.name}-2", designated_agents=["agent3"])
         assert designated.code != 0
         assert "session_designated_agents: 'agent3' cannot be used: the Docker engine" in designated.text
+
+
+def test_a_request_that_only_an_unreachable_agent_could_serve_waits_for_it(
+    sessions: Sessions, unreachable_agent2: list[str]
+) -> None:
+    waiting = sessions.create(*unreachable_agent2, **SMALL, designated_agents=["agent2"])
+    assert (waiting.code, waiting.record["status"]) == (0, "PENDING"), waiting.output
+    assert "; agent2 does not answer (" in waiting.record["pending"]["reason"]
+    assert sessions.run("schedule_sessions").code == 0
+    assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
 
 
 def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:

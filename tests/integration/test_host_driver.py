@@ -83,7 +83,7 @@ def test_files_are_copied_by_name_alone(four: StartedSession) -> None:
 
 def test_wrong_host_key_is_rejected(four: StartedSession) -> None:
     main = four.kernels[0]
-    line = "sed 's/^.sub2.:[^ ]*/[nobody]:1/' ~/.ssh/known_hosts > /tmp/known && "
+    line = "sed 's/^sub2,[^ ]*/nobody/' ~/.ssh/known_hosts > /tmp/known && "
     line += "ssh -o BatchMode=yes -o UserKnownHostsFile=/tmp/known sub2 hostname"
     assert "Host key verification failed" in run_in(main, "sh", "-c", f"HOME=/home/work; {line}", check=False)
 

@@ -358,3 +358,10 @@ def test_images_are_pruned_but_not_those_of_sessions_and_of_the_queue(
     assert "less than agent_image_free_space, 989.6 TB" in text
     left = run_on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'").split()
     assert (NAME in left, older in left, BUSYBOX in left) == (True, False, True)
+    # What nothing needs goes by its age alone, too.
+    assert agent1_sessions.terminate().code == 0
+    for days, stays in ((3, True), (1, False)):
+        run_on("agent1", f"touch -d '2 days ago' {IMAGES}/*.json")
+        aged = agent1_sessions.run("prune_images", "-e", f"agent_image_unused_days={days}")
+        assert aged.code == 0, aged.output
+        assert (NAME in run_on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'").split()) == stays

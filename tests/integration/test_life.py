@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.internals import OUTPUT
-from tests.integration.laboratory import in_parallel, run_on
+from tests.integration.internals import OUTPUT, SESSIONS
+from tests.integration.laboratory import in_parallel, run_in, run_on
+from tests.integration.reboots import reboot, takes_sessions
 from tests.integration.session_requests import SMALL, THREE
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
@@ -79,3 +80,49 @@ def test_session_ends_where_its_output_cannot_be_kept_and_says_so(agent1_session
     assert f"output was lost: main1: {folder}" in ended.text
     missing = agent1_sessions.run("session_logs", id=started.record["id"])
     assert "no agent has kept its output" in missing.text
+
+
+def test_what_a_command_left_outlives_prunes_while_another_session_floods_its_pipe(agent1_sessions: Sessions) -> None:
+    name, flood = agent1_sessions.name, "while :; do echo > /run/backendai/wake; done"
+    agent1_sessions.start(name=f"{name}-flood", command=flood, **SMALL)
+    job = "echo the result is 42; until [ -e /tmp/end ]; do sleep 0.1; done; echo last words; exit 7"
+    started = agent1_sessions.start(command=job, **SMALL)
+    (main,) = started.kernels
+    prune = "systemd-run --quiet --collect --unit lab-prune sh -c 'while docker system prune -f; do sleep 1; done'"
+    run_on("agent1", prune)
+    try:
+        run_in(main, "touch", "/tmp/end")
+        kept = f"{SESSIONS}/{started.record['id']}/main1/kept"
+        assert wait_until(lambda: run_on("agent1", f"ls {kept}", check=False), pause=0.1) < 2
+        wait_until(lambda: not run_on("agent1", f"docker ps -aq --filter name={main['container']}"), seconds=20)
+        record = agent1_sessions.list_by_name()[name]
+        assert (record["status"], record["exit_code"]) == ("TERMINATED", 7)
+        before = output_of(agent1_sessions, started.record["id"])["main1"]
+        assert agent1_sessions.run("schedule_sessions").code == 0
+    finally:
+        run_on("agent1", "systemctl stop lab-prune")
+    after = output_of(agent1_sessions, started.record["id"])["main1"]
+    for output in (before, after):
+        assert (output["log"], output["exit_code"]) == (["the result is 42", "last words"], 7)
+    ended = agent1_sessions.list_by_name(history=True)[name]
+    assert (ended["exit_code"], ended["reason"]) == (7, "the command ended with exit code 7")
+    waiting = "systemctl list-units --all --plain --no-legend 'backendai-output@*'"
+    assert started.record["id"] not in run_on("agent1", waiting)
+
+
+def test_an_end_right_before_a_reboot_is_kept_when_the_agent_is_back(sessions: Sessions) -> None:
+    job = "until [ -e /tmp/end ]; do sleep 0.1; done; echo last words; exit 7"
+    started = sessions.start(command=job, designated_agents=["agent3"], **SMALL)
+    (main,) = started.kernels
+    # The unit does not come to keep it.
+    run_on("agent3", f"systemctl stop 'backendai-output@{started.record['id']}' backendai-reconcile.timer")
+    run_in(main, "touch", "/tmp/end")
+    wait_until(lambda: sessions.list_by_name()[sessions.name]["exit_code"] == 7)
+    wait_until(reboot("agent3"))
+    kept = f"{SESSIONS}/{started.record['id']}/main1/kept"
+    wait_until(lambda: run_on("agent3", f"ls {kept}", check=False))
+    run_on("agent3", f"docker rm -f {main['container']}")
+    wait_until(partial(takes_sessions, "agent3"))
+    assert sessions.run("schedule_sessions").code == 0
+    output = output_of(sessions, started.record["id"])["main1"]
+    assert (output["log"], output["exit_code"]) == (["last words"], 7)

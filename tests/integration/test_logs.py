@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.integration.containers import wait_for_exit
-from tests.integration.internals import OUTPUT
+from tests.integration.internals import CONTAINER_IDS, OUTPUT, SESSIONS
 from tests.integration.laboratory import PYTHON, Kernel, agent_state, run_in, run_on
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
@@ -107,7 +107,10 @@ def test_unreadable_logging_driver_is_reported(sessions: Sessions) -> None:
         labels = json.loads(run_on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {container}"))
         run_on(agent, f"docker rm -f {container}")
         options = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
-        run_on(agent, f"docker run -d --log-driver none --name {container} {options} lab/python:1 sleep 600")
+        replaced = f"docker run -d --log-driver none --name {container} {options} lab/python:1 sleep 600"
+        # As if the agent had created it.
+        record = f"{SESSIONS}/{created.record['id']}/{CONTAINER_IDS}/{kernel['hostname']}"
+        run_on(agent, f"id=$({replaced}) && printf %s $id > {record}")
     run = sessions.run("session_logs", name=sessions.name)
     assert run.code == 0, run.output
     error = "its log cannot be read: configured logging driver does not support reading"

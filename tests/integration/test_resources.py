@@ -21,7 +21,7 @@ MEMORY, SHARED = 256 << 20, 32 << 20
 BOTH = ("agent1", "agent3")
 SPREAD = {**TWO, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": MEMORY, "shmem": SHARED}}
 GPU = "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-NVIDIA_SMI = f"#!/bin/sh\necho '{GPU}, 00000000:3B:00.0'\n"
+NVIDIA_SMI = f"#!/bin/sh\necho '{GPU}, 00000000:3B:00.0, NVIDIA H100 PCIe, 81559 MiB, Disabled'\n"
 CDI = {
     "cdiVersion": "0.5.0",
     "kind": "nvidia.com/gpu",
@@ -204,6 +204,11 @@ def test_infiniband_is_refused_where_agents_do_not_allow_it(sessions: Sessions) 
 def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions) -> None:
     sessions.limit_to("agent3")
     request = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
+    other = sessions.create(**request, gpu={"model": "B200"})
+    assert (other.code != 0, "session_gpu: no agent has cuda.device of B200" in other.text) == (True, True), (
+        other.output
+    )
+    request |= {"gpu": {"model": "H100", "memory": "80g"}}
     run = sessions.create(**request)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]

@@ -119,7 +119,7 @@ def test_private_keys_are_only_on_their_agent(user_session: UserKeySession) -> N
         modes = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/{KEYS[0]} {folder}/{KEYS[1]}").splitlines()
         assert modes == ["640 root", "640 root"], "in the container, its user reads them"
         assert run_on(kernel["agent"], f"stat -c '%a %U' {SESSIONS}").strip() == "700 root"
-        assert run_in(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
+        assert run_in(kernel, "stat", "-L", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
         material = private_material(kernel, run.record["id"])
         assert [place for place, text in public.items() if any(part in text for part in material)] == []
         encoded_keys |= {material[-2], material[-1]}

@@ -65,13 +65,13 @@ def test_a_session_on_a_lost_agent_ends_where_it_can_be_reached(
     sessions: Sessions, unreachable_agent2: list[str], tmp_path: Path
 ) -> None:
     created = sessions.start(failure_policy="terminate", **{**TWO, "cluster_size": 3})
-    initial, here = sessions.initial_state, {"queue_path": str(QUEUE)}
+    initial, here = sessions.initial_state, {"queue_path": str(QUEUE), "agent_lost_after": 60}
     assert sessions.run("schedule_sessions", *unreachable_agent2, **here).code == 0
     listed = sessions.list_by_name(*unreachable_agent2, **here)[sessions.name]
     assert listed["status"] == "DEGRADED"
     assert listed["error"].startswith("agent2 does not answer since 2"), listed
     absent = json.loads(ABSENT.read_text())
-    absent["agents"]["agent2"]["seconds"] = 600.0
+    absent["agents"]["agent2"]["seconds"] = 60.0
     ABSENT.write_text(json.dumps(absent))
     cut_off = inventory_options(tmp_path, agent2=UNREACHABLE, agent3=UNREACHABLE)
     run = sessions.run("schedule_sessions", *cut_off, **here)

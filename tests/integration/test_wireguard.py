@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.network, pytest.mark.isolation]
 
 #: The parts of a provisioning that encryption is in.
 PARTS = ["--tags", "underlay,firewall"]
-PORT = 51820
+PORT = 51830
 PEERS = f"wg show {WIREGUARD_DEVICE} peers"
 
 
@@ -53,7 +53,8 @@ class Encrypted(NamedTuple):
 
 def with_wireguard(folder: Path, *agents: str) -> list[str]:
     """Return the options of the lab's inventory with WireGuard on some agents."""
-    return inventory_options(folder, **{agent: {"agent_underlay_encryption": "wireguard"} for agent in agents})
+    variables = {"agent_underlay_encryption": "wireguard", "agent_wireguard_port": PORT}
+    return inventory_options(folder, **dict.fromkeys(agents, variables))
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,13 @@ def distributed(lab: Lab) -> int:
     return 0
 
 
+def suites(lab: Lab, names: Sequence[str]) -> int:
+    """Provide the images of hosts of these suites."""
+    engine, state = _existing(lab)
+    ensure_images(engine, state, names, with_sessions=False)
+    return 0
+
+
 def create(lab: Lab, scenario: str, inventory: Path, hosts: Sequence[str]) -> int:
     """Make new hosts of a Molecule scenario, beside the lab's, and write their inventory."""
     wanted = parse_hosts(scenario, hosts)
@@ -185,12 +192,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
     subparsers = parser.add_subparsers(required=True)
     parsers: dict[str, argparse.ArgumentParser] = {}
-    named = {command.__name__: command for command in (up, provision, images, distributed, status, down)}
-    for name, command in {"all": all_of_it, **named, "create": create, "destroy": destroy, "wheels": wheels}.items():
+    named = {
+        command.__name__: command for command in (up, provision, images, distributed, status, down, wheels, suites)
+    }
+    for name, command in {
+        "all": all_of_it,
+        **named,
+        "create": create,
+        "destroy": destroy,
+        "wheels": wheels,
+        "suites": suites,
+    }.items():
         parsers[name] = subparsers.add_parser(name, help=command.__doc__)
         parsers[name].set_defaults(command=command)
     for name in ("create", "destroy"):
         parsers[name].add_argument("scenario", help="the name of the scenario")
+    parsers["suites"].add_argument("names", nargs="+", metavar="SUITE", help="trixie-sid, for example")
     parsers["create"].add_argument("inventory", type=Path, help="the file to write")
     parsers["create"].add_argument("hosts", nargs="+", metavar="NAME:SUITE", help="agent1:bookworm, for example")
     return parser

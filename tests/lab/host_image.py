@@ -57,6 +57,8 @@ ARCHIVE_PACKAGES = (
 )
 #: Since Debian 13 the docker command is no longer in docker.io, which recommends it, and sudo-rs is a package.
 ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli", "sudo-rs")}
+#: Suites with packages of a newer one: of hosts for tests, if not of agent3.
+NEWER_SUITES = ("trixie-sid",)
 #: What a host with packages of a newer suite has of it. Its systemd is of the base: unstable's refuses to start with
 #: cgroup v1. Its Python is, too, so it has no firewalld: that needs python3-nftables of the same version as nftables.
 NEWER_HOST_PACKAGES = ("nftables", "openssh-server")
@@ -111,7 +113,7 @@ def ensure_images(
     missing = [suite for suite in wanted if not engine.has("image", image_tag(lab, suite))]
     hosts = [suite for suite in missing if not cached(lab, _file_name(suite))]
     sessions = [] if not with_sessions or link_session_images(lab) else [SUITES[0]]
-    suites = [suite for suite in SUITES if suite in {*hosts, *sessions}]
+    suites = [suite for suite in dict.fromkeys((*SUITES, *wanted)) if suite in {*hosts, *sessions}]
     if suites:
         _check_space(lab)
         require("mmdebstrap")
@@ -128,7 +130,7 @@ def ensure_images(
     if missing:
         with step("images of the hosts in the engine"):
             in_parallel(*(partial(_import, engine, suite) for suite in missing))
-    remove_others(lab, {*map(_file_name, (*SUITES, *ARCHIVE_PACKAGES_OF_SUITE)), session_images_file()})
+    remove_others(lab, {*map(_file_name, (*SUITES, *ARCHIVE_PACKAGES_OF_SUITE, *NEWER_SUITES)), session_images_file()})
 
 
 def _check_space(lab: Lab) -> None:

@@ -97,8 +97,7 @@ def _listed(session: LocalSession) -> Iterator[dict[str, Any]]:
                 labels.KERNEL_ID: kernel.id,
                 labels.HOSTNAME: kernel.hostname,
                 labels.IMAGE_DIGEST: images[kernel.image]["Id"],
-                labels.SLOTS: json.dumps(kernel.resources),
-                labels.DEVICES: json.dumps(session.pinned[kernel.hostname].devices),
+                labels.NONCE: session.nonce,
             },
         }
 
@@ -115,7 +114,8 @@ async def _serve(engine: SimulatedEngine, reader: asyncio.StreamReader, writer: 
             await reader.readexactly(length)
             status, data = engine.answer(method, target)
             text = json.dumps(data).encode()
-            head = f"{version} {status} Simulated\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
+            head = f"{version} {status} Simulated\r\nApi-Version: {recorded('version')['ApiVersion']}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
             writer.write(f"{head}\r\n".encode() + text)
             await writer.drain()
             if version == "HTTP/1.0":

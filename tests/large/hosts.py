@@ -62,10 +62,14 @@ def _make_namespaces(agents: Sequence[SimulatedAgent]) -> None:
             f"addr add {agent.address}/{ADDRESSES.prefixlen} dev eth0",
             "link set eth0 up",
             f"link add {DEFAULT_BRIDGE} type bridge",
+            f"addr add 172.18.0.1/16 dev {DEFAULT_BRIDGE}",
+            f"link set {DEFAULT_BRIDGE} up",
         ]
         lines = "".join(f"{line}\n" for line in inside)
         output("ip", "-netns", agent.namespace, "-batch", "-", stdin=lines.encode())
-        output("nsenter", f"--net=/run/netns/{agent.namespace}", "iptables", "--wait", "-t", "nat", "-N", "DOCKER")
+        enter = ["nsenter", f"--net=/run/netns/{agent.namespace}"]
+        output(*enter, "iptables", "--wait", "-t", "nat", "-N", "DOCKER")
+        output(*enter, "sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1")
 
 
 def _start_engines(lab: LargeLab, agents: Sequence[SimulatedAgent]) -> int:

@@ -16,6 +16,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.image_loo
 from ansible_collections.backendai.cluster.plugins.module_utils._session import (
     admission,
     before_start,
+    command,
+    ended_commands,
     leftovers,
     mount_sources,
     remove,
@@ -61,6 +63,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     # Nor is a unit of this machine started.
     monkeypatch.setattr(leftovers, "start_removal", lambda: None)
     monkeypatch.setattr(remove, "start_removal", lambda: None)
+    for starting in (command, ended_commands):
+        monkeypatch.setattr(starting, "start_units", lambda _names: None)
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
     monkeypatch.setattr(before_start, "make_nodes", lambda _nodes, _uid: None)
     monkeypatch.setattr(before_start, "require_keys", lambda *_of: None)

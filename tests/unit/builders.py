@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import Deadline, read_uptime
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
@@ -140,7 +141,7 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
 
 def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
     """Return an image as in ``agent_info``: a loaded one, or one from the repository of ``registry``."""
-    image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
+    image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": "", "content": ""}
     return {**image, "digest": DIGEST, "reference": f"{registry}@{DIGEST}"} if registry else image
 
 
@@ -251,6 +252,12 @@ def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> LocalSession
     all_keys = public_keys(of)
     keys = {kernel.hostname: all_keys[kernel.hostname] for kernel in of.kernels_on(agent)}
     return dataclasses.replace(LocalSession(of, agent, "nonce-1", None, pinned, keys), **changes)
+
+
+def own_labels(hostname: str, session_id: str = SESSION_ID) -> dict[str, str]:
+    """Return the labels of a container as the claim of :func:`held` has made it."""
+    of = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: session_id, labels.HOSTNAME: hostname}
+    return {**of, labels.NONCE: "nonce-1"}
 
 
 def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:

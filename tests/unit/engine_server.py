@@ -15,8 +15,11 @@ from typing import Any
 
 from tests.unit.image_tree import ImageTree
 
-Printer = Callable[[Callable[[bytes], None], threading.Event], None]
-"""Prints with its first argument, in frames of the engine, until it ends or the event says that the test has ended."""
+Printer = Callable[[Callable[..., None], threading.Event], None]
+"""Prints with its first argument, in frames of the engine, until it ends or the event says that the test has ended.
+
+That argument takes a text, and the number of a stream, by default that of standard output.
+"""
 
 
 def says(text: bytes) -> Printer:
@@ -96,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply({"message": "no broken"}, 500)
         elif path.endswith("/garbled/json"):
             self._reply("garbled", plain=True)
+        elif path == "/_ping":
+            self._reply("OK", headers={"Api-Version": "1.41"}, plain=True)
         elif path.endswith("/version"):
             self._reply({"ApiVersion": "1.41"})
         elif "/logs" in self.path:
@@ -145,10 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.engine.disconnected.set()
 
-    def _send(self, text: bytes) -> None:
+    def _send(self, text: bytes, stream: int = 1) -> None:
         # As an engine that is busy: the headers have been read by then.
         self.server.engine.over.wait(0.02)
-        self.connection.sendall(b"\1\0\0\0" + len(text).to_bytes(4, "big") + text)
+        self.connection.sendall(bytes([stream, 0, 0, 0]) + len(text).to_bytes(4, "big") + text)
 
     def address_string(self) -> str:
         return "test"

@@ -14,7 +14,7 @@ from tests.unit.builders import IMAGE
 class Images(dict[str, dict[str, Any]]):
     """The images of an engine by name; called, it lists them as the API does."""
 
-    def __call__(self) -> list[dict[str, Any]]:
+    def __call__(self, **_filters: Any) -> list[dict[str, Any]]:
         return [{"Id": image["Id"]} for image in self.values()]
 
 
@@ -49,7 +49,7 @@ class FakeDocker:
         return {**known, "CgroupDriver": self.cgroup_driver}
 
     def version(self) -> dict[str, str]:
-        return {"Version": "20.10.24"}
+        return {"Version": "20.10.24", "ApiVersion": "1.41"}
 
     def inspect_image(self, name: str) -> dict[str, Any]:
         if name not in self.images:
@@ -143,6 +143,7 @@ class FakeDocker:
         self.calls.append(f"create network {name}")
         self.asked.append({"name": name, **settings})
         network = {"Driver": settings["driver"], "Labels": settings["labels"], "IPAM": settings["ipam"]}
+        network["Options"] = settings.get("options")
         self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, **network})
 
     def remove_network(self, network: str) -> None:

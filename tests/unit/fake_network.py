@@ -21,12 +21,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.contain
     ContainerNetwork,
     InterfacePlan,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import WayOut
 from ansible_collections.backendai.cluster.plugins.module_utils._session import (
-    drift,
+    agent_needs,
     interfaces,
     links,
     reconcile,
-    service_state,
 )
 
 
@@ -110,8 +110,9 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
         patch.setattr(interfaces, "plan_translation", lambda *_container, **_state: [])
-        for module in (drift, reconcile, service_state):
-            patch.setattr(module, "engine_rules_exist", lambda: kernel.engine_rules)
+        patch.setattr(agent_needs, "NEEDS", agent_needs.NEEDS[-1:])
+        patch.setattr(agent_needs, "engine_rules_exist", lambda: kernel.engine_rules)
+        patch.setattr(iproute.LinkState, "way_out", WayOut("eth0", 1500))
         patch.setattr(interfaces, "RETRY_SECONDS", 0.0)
         patch.setattr(reconcile, "has_unpinned_ports", lambda _look: False)
         patch.setattr(iproute.LinkState, "addresses", property(lambda _look: {"backendai0": [{"local": "172.18.0.1"}]}))

@@ -63,3 +63,23 @@ def test_references_are_found() -> None:
     assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
     assert {"session_id", "session_token_ttl"} <= {*VARIABLE.findall(text)}
     assert {"tasks/plan.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}
+
+
+@pytest.mark.parametrize(
+    ("host", "variables", "folder"),
+    [
+        ("a1", {"agent_state_path": "/srv/agent", "firewall_state_path": "/srv/other"}, "/srv/agent"),
+        ("g1", {"agent_state_path": "/srv/other", "firewall_state_path": "/srv/firewall"}, "/srv/firewall"),
+        ("g1", {}, "the default"),
+    ],
+)
+def test_the_report_of_a_firewall_reads_the_folder_that_the_host_was_given(
+    host: str, variables: dict[str, str], folder: str
+) -> None:
+    plays = yaml.safe_load((REPOSITORY / "playbooks/firewall_report.yml").read_text())
+    (task,) = [task for play in plays for task in play["tasks"] if "backendai.cluster.firewall_traffic" in task]
+    selected = {"localhost": {"__firewall_agents_of_report": ["a1"]}}
+    known = {"hostvars": selected, "inventory_hostname": host, "omit": "the default"}
+    templar = Templar(loader=DataLoader(), variables={**known, **variables})
+    given = trust_as_template(task["backendai.cluster.firewall_traffic"]["state_path"])
+    assert templar.template(given).strip() == folder

@@ -56,7 +56,8 @@ def test_homes_of_ended_sessions_are_removed_at_the_lowest_priority_and_below_th
 
 
 def test_each_unit_of_the_role_goes_with_the_agent() -> None:
-    units = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__agent_units"]
-    assert {*units} == {path.stem for path in (ROLE / "templates").glob("*.j2")}
+    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+    units = variables["__agent_units"]
+    assert {*units, *variables["__agent_unit_templates"]} == {path.stem for path in (ROLE / "templates").glob("*.j2")}
     # Nothing mounts or removes again what is stopped.
     assert units.index("backendai-homes.service") < units.index("backendai-homes-mount.service")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
-from .._model.environment import build_environment
+from .._model.environment import build_environment, derived_variables, is_nvidia_switch
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
+from .api_version import ENDPOINT_MAC, speaks
+from .derived_variables import describe_derived
 from .sdk import docker
 
 # What no-new-privileges leaves in the bounding set. No process can get these. But without the first, the kernel
@@ -32,7 +32,8 @@ ENTRYPOINT = [f"{KIT}/bin/entrypoint"]
 # What of a container may change while it runs, or when it starts again.
 VOLATILE = (
     *("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus", "gpu_nodes", "infiniband", "image_binds"),
-    *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads"),
+    *("sources", "leads", "recursive", "nodes", "groups", "pids", "log", "omp_threads", "stale"),
+    "interface_names",
 )
 
 # Nothing inside ends the first process but this signal, so that signals to all processes of a user are for others. The
@@ -41,13 +42,6 @@ STOP_SIGNAL = "SIGPWR"
 
 # The log drivers whose files grow without a limit unless they have one. Others keep no files, or limit them.
 FILE_LOG_DRIVERS = ("json-file", "local")
-
-# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
-# what libraries read themselves, and what images of NVIDIA say about themselves.
-HARMLESS_VARIABLE = re.compile(
-    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
-    re.ASCII,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +75,12 @@ class Container:
     ``devices`` are the ids of its exclusive devices. ``infiniband`` are the InfiniBand device nodes, which containers
     share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
     the container has only the agent's default network, and on the agent's own network (``HOST_NETWORK``) it has no
-    other. ``interface`` is its session interface, ``networks`` are the session's networks, and ``overlay`` is whether
-    the session network is a swarm's.
+    other. ``interface`` is its session interface, ``interface_names`` are the variables that name it, ``networks`` are
+    the session's networks, and ``overlay`` is whether the session network is a swarm's.
 
     ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
-    ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
+    ``image_environment`` and ``argv`` are the environment and command of the image, ``stale`` are variables that it has
+    and that are not its own. ``kit`` is the folder of the
     runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
     limits of its processes, -1 for none, ``cdi_gpus`` all GPUs on the agent that have a CDI name, and ``gpu_nodes`` the
     device nodes of its own. ``published`` are (port of the container, address of the agent, port of the agent).
@@ -138,6 +133,8 @@ class Container:
     log: LogConfig | None = None
     no_new_privileges: bool = True
     omp_threads: int = 0
+    interface_names: tuple[str, ...] = ()
+    stale: frozenset[str] = frozenset()
 
     def digest(self) -> str:
         """Return a digest of all properties that cannot be changed after the container is created.
@@ -183,7 +180,8 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     It gets its first network, and is then connected to the other: API 1.41 accepts only one at creation.
     """
     (first, first_address), *others = _network_attachments(container)
-    endpoint = client.create_endpoint_config(ipv4_address=first_address) if first_address else None
+    has_endpoint_mac = speaks(client, ENDPOINT_MAC)
+    endpoint = _endpoint(first_address, container.mac if has_endpoint_mac else None)
     mounts: list[Any] = [_mount(bind) for bind in container.all_binds]
     container_id = client.create_container(
         container.image,
@@ -199,7 +197,8 @@ def create_container(client: docker.APIClient, container: Container) -> str:
         stop_signal=STOP_SIGNAL,
         environment=_container_environment(container),
         labels=_labels(container),
-        mac_address=container.mac,
+        # Newer engines refuse it here, and older ones know it nowhere else.
+        mac_address=None if has_endpoint_mac else container.mac,
         ports=[port for port, _address, _host_port in container.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
@@ -236,6 +235,15 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     return str(container_id)
 
 
+def _endpoint(address: str | None, mac: str | None) -> dict[str, Any]:
+    """Return how a container joins its first network, in the format of the engine's API; the SDK may not know it.
+
+    The MAC address is set when the container is created: until API 1.54, engines ignore that of a later connection.
+    """
+    endpoint: dict[str, Any] = {"IPAMConfig": {"IPv4Address": address}} if address else {}
+    return {**endpoint, "MacAddress": mac} if mac else endpoint
+
+
 def _mount(bind: Bind) -> dict[str, Any]:
     """Return a bind mount in the format of the engine's API, which refuses a missing source of it.
 
@@ -248,10 +256,14 @@ def _mount(bind: Bind) -> dict[str, Any]:
 
 
 def _labels(container: Container) -> dict[str, str]:
-    own = {**container.labels, labels.DIGEST: container.digest()}
-    if container.groups:
-        own[labels.GROUPS] = json.dumps(container.groups)
-    return own if container.infiniband is None else {**own, labels.INFINIBAND: json.dumps(container.infiniband)}
+    """Return all labels that are read of a container: one that it lacked would be its image's, which may be ours."""
+    return {
+        **container.labels,
+        labels.DIGEST: container.digest(),
+        labels.DERIVED: describe_derived(_derived(container)),
+        labels.GROUPS: json.dumps(container.groups),
+        labels.INFINIBAND: json.dumps(container.infiniband or ()),
+    }
 
 
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
@@ -311,8 +323,20 @@ def _uses_cdi(container: Container) -> bool:
     return container.cdi_gpus.issuperset(_nvidia_gpus(container))
 
 
-def _container_environment(container: Container) -> dict[str, str]:
-    """Return the whole environment of a container.
+def _derived(container: Container) -> dict[str, str]:
+    """Return the variables that are derived for a container."""
+    return derived_variables(
+        container.image_environment,
+        container.explicit_environment,
+        container.interface,
+        container.networks,
+        container.omp_threads,
+        container.interface_names,
+    )
+
+
+def _container_environment(container: Container) -> dict[str, Any]:
+    """Return the whole environment of a container; what is ``None`` is taken away from that of the image.
 
     If NVIDIA's runtime is the engine's default, CUDA images and users that set ``NVIDIA_VISIBLE_DEVICES`` would get all
     GPUs, so the variable is set to the container's own GPUs wherever it could have an effect. With CDI it is ``void``:
@@ -327,14 +351,11 @@ def _container_environment(container: Container) -> dict[str, str]:
         container.interface,
         container.networks,
         container.omp_threads,
+        container.interface_names,
     )
-    environment |= dict.fromkeys(_switches([*container.image_environment, *environment]), "")
+    names = [*container.image_environment, *environment]
+    environment |= dict.fromkeys(filter(is_nvidia_switch, names), "")
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
-    return environment
-
-
-def _switches(names: Iterable[str]) -> list[str]:
-    """Return the names of variables that NVIDIA's runtime may act upon, and that this collection does not set."""
-    return [name for name in names if name.startswith("NVIDIA_") and not HARMLESS_VARIABLE.fullmatch(name)]
+    return {**dict.fromkeys(container.stale), **environment}

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .._host.container_ids import ContainerIds
 from .._model.change import Change
 from .._model.errors import ClusterError
 from . import labels
@@ -37,8 +38,11 @@ class ContainerStep(NamedTuple):
         return self._replace(desired=dataclasses.replace(self.desired, sources=sources))
 
 
-def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the containers of one session, or of all, as listed by the engine, by name, including stopped ones."""
+def find_labelled(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the containers with the labels of one session, or of any, as listed by the engine, by name.
+
+    Labels do not tell whose they are: only ``_session/ownership.py``, which decides that, calls this.
+    """
     return sorted(client.containers(all=True, filters=labels.label_filter(session_id)), key=listed_name)
 
 
@@ -86,28 +90,20 @@ def exit_code_of(client: docker.APIClient, container: str) -> int | None:
     return None if state["FinishedAt"].startswith("0001-") else int(state["ExitCode"])
 
 
-def conflicting_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
-    """Return the names that are used by containers outside this session."""
-    ours = {container["Id"] for container in find_containers(client, session_id)}
-    others = (container for container in client.containers(all=True) if container["Id"] not in ours)
-    return sorted(name for container in others for name in names if f"/{name}" in (container["Names"] or ()))
-
-
 def plan_containers(
-    existing: Sequence[dict[str, Any]], desired: Iterable[Container], lost_parts: Mapping[str, str] | None = None
+    existing: Mapping[str, dict[str, Any]], desired: Iterable[Container], lost_parts: Mapping[str, str] | None = None
 ) -> list[ContainerStep]:
-    """Return the steps that lead from the existing containers to the desired ones, all running.
+    """Return the steps that lead from a session's existing containers, by hostname, to the desired ones, all running.
 
     ``lost_parts`` maps hostnames of containers to what they lack, such as an interface that they have lost: these are
     recreated. So are stopped containers with InfiniBand device nodes that no longer exist, or with groups that the user
     has no more or has joined since.
     """
     parts = lost_parts or {}
-    by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
     steps = []
     for container in desired:
         subject, after = f"container {container.name}", f"running, {container.description}"
-        current = by_hostname.get(container.hostname)
+        current = existing.get(container.hostname)
         if current is None:
             steps.append(ContainerStep(container, Change(subject, None, after), None, True))
         elif current["Labels"].get(labels.DIGEST) != container.digest():
@@ -139,29 +135,26 @@ def _has_other_groups(current: Mapping[str, Any], desired: Container) -> bool:
     return {*json.loads(current["Labels"].get(labels.GROUPS, "[]"))} != {*desired.groups}
 
 
-def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -> None:
-    """Apply all steps in parallel. The first error is raised after all steps have finished."""
-    in_parallel(lambda step: _apply_step(client, step), steps)
+def apply_containers(client: docker.APIClient, ids: ContainerIds, steps: Sequence[ContainerStep]) -> None:
+    """Apply all steps in parallel. The first error is raised after all steps have finished.
+
+    The id of what is created is recorded in ``ids`` before it starts, and that of what it replaces is forgotten before.
+    """
+    in_parallel(lambda step: _apply_step(client, ids, step), steps)
 
 
 def start_stopped(
     client: docker.APIClient,
-    session_id: str,
-    hostnames: Collection[str],
+    stopped: Sequence[dict[str, Any]],
     prepare: Callable[[str], None],
     timeout: float = 0.0,
 ) -> list[Change]:
-    """Start the stopped containers of a session in parallel and return the changes.
+    """Start stopped containers in parallel and return the changes.
 
     ``prepare`` is called with the id of each before every try. A start that it or the engine rejects is retried for
     ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
-    stopped = [
-        container
-        for container in find_containers(client, session_id)
-        if container["Labels"].get(labels.HOSTNAME) in hostnames and container["State"] != "running"
-    ]
     in_parallel(lambda container: _start_until(client, container["Id"], prepare, deadline), stopped)
     return [listed_change(container, "running") for container in stopped]
 
@@ -176,9 +169,9 @@ def kill(client: docker.APIClient, container: str) -> None:
             raise
 
 
-def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
+def remove_containers(client: docker.APIClient, existing: Collection[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, in parallel and return the changes."""
-    in_parallel(lambda container: _remove(client, container["Id"]), existing)
+    in_parallel(lambda container: _remove(client, container["Id"]), [*existing])
     return [listed_change(container, None) for container in existing]
 
 
@@ -199,13 +192,16 @@ def _try_start(client: docker.APIClient, container: str, prepare: Callable[[str]
     return True
 
 
-def _apply_step(client: docker.APIClient, step: ContainerStep) -> None:
+def _apply_step(client: docker.APIClient, ids: ContainerIds, step: ContainerStep) -> None:
     if step.existing and not step.create:
         client.start(step.existing)
         return
     if step.existing:
         _remove(client, step.existing)
-    client.start(create_container(client, step.desired))
+    ids.forget(step.desired.hostname)
+    container_id = create_container(client, step.desired)
+    ids.record(step.desired.hostname, container_id)
+    client.start(container_id)
 
 
 def _remove(client: docker.APIClient, container: str) -> None:

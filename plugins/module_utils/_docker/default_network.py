@@ -9,33 +9,60 @@ It is not ``docker0``, so the collection's firewall rules do not affect other co
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
+from .._host.store import Store
 from .._model.change import Change
 from .._model.errors import ClusterError
+from .._model.files import write_atomically
+from .._model.state_format import StateFormat
 from . import labels
+from .networks import BRIDGE_OPTION, unique_name
 from .sdk import docker, ipam
 
-_BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"
+_MTU = "com.docker.network.driver.mtu"
 
 
 class NetworkConflictError(ClusterError, ValueError):
     """The network of that name cannot be replaced; the message is one sentence for the operator."""
 
 
-class DefaultNetwork(NamedTuple):
-    """The desired state of the network; with an empty ``subnet`` the engine chooses one."""
+@dataclasses.dataclass(frozen=True)
+class DefaultNetwork:
+    """The desired state of the network; with an empty ``subnet`` the engine chooses one. ``mtu`` is in bytes."""
 
     name: str
     bridge: str
     subnet: str = ""
+    mtu: int = 1500
+
+
+_FORMAT = StateFormat("the default network", DefaultNetwork)
+
+
+def read_default_network(store: Store) -> DefaultNetwork | None:
+    """Return how the network was created last; ``None`` if that is not known: provisioning writes it again."""
+    try:
+        return _FORMAT.load(store.default_network_file.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def save_default_network(client: docker.APIClient, store: Store, network: DefaultNetwork) -> None:
+    """Store how the network is to be created again, and which MTU it has."""
+    existing = _find_network(client, network.name)
+    mtu = int(_observed_properties(existing)["mtu"]) if existing else network.mtu
+    write_atomically(store.default_network_file, _FORMAT.dump(dataclasses.replace(network, mtu=mtu)))
 
 
 def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> list[Change]:
     """Return the differences from the desired network, property by property.
+
+    Another MTU is none while containers are attached: they and the bridge have the right one where they are.
 
     Raises NetworkConflictError if a network of that name does not belong to this collection.
     """
@@ -46,6 +73,8 @@ def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> l
             " agent_default_network to another name."
         )
     before, after = _observed_properties(existing) if existing else {}, _desired_properties(desired)
+    if existing and before["mtu"] != after["mtu"] and _attached(client, existing):
+        after["mtu"] = before["mtu"]
     return [
         Change(f"network {desired.name} {name}", before.get(name), after[name])
         for name in after
@@ -73,22 +102,41 @@ def create_default_network(client: docker.APIClient, desired: DefaultNetwork) ->
 
     Raises NetworkConflictError if containers are attached to the one that differs.
     """
+    existing = _find_network(client, desired.name)
+    if not renew_default_network(client, desired):
+        attached = _attached(client, existing) if existing else []
+        raise NetworkConflictError(
+            f"the Docker network {desired.name} differs from the configured one, and {len(attached)} containers"
+            " are attached to it: terminate the sessions on this agent first."
+        )
+
+
+def renew_default_network(client: docker.APIClient, desired: DefaultNetwork) -> bool:
+    """Create the network, in place of one of this collection; return ``False`` if containers are attached to that."""
     if existing := _find_network(client, desired.name):
-        attached = client.containers(all=True, filters={"network": [existing["Id"]]})
-        if attached:
-            raise NetworkConflictError(
-                f"the Docker network {desired.name} differs from the configured one, and {len(attached)} containers"
-                " are attached to it: terminate the sessions on this agent first."
-            )
+        if existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE or _attached(client, existing):
+            return False
         client.remove_network(existing["Id"])
     client.create_network(
         desired.name,
         driver="bridge",
-        check_duplicate=True,
+        check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet) if desired.subnet else None,
-        options={_BRIDGE: desired.bridge, _ICC: "false"},
+        options={BRIDGE_OPTION: desired.bridge, _ICC: "false", _MTU: str(desired.mtu)},
         labels={labels.OWNER: labels.OWNER_VALUE},
     )
+    return True
+
+
+def gateway_address(client: docker.APIClient, name: str) -> str | None:
+    """Return the address of the network's bridge, with its prefix length; ``None`` if the engine does not know it."""
+    network = _find_network(client, name) or {"IPAM": {}}
+    pools = [pool for pool in network["IPAM"].get("Config") or [] if "Gateway" in pool]
+    return next((f"{pool['Gateway'].partition('/')[0]}/{pool['Subnet'].partition('/')[2]}" for pool in pools), None)
+
+
+def _attached(client: docker.APIClient, network: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(client.containers(all=True, filters={"network": [network["Id"]]}))
 
 
 def remove_default_network(client: docker.APIClient, name: str, *, check_mode: bool) -> list[Change]:
@@ -108,6 +156,7 @@ def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
 
 def _desired_properties(desired: DefaultNetwork) -> dict[str, str]:
     properties = {"driver": "bridge", "bridge": desired.bridge, "icc": "false", "ipv6": "false"}
+    properties["mtu"] = str(desired.mtu)
     return {**properties, "subnet": desired.subnet} if desired.subnet else properties
 
 
@@ -115,8 +164,10 @@ def _observed_properties(network: Mapping[str, Any]) -> dict[str, str]:
     options = network["Options"] or {}
     return {
         "driver": network["Driver"],
-        "bridge": options.get(_BRIDGE, ""),
+        "bridge": options.get(BRIDGE_OPTION, ""),
         "icc": options.get(_ICC, "true"),
         "ipv6": str(network["EnableIPv6"]).lower(),
+        # The engine's own, whatever the host has.
+        "mtu": options.get(_MTU) or "1500",
         "subnet": ",".join(pool["Subnet"] for pool in network["IPAM"]["Config"] or []),
     }

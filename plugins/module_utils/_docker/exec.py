@@ -26,11 +26,14 @@ KILL_SECONDS = 3
 """How long the engine may take to report the end of a killed command."""
 
 _CHUNK_BYTES = 1 << 16
+
+# What the engine puts before each part of an output: the number of the stream first, the size last.
 _HEADER_BYTES = 8
+_STDOUT = 1
 
 
 class ExecLimitError(ClusterError):
-    """A command ran too long or printed too much. ``output`` is what it printed until then."""
+    """A command ran too long or printed too much. ``output`` is its standard output until then."""
 
     def __init__(self, message: str, output: str) -> None:
         super().__init__(message)
@@ -38,11 +41,12 @@ class ExecLimitError(ClusterError):
 
 
 def run_as_work(client: docker.APIClient, container: str, command: Sequence[str], seconds: int) -> str:
-    """Run a command as user work, whom the container runs as, and return its output, stdout and stderr combined.
+    """Run a command as user work, whom the container runs as, and return its standard output.
 
-    Control characters are escaped, except newlines and tabs. After ``seconds`` the command is killed. Raises
-    :class:`ExecLimitError` if it did not end by itself, or printed more than :data:`OUTPUT_BYTES`; a process that it
-    leaves behind with its output open counts as not ended, whatever signals that ignores.
+    What a shell or a loader of the image says on standard error is no answer. Control characters are escaped, except
+    newlines and tabs. After ``seconds`` the command is killed. Raises :class:`ExecLimitError` if it did not end by
+    itself, or printed more than :data:`OUTPUT_BYTES`; a process that it leaves behind with its output open counts as
+    not ended, whatever signals that ignores.
 
     Entering the namespaces directly would take 3 ms instead of the engine's 35 to 50, but would bypass the container's
     cgroup, seccomp filter and capability limits, which is unsafe for commands that may read a user's files.
@@ -96,11 +100,12 @@ def _receive(connection: Any, received: bytearray, seconds: int) -> str:
 
 
 def _payload(received: bytearray) -> bytes:
-    """Return the output without the engine's headers, each of which ends with the size of what follows."""
+    """Return the standard output without the engine's headers."""
     chunks, position = [], 0
     while position < len(received):
         start = position + _HEADER_BYTES
         size = int.from_bytes(received[start - 4 : start], "big")
-        chunks.append(bytes(received[start : start + size]))
+        if received[position] == _STDOUT:
+            chunks.append(bytes(received[start : start + size]))
         position = start + size
     return b"".join(chunks)

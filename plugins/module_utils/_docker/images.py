@@ -16,6 +16,9 @@ from .._model.image_look import ImageLook
 from .._model.images import ImageIdentity, repository_of
 from .._model.quantity import decimal_unit
 from .._model.timestamp import parse_timestamp
+from . import labels
+from .container import ENTRYPOINT
+from .derived_variables import still_derived
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
@@ -46,12 +49,16 @@ class ImagePullError(ClusterError):
 class Image:
     """An image on an engine.
 
-    ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image. ``argv``
+    ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image, and
+    ``content`` says what is in it, whatever the engine's store; empty if the engine does not say that. ``argv``
     is the image's entrypoint and command, ``volumes`` are those that it declares, as it spells them. ``reference`` is
     that of :class:`ImageIdentity`. ``tags`` and ``digests`` are all names of the image, with a tag or with the digest
-    of their registry. ``size`` is in bytes; ``tagged_at``, in seconds since the epoch, is when it got its last tag on
+    of their registry; if ``in_containerd``, loaded images have digests as well. ``size`` is in bytes, without what is
+    unpacked there; ``tagged_at``, in seconds since the epoch, is when it got its last tag on
     this engine, ``None`` if that is not known. ``look`` is what was seen in its files.
-    ``folder`` is the working directory of its command.
+    ``folder`` is the working directory of its command. ``derived`` are the variables of an image that was made of a
+    session's container, which were derived for that: they are not of ``environment``, nor is our entrypoint of
+    ``argv``.
     """
 
     digest: str
@@ -66,11 +73,14 @@ class Image:
     tagged_at: float | None = None
     look: ImageLook = dataclasses.field(default_factory=ImageLook)
     folder: str = "/"
+    content: str = ""
+    in_containerd: bool = False
+    derived: frozenset[str] = frozenset()
 
     @property
     def identity(self) -> ImageIdentity:
         """The identity of the image, which must be the same on all agents."""
-        return ImageIdentity(self.id, self.digest, self.reference)
+        return ImageIdentity(self.id, self.digest, self.reference, self.content)
 
 
 class PullLayers:
@@ -123,23 +133,58 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
 
 
 def _parse_image(name: str, inspected: Mapping[str, Any]) -> Image:
-    config, digests = inspected["Config"], list(inspected.get("RepoDigests") or [])
-    variables = (variable.partition("=") for variable in config.get("Env") or [])
+    config, digests, image_id = inspected["Config"], list(inspected.get("RepoDigests") or []), str(inspected["Id"])
+    own = config.get("Labels") or {}
+    # A variable without a value is taken away from those of the image that it was made of.
+    variables = dict(variable.split("=", 1) for variable in config.get("Env") or [] if "=" in variable)
+    derived = still_derived(own.get(labels.DERIVED), variables)
     reference = next((digest for digest in digests if repository_of(digest) == repository_of(name)), "")
     return Image(
         # Loaded images have no registry digest, only their id.
-        digest=next((digest.partition("@")[2] for digest in [reference, *digests] if digest), str(inspected["Id"])),
-        environment={key: value for key, _equals, value in variables},
-        id=str(inspected["Id"]),
-        argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
+        digest=next((digest.partition("@")[2] for digest in [reference, *digests] if digest), image_id),
+        environment={name: value for name, value in variables.items() if name not in derived},
+        derived=derived,
+        id=image_id,
+        argv=_own_argv([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]),
         volumes=tuple(sorted(map(str, config.get("Volumes") or {}))),
         reference=reference,
-        tags=tuple(inspected.get("RepoTags") or ()),
+        # A containerd lists what was pulled by its digest as a tag, too.
+        tags=tuple(tag for tag in inspected.get("RepoTags") or () if "@" not in tag),
         digests=tuple(digests),
         size=int(inspected.get("Size") or 0),
-        folder=str(config.get("WorkingDir") or "/"),
+        folder=_own_folder(str(config.get("WorkingDir") or "/"), own),
         tagged_at=_parse_moment(str((inspected.get("Metadata") or {}).get("LastTagTime") or "")),
+        content=_content(inspected, config),
+        # There an image is what a registry would send; elsewhere it is the configuration in that.
+        in_containerd=any(digest.endswith(f"@{image_id}") for digest in digests) or bool(inspected.get("Descriptor")),
     )
+
+
+# What a container gets of the configuration of an image. Engines differ in what they say of the rest.
+_CONFIGURATION = ("Env", "Entrypoint", "Cmd", "User", "WorkingDir", "Volumes")
+
+
+def _content(inspected: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Return a digest of the layers and the configuration of an image; empty if the engine does not list its layers."""
+    layers = (inspected.get("RootFS") or {}).get("Layers")
+    if not layers:
+        return ""
+    said = {name: config[name] for name in _CONFIGURATION if config.get(name)}
+    platform = [inspected.get(name) or "" for name in ("Os", "Architecture", "Variant")]
+    return labels.content_digest([platform, list(layers), said])
+
+
+def _own_argv(argv: list[str]) -> tuple[str, ...]:
+    """Return the entrypoint and command of an image, without our entrypoint if it was made of a container of ours."""
+    while argv[: len(ENTRYPOINT)] == ENTRYPOINT:
+        argv = argv[len(ENTRYPOINT) :]
+    return tuple(argv)
+
+
+def _own_folder(folder: str, image_labels: Mapping[str, str]) -> str:
+    """Return the working directory of an image's command; our containers have ``/`` instead, and name it in a label."""
+    recorded = image_labels.get(labels.FOLDER, "")
+    return recorded if folder == "/" and recorded.startswith("/") else folder
 
 
 def _parse_moment(moment: str) -> float | None:
@@ -148,6 +193,16 @@ def _parse_moment(moment: str) -> float | None:
         return None if moment.startswith("0001-") else parse_timestamp(moment)
     except ValueError:
         return None
+
+
+def disk_usage(client: docker.APIClient, image: Image) -> int:
+    """Return what an image takes on the disk, in bytes, with what it shares with others."""
+    if not image.in_containerd:
+        return image.size
+    # The list includes what is unpacked; until engine 29 the description of one image does not.
+    name = next(iter((*image.tags, *image.digests)), "")
+    listed = client.images(filters={"reference": [name]}) if name else []
+    return next((int(entry["Size"]) for entry in listed if entry["Id"] == image.id), image.size)
 
 
 def image_ids(client: docker.APIClient) -> list[str]:
@@ -165,11 +220,6 @@ def remove_image(client: docker.APIClient, image: Image) -> None:
         client.remove_image(name)
 
 
-def engine_folder(info: Mapping[str, Any]) -> str:
-    """Return the folder with the engine's images, from its system information; empty if it does not say."""
-    return str(info.get("DockerRootDir") or "")
-
-
 def free_bytes(folder: str) -> int:
     """Return the free space of the file system of a folder. Raises :class:`OSError`."""
     status = os.statvfs(folder)
@@ -183,11 +233,28 @@ def pull_image(
     login: Mapping[str, Any],
     on_line: Callable[[Mapping[str, Any]], None],
 ) -> None:
-    """Pull ``reference`` from its registry and tag it ``name``.
+    """Pull ``reference`` from its registry and tag it ``name``; if that cannot be pulled, pull ``name``.
 
-    An empty ``login`` is nobody's, not even the ``docker login`` of this host. ``on_line`` is called with each line of
-    the engine's output. Raises :class:`ImagePullError` if the pull fails.
+    A digest of an agent whose engine uses a containerd may be one that no registry has. An empty ``login`` is nobody's,
+    not even the ``docker login`` of this host. ``on_line`` is called with each line of the engine's output. Raises
+    :class:`ImagePullError` if the pull fails.
     """
+    problem = _pull(client, name, reference, login, on_line)
+    if problem and reference != name:
+        by_name = _pull(client, name, name, login, on_line)
+        problem = by_name and f"{problem.strip()}; by its own name: {by_name}"
+    if problem:
+        raise ImagePullError.from_error(name, reference, problem)
+
+
+def _pull(
+    client: docker.APIClient,
+    name: str,
+    reference: str,
+    login: Mapping[str, Any],
+    on_line: Callable[[Mapping[str, Any]], None],
+) -> str:
+    """Pull ``reference`` and tag it ``name``; return why that failed, or an empty string."""
     repository, tag = docker.utils.parse_repository_tag(reference)
     try:
         lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=dict(login))
@@ -200,8 +267,7 @@ def pull_image(
         problem = reason(error)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         problem = "the engine reports the progress in a form that is not known"
-    if problem:
-        raise ImagePullError.from_error(name, reference, problem)
+    return problem
 
 
 def _first_error(lines: Iterable[Mapping[str, Any]], on_line: Callable[[Mapping[str, Any]], None]) -> str:
@@ -209,7 +275,9 @@ def _first_error(lines: Iterable[Mapping[str, Any]], on_line: Callable[[Mapping[
     problem = ""
     for line in lines:
         on_line(line)
-        problem = problem or str(line.get("error", ""))
+        # Newer engines say it in the detail alone.
+        detail = line.get("errorDetail") or {}
+        problem = problem or str(line.get("error") or detail.get("message") or "")
     return problem
 
 

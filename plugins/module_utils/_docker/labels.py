@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The labels of the collection's containers and networks; anything without them is not managed."""
+"""The labels of the collection's containers and networks.
+
+They prove nothing: images that were made of a container have them, too. ``_session/ownership.py`` decides.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,18 @@ SESSION_ID = "ai.backend.session-id"
 SESSION_NAME = "ai.backend.session-name"
 KERNEL_ID = "ai.backend.kernel-id"
 HOSTNAME = "ai.backend.cluster-host"
+# The nonce of the claim under which a container was created: it is the session's until its id is recorded.
+NONCE = "ai.backend.nonce"
 IMAGE_DIGEST = "ai.backend.image-digest"
-# The slots of one container, as JSON: the usage of an agent can be read even if its state folders are lost.
-SLOTS = "ai.backend.slots"
-# The device ids of one container by slot, as JSON: they are not assigned to others while the container exists.
-DEVICES = "ai.backend.devices"
 # The InfiniBand device nodes of one container, as a JSON list: if one no longer exists, the container cannot start.
 INFINIBAND = "ai.backend.infiniband"
 # The numbers of the supplementary groups of one container, as a JSON list.
 GROUPS = "ai.backend.groups"
+# The variables that the collection has derived for a container, with digests of their values, as JSON: in an image that
+# was made of the container, they are not the image's own.
+DERIVED = "ai.backend.derived"
+# The working directory of the image's own command; the container's is another one.
+FOLDER = "ai.backend.folder"
 # The digest of the object's properties; if it differs, the object must be recreated.
 DIGEST = "ai.backend.digest"
 
@@ -41,6 +47,6 @@ def content_digest(properties: object) -> str:
 
 
 def label_filter(session_id: str | None = None) -> dict[str, list[str]]:
-    """Return the engine's filter for managed objects of one session or of all."""
+    """Return the engine's filter for objects with the labels of one session or of any."""
     labels = [f"{OWNER}={OWNER_VALUE}"]
     return {"label": [*labels, f"{SESSION_ID}={session_id}"] if session_id else [*labels, SESSION_ID]}

@@ -11,11 +11,14 @@ to agents need nothing else.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from .api_version import is_version
 
 if TYPE_CHECKING:
     import docker
@@ -39,14 +42,30 @@ class _RefusedError(ValueError):
     """The engine did not answer as expected."""
 
 
+def newest_version(path: str, seconds: float) -> str:
+    """Return the newest version of its API that the engine at a socket knows: it is asked before one can be named.
+
+    Raises :class:`OSError` or :class:`ValueError`.
+    """
+    with _send(path, seconds, "GET /_ping HTTP/1.0", None) as connection, connection.makefile("rb") as stream:
+        head, _empty, _body = stream.read().partition(b"\r\n\r\n")
+    _check_status(head, b"200")
+    found = re.search(rb"(?i)\r\napi-version: *(\S+)", head)
+    version = found[1].decode(errors="replace") if found else ""
+    if not is_version(version):
+        raise _RefusedError(f"the engine names the version of its API as {version!r}")
+    return version
+
+
 class LightClient:
     """The methods of ``docker.APIClient``, over the engine's socket at ``path``; ``sdk`` returns a client of the SDK.
 
-    What fails is asked again through the SDK, for its errors. ``seconds`` limits each part of an answer.
+    All calls name ``api_version``. What fails is asked again through the SDK, for its errors. ``seconds`` limits each
+    part of an answer.
     """
 
-    def __init__(self, path: str, sdk: Callable[[], docker.APIClient], seconds: float) -> None:
-        self._path, self._make_sdk, self._seconds = path, sdk, seconds
+    def __init__(self, path: str, api_version: str, sdk: Callable[[], docker.APIClient], seconds: float) -> None:
+        self._path, self.api_version, self._make_sdk, self._seconds = path, api_version, sdk, seconds
         self._sdk_client: docker.APIClient | None = None
         self._lock = threading.Lock()
 
@@ -76,6 +95,15 @@ class LightClient:
         except _RefusedError:
             return self._sdk.exec_start(execution, socket=socket)
 
+    def tag(self, image: str, repository: str, tag: str | None = None) -> bool:
+        """Give an image a name; the SDK would send what the engine's API no longer has."""
+        query = urllib.parse.urlencode({"repo": repository, **({"tag": tag} if tag else {})})
+        try:
+            self._exchange("POST", f"/images/{_quote(image)}/tag?{query}")
+        except (OSError, ValueError):
+            return bool(self._sdk.tag(image, repository, tag))
+        return True
+
     def __getattr__(self, name: str) -> Any:
         if name not in _PATHS:
             return getattr(self._sdk, name)
@@ -99,16 +127,20 @@ class LightClient:
             return self._sdk_client
 
     def _ask(self, method: str, target: str, data: Mapping[str, Any] | None = None) -> Any:
+        """Return the data in the engine's answer. Raises :class:`OSError` or :class:`ValueError`."""
+        return json.loads(self._exchange(method, target, data))
+
+    def _exchange(self, method: str, target: str, data: Mapping[str, Any] | None = None) -> bytes:
         """Return the engine's answer. Raises :class:`OSError` or :class:`ValueError`."""
         # With HTTP/1.0 the answer has no parts, and ends with the connection.
-        with self._send(f"{method} {target} HTTP/1.0", data) as connection, connection.makefile("rb") as stream:
+        with self._send(method, target, "HTTP/1.0", data) as connection, connection.makefile("rb") as stream:
             head, _empty, body = stream.read().partition(b"\r\n\r\n")
         _check_status(head, b"200", b"201")
-        return json.loads(body)
+        return body
 
     def _start(self, target: str) -> socket.socket:
         """Return the connection that remains after the engine's answer. Raises :class:`_RefusedError`."""
-        connection = self._send(f"POST {target} HTTP/1.1", {"Detach": False, "Tty": False}, _UPGRADE)
+        connection = self._send("POST", target, "HTTP/1.1", {"Detach": False, "Tty": False}, _UPGRADE)
         try:
             # Without a buffer, nothing of the output is read.
             with connection.makefile("rb", buffering=0) as stream:
@@ -120,19 +152,26 @@ class LightClient:
             raise
         return connection
 
-    def _send(self, line: str, data: Mapping[str, Any] | None, headers: str = "") -> socket.socket:
-        """Send a request, and return its connection."""
-        content = json.dumps(data) if data is not None else ""
-        described = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.settimeout(self._seconds)
-            connection.connect(self._path)
-            connection.sendall(f"{line}\r\nHost: docker\r\n{headers}{described}\r\n{content}".encode())
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _send(
+        self, method: str, target: str, protocol: str, data: Mapping[str, Any] | None, headers: str = ""
+    ) -> socket.socket:
+        line = f"{method} /v{self.api_version}{target} {protocol}"
+        return _send(self._path, self._seconds, line, data, headers)
+
+
+def _send(path: str, seconds: float, line: str, data: Mapping[str, Any] | None, headers: str = "") -> socket.socket:
+    """Send a request to the engine at a socket, and return its connection."""
+    content = json.dumps(data) if data is not None else ""
+    described = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(seconds)
+        connection.connect(path)
+        connection.sendall(f"{line}\r\nHost: docker\r\n{headers}{described}\r\n{content}".encode())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _quote(name: str) -> str:

@@ -20,15 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._host.engine_settings import EngineSettings, read_engine_settings
 from .._host.host_record import RECORD, EngineFile, HostRecord, read_record, write_record
-from .._host.processes import PROC
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.strict_json import parse_json
 from .sdk import docker
 
-CONFIGURATION = "/etc/docker/daemon.json"
 UNIT = "docker.service"
 MIRRORS = "registry-mirrors"
 RELOAD_SECONDS = 10.0
@@ -71,7 +70,7 @@ def set_mirrors(
     record = read_record(record_path) or HostRecord()
     if not wanted and record.engine is None:
         return []
-    path = find_configuration(engine_arguments() if client else [], wanted)
+    path = find_configuration(read_engine_settings() if client else EngineSettings(), wanted)
     planned = plan_mirrors(record.engine.path if record.engine else path, wanted, record.engine)
     if not check_mode:
         if planned:
@@ -94,18 +93,17 @@ def _apply(client: docker.APIClient | None, planned: MirrorChange, before: HostR
         raise
 
 
-def find_configuration(arguments: Sequence[str], wanted: Sequence[str]) -> str:
-    """Return the path of the engine's configuration from its command line.
+def find_configuration(settings: EngineSettings, wanted: Sequence[str]) -> str:
+    """Return the path of the engine's configuration.
 
     Raises :class:`MirrorError` if mirrors are wanted and it has some on its command line: it would not start with both.
     """
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    if wanted and any(word.startswith("--registry-mirror") for word in words):
+    if wanted and settings.mirrors:
         raise MirrorError(
             "agent_registry_mirrors: the engine of this host has --registry-mirror on its command line, and does not"
-            f" start with both: move that to {CONFIGURATION}"
+            f" start with both: move that to {settings.file}"
         )
-    return words[words.index("--config-file") + 1] if "--config-file" in words[:-1] else CONFIGURATION
+    return settings.file
 
 
 def plan_mirrors(path: str, wanted: Sequence[str], record: EngineFile | None) -> MirrorChange | None:
@@ -163,19 +161,6 @@ def write_configuration(planned: MirrorChange) -> None:
 
 def _format(settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, indent=2) + "\n"
-
-
-def engine_arguments() -> list[str]:
-    """Return the command line of the engine that systemd runs; empty if it does not run.
-
-    Raises :class:`subprocess.CalledProcessError`.
-    """
-    command = ["systemctl", "show", "--value", "--property=MainPID", UNIT]
-    pid = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    try:
-        return (PROC / pid / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return []
 
 
 def _takes(client: docker.APIClient, mirrors: Iterable[str]) -> bool:

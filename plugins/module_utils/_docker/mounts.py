@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .api_version import RECURSIVE, speaks
 from .sdk import docker
 
 
@@ -20,5 +21,4 @@ def is_recursive(client: docker.APIClient) -> bool:
 
     A client that speaks an older one gets what engines did before.
     """
-    major, minor = str(client.api_version).split(".")[:2]
-    return (int(major), int(minor)) >= (1, 44)
+    return speaks(client, RECURSIVE)

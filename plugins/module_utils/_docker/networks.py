@@ -8,16 +8,37 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._model.change import Change
-from .._model.network import INTERFACE_PREFIX
+from .._model.errors import ClusterError
+from .._model.network import INTERFACE_PREFIX, bridge_name
 from .._model.plan import SessionPlan
 from . import labels
+from .api_version import UNIQUE_NAMES, speaks
 from .sdk import docker, ipam
+
+NAME_PREFIX = "backendai-"
+"""The beginning of the names of the networks of sessions."""
+
+BRIDGE_OPTION = "com.docker.network.bridge.name"
 
 # How often the networks are listed, and for how many seconds after a failure not.
 LIST_ATTEMPTS, LIST_PAUSE = 10, 0.2
+
+
+class NameTakenError(ClusterError):
+    """Something that is not of a session has a name that the session needs; waiting would not help. One sentence."""
+
+    @classmethod
+    def of(cls, kind: str, names: Sequence[str], agent: str, command: str) -> NameTakenError:
+        """Return the error for names of containers or of a network on an agent, and the ``command`` to remove them."""
+        taken = ", ".join(names)
+        return cls(
+            f"{kind} {taken} already exists on {agent} and does not belong to this session, which needs that name:"
+            f" remove it there ({command} {' '.join(names)}), or choose another session_name"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +79,40 @@ def list_networks(client: docker.APIClient, attempts: int = LIST_ATTEMPTS, **fil
     return list_networks(client, attempts - 1, **filters)
 
 
+def unique_name(client: docker.APIClient) -> bool | None:
+    """Return what a request says for a name that no other network has: ``None`` where no engine has it otherwise."""
+    return None if speaks(client, UNIQUE_NAMES) else True
+
+
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
-    """Return the networks of a session on this agent, as listed by the engine, without overlays."""
+    """Return the networks of a session on this agent, as listed by the engine, without overlays.
+
+    Labels alone prove nothing: they have our names, and the bridge whose name is made of the session's id.
+    """
+    bridge = bridge_name(session_id)
     return [
         network
         for network in list_networks(client, filters=labels.label_filter(session_id))
-        if network["Driver"] != "overlay"
+        if network["Name"].startswith(NAME_PREFIX) and bridge_of(network) == bridge
     ]
+
+
+def bridge_of(network: Mapping[str, Any]) -> str:
+    """Return the name of the bridge that the engine was asked for; empty if it was not."""
+    return str((network.get("Options") or {}).get(BRIDGE_OPTION, ""))
+
+
+def bridges(client: docker.APIClient) -> set[str]:
+    """Return the names of the bridges of all networks of the engine that have one."""
+    return {bridge_of(network) for network in list_networks(client)}
+
+
+def require_network_name(client: docker.APIClient, name: str, session_id: str, agent: str) -> None:
+    """Raise :class:`NameTakenError` if a network has the name of the one that a session is about to make."""
+    labelled = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: session_id}.items()
+    for network in list_networks(client):
+        if network["Name"] == name and not labelled <= (network["Labels"] or {}).items():
+            raise NameTakenError.of("network", [name], agent, "docker network rm")
 
 
 def plan_network(client: docker.APIClient, desired: BridgeNetwork) -> Change | None:
@@ -87,10 +135,10 @@ def create_network(client: docker.APIClient, desired: BridgeNetwork) -> None:
         desired.name,
         driver="bridge",
         internal=True,
-        check_duplicate=True,
+        check_duplicate=unique_name(client),
         ipam=ipam(desired.subnet),
         options={
-            "com.docker.network.bridge.name": desired.bridge,
+            BRIDGE_OPTION: desired.bridge,
             "com.docker.network.bridge.inhibit_ipv4": "true",
             "com.docker.network.container_iface_prefix": INTERFACE_PREFIX,
             "com.docker.network.driver.mtu": str(desired.mtu),

@@ -17,7 +17,7 @@ from .._model.errors import ClusterError, reason
 from .._model.facts import DEFAULT_DATA_PATH_PORT, Swarm
 from .._model.plan import SessionPlan
 from . import labels
-from .networks import list_networks
+from .networks import NAME_PREFIX, list_networks, unique_name
 from .sdk import docker, ipam
 
 
@@ -102,7 +102,7 @@ def find_overlays(client: docker.APIClient, session_id: str) -> list[dict[str, A
     return [
         network
         for network in list_networks(client, filters=labels.label_filter(session_id))
-        if network["Driver"] == "overlay"
+        if network["Driver"] == "overlay" and network["Name"].startswith(NAME_PREFIX)
     ]
 
 
@@ -126,7 +126,7 @@ def create_overlay(client: docker.APIClient, overlay: Overlay) -> None:
         driver="overlay",
         internal=True,
         attachable=True,
-        check_duplicate=True,
+        check_duplicate=unique_name(client),
         ipam=ipam(overlay.subnet, overlay.automatic),
         options={"com.docker.network.driver.mtu": str(overlay.mtu + VXLAN_OVERHEAD_V4)},
         labels=labels.network_labels(overlay.session_id, dataclasses.astuple(overlay)),

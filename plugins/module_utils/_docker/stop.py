@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from . import labels
 from .container import STOP_SIGNAL
 from .containers import in_parallel
 from .sdk import docker
@@ -44,7 +43,7 @@ def stop_containers(client: docker.APIClient, graces: Mapping[str, float]) -> se
 
 
 def _running(client: docker.APIClient, graces: Mapping[str, float]) -> set[str]:
-    return {entry["Id"] for entry in client.containers(filters=labels.label_filter())} & {*graces}
+    return {entry["Id"] for entry in client.containers()} & {*graces}
 
 
 def _signal(client: docker.APIClient, container: str, signal: str) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from .._docker.containers import find_containers, pid_of
-from .._docker.labels import HOSTNAME, SESSION_ID, SESSION_NAME
+from .._docker.containers import pid_of
 from .._docker.sdk import docker
+from .._host.store import Store
 from .._model.errors import as_phrase
 from .._network.reachability import network_namespace
+from .._session.ownership import sort_containers
 from .model import InsideAnswer, InsideProbe, InsideReply, InsideTarget
 from .port_scan import ScanTarget, max_open_sockets, scan
 
@@ -30,24 +31,25 @@ class _Source(NamedTuple):
     pid: int
 
 
-def probe_from_containers(client: docker.APIClient, targets: Sequence[InsideTarget]) -> InsideReply:
+def probe_from_containers(client: docker.APIClient, store: Store, targets: Sequence[InsideTarget]) -> InsideReply:
     """Return which targets answer a container of each session on this agent."""
-    sources = list(_find_sources(client))
+    sources = list(_find_sources(client, store))
     sockets = max(1, max_open_sockets(_MAX_SOCKETS) // AT_ONCE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         probes = tuple(pool.map(lambda source: _probe(source, targets, sockets), sources[:MAX_SESSIONS]))
     return InsideReply(probes, skipped=len(sources[MAX_SESSIONS:]))
 
 
-def _find_sources(client: docker.APIClient) -> Iterator[_Source]:
-    """Yield the first running container of each session."""
-    found: set[str] = set()
-    containers = [(entry["Labels"], entry["Id"]) for entry in find_containers(client) if entry["State"] == "running"]
-    for labels, container in sorted(containers, key=lambda pair: (pair[0][SESSION_NAME], pair[0][HOSTNAME])):
-        pid = 0 if labels[SESSION_ID] in found else pid_of(client, container)
-        if pid:
-            found.add(labels[SESSION_ID])
-            yield _Source(labels[SESSION_NAME], labels[HOSTNAME], pid)
+def _find_sources(client: docker.APIClient, store: Store) -> Iterator[_Source]:
+    """Yield the first running container of each session, sorted by the names of the sessions."""
+    sessions, _damaged = store.load_all()
+    own = sort_containers(client, store, sessions).own
+    for session in sorted(sessions, key=lambda session: session.plan.name):
+        for hostname, container in sorted(own[session.plan.id].items()):
+            pid = pid_of(client, container["Id"]) if container["State"] == "running" else 0
+            if pid:
+                yield _Source(session.plan.name, hostname, pid)
+                break
 
 
 def _probe(source: _Source, targets: Sequence[InsideTarget], sockets: int) -> InsideProbe:

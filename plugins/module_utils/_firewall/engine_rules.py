@@ -9,11 +9,11 @@ A restart of ``nftables.service`` or ``nft flush ruleset`` removes them, and the
 
 from __future__ import annotations
 
-import json
 import subprocess
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-CONFIGURATION = Path("/etc/docker/daemon.json")
+from .._host.engine_settings import FILE, read_engine_settings
 
 REMEDY = "restart the engine (systemctl restart docker)"
 
@@ -24,16 +24,23 @@ _LISTINGS = (
 )
 
 
+def untried_rules(info: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return that the engine's rules are of a kind with which sessions were never tried, and what to do; or ``None``.
+
+    ``info`` is the engine's system information; those before API 1.49 say nothing, and have rules of iptables.
+    """
+    # With firewalld on the host, more follows.
+    if not str((info.get("FirewallBackend") or {}).get("Driver")).startswith("nftables"):
+        return None
+    return (
+        "the engine adds its rules by nftables, with which sessions and their isolation have not been tried",
+        f"remove firewall-backend from {FILE} or its command line, and {REMEDY}",
+    )
+
+
 def engine_rules_exist() -> bool:
     """Return whether the engine's rules exist, or the engine is configured to add none."""
-    return not _engine_adds_rules() or any(_succeeds(listing) for listing in _LISTINGS)
-
-
-def _engine_adds_rules() -> bool:
-    try:
-        return json.loads(CONFIGURATION.read_text()).get("iptables", True) is not False
-    except (OSError, ValueError, AttributeError):
-        return True
+    return not read_engine_settings().adds_rules or any(_succeeds(listing) for listing in _LISTINGS)
 
 
 def _succeeds(command: tuple[str, ...]) -> bool:

@@ -4,7 +4,8 @@
 
 """Renders the isolation of sessions on one agent as nftables tables of its own: for packets, and for frames.
 
-The tables only drop. A drop is final in nftables, so it takes effect whatever Docker, ufw or firewalld accept.
+The tables only drop, and limit TCP's segments to what a route carries. A drop is final in nftables, so it takes effect
+whatever Docker, ufw or firewalld accept.
 """
 
 from __future__ import annotations
@@ -240,6 +241,9 @@ def _render_chains(firewall: FirewallRules, isolation: IsolationPolicy, external
     }}
     chain forward {{
         type filter hook forward priority filter; policy accept;
+        # Both sides of a connection agree on segments that fit the route between them, which may be narrower than eth0.
+        iifname "{DEFAULT_BRIDGE}" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu
+        oifname "{DEFAULT_BRIDGE}" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu
         # Shared by containers of all sessions: no traffic between them, and access only through published ports.
         iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" goto drop_default_network
         oifname "{DEFAULT_BRIDGE}" ct direction original ct status ! dnat goto drop_routed

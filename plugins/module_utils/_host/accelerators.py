@@ -108,7 +108,8 @@ def find_accelerators(
     except subprocess.TimeoutExpired:
         warnings = [f"nvidia-smi did not finish within {TIMEOUT_SECONDS} seconds, so this agent offers no {CUDA}"]
     except subprocess.CalledProcessError as error:
-        warnings = [f"nvidia-smi failed ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
+        said = one_line(f"{error.stdout} {error.stderr}")
+        warnings = [f"nvidia-smi failed ({said}), so this agent offers no {CUDA}"]
     named = named_gpus(cdi_folders, root)
     unusable = _unusable_gpus([gpu.id for gpu in gpus], named)
     if unusable:
@@ -239,10 +240,7 @@ def gpu_instances() -> dict[str, list[str]]:
 
 
 def _ask_driver(command: Sequence[str]) -> str:
-    completed = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
-    )
-    return completed.stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS).stdout
 
 
 def _bytes_or_zero(text: str | None) -> int:

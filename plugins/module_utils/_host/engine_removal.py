@@ -17,14 +17,21 @@ import subprocess
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from .engine_settings import DATA_ROOT
 from .files import remove_path
 from .installation import read_tables, run_checked
 
 UNITS = ("docker.socket", "docker.service", "containerd.service")
 FILES = ("/etc/docker/key.json", "/run/docker.sock")
 EMPTY_FOLDERS = ("/etc/docker", "/etc/cni/net.d", "/etc/cni")
-DATA = "/var/lib/docker"
-FOLDERS = (DATA, "/var/lib/containerd", "/run/docker", "/run/containerd")
+FOLDERS = (DATA_ROOT, "/var/lib/containerd", "/run/docker", "/run/containerd")
+
+# What engines make in the folder of their data.
+DATA = (
+    *("aufs", "btrfs", "devicemapper", "fuse-overlayfs", "overlay", "overlay2", "vfs", "zfs", "rootfs"),
+    *("builder", "buildkit", "containerd", "containers", "image", "network", "plugins", "runtimes", "swarm"),
+    *("tmp", "trust", "volumes", "engine-id", "nuke-graph-directory.sh"),
+)
 
 # The bridges of the engine: the first one, those of swarms, and those of networks without a name of their own.
 _BRIDGE = r"docker0|docker_gwbridge|br-[0-9a-f]{12}"
@@ -54,13 +61,18 @@ def emptied(saved: str) -> list[str]:
     return tables
 
 
-def keeps_data(folder: str) -> bool:
-    """Return whether the data of an engine is not below the folder that is removed with it."""
-    return not Path(folder).resolve().is_relative_to(Path(DATA).resolve())
+def find_others(folder: str) -> list[str]:
+    """Return the names of files of others in the folder of an engine's data; in the usual one, all is the engine's."""
+    path = Path(folder)
+    if not folder or not path.is_dir() or path.resolve().is_relative_to(Path(DATA_ROOT).resolve()):
+        return []
+    return sorted(entry.name for entry in path.iterdir() if entry.name not in {*DATA, "lost+found"})
 
 
-def clear_engine(tables_before: Collection[str]) -> None:
+def clear_engine(tables_before: Collection[str], data_root: str = "") -> None:
     """Stop the engine; remove its rules, its bridges and its data, and tables that then are empty and not of before.
+
+    Data in a folder where others have files as well stays.
 
     Raises :class:`subprocess.CalledProcessError`.
     """
@@ -80,7 +92,7 @@ def clear_engine(tables_before: Collection[str]) -> None:
     for link in os.listdir("/sys/class/net"):
         if re.fullmatch(_BRIDGE, link):
             run_checked(["ip", "link", "delete", link])
-    _remove_files()
+    _remove_files(data_root)
 
 
 def _delete(tables: Sequence[str], tables_before: Collection[str]) -> None:
@@ -90,7 +102,7 @@ def _delete(tables: Sequence[str], tables_before: Collection[str]) -> None:
             run_checked(["nft", "delete", "table", *table.split()])
 
 
-def _remove_files() -> None:
+def _remove_files(data_root: str) -> None:
     """Remove the data of the engine. A folder that is a mount point is emptied."""
     for path in map(Path, FILES):
         path.unlink(missing_ok=True)
@@ -98,9 +110,11 @@ def _remove_files() -> None:
         # It stays if an operator has written a configuration.
         with contextlib.suppress(OSError):
             path.rmdir()
-    for folder in map(Path, FOLDERS):
+    own_root = [data_root] if data_root and not find_others(data_root) else []
+    for folder in map(Path, (*own_root, *FOLDERS)):
         if folder.is_dir():
             for path in folder.iterdir():
-                remove_path(path)
+                if path.name != "lost+found":
+                    remove_path(path)
             with contextlib.suppress(OSError):
                 folder.rmdir()

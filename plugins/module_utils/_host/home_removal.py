@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Sequence
 
 from .homes import Homes
+from .units import start_units
 
 UNIT = "backendai-homes.service"
 
@@ -23,14 +24,10 @@ POLL_SECONDS = 1.0
 
 BATCH = 100
 
-START_SECONDS = 10.0
-
 
 def start_removal() -> None:
     """Start the unit, if there is one, and do not wait for it; the timer of the agent tries again."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = ["systemctl", "start", "--no-block", UNIT]
-        subprocess.run(command, check=False, capture_output=True, timeout=START_SECONDS)
+    start_units([UNIT])
 
 
 def lacks_space(homes: Homes, reserve: int) -> bool:

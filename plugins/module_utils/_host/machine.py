@@ -10,10 +10,28 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+# The cores that a host has been given, if it is a container itself: its groups of processes see no others.
+_GIVEN = ("sys/fs/cgroup/cpuset.cpus.effective", "sys/fs/cgroup/cpuset/cpuset.effective_cpus")
 
-def online_cpus() -> list[int]:
-    """Return the numbers of the cores that this host may use, in order."""
-    return sorted(os.sched_getaffinity(0))
+
+def online_cpus(root: Path = Path("/")) -> list[int]:
+    """Return the numbers of the cores that containers of this host may have, in order.
+
+    The kernel below ``root`` says so, and not the affinity of this process: that of a login may be narrower. On cores
+    that are isolated at boot, the kernel does not move the threads of a program from one to another.
+    """
+    folder = root / "sys/devices/system/cpu"
+    cpus = {*_read_cpus(folder / "online")} - {*_read_cpus(folder / "isolated")}
+    given = next((path for path in map(root.joinpath, _GIVEN) if _read_cpus(path)), None)
+    return sorted(cpus & {*_read_cpus(given)} if given else cpus)
+
+
+def _read_cpus(path: Path) -> list[int]:
+    """Return the cores that a file of the kernel lists; none if it is missing."""
+    try:
+        return parse_cpu_list(path.read_text().strip())
+    except FileNotFoundError:
+        return []
 
 
 def numa_nodes(cpus: Iterable[int], root: Path = Path("/")) -> dict[int, int]:

@@ -180,13 +180,14 @@ class Removal:
         def clear() -> None:
             # If this is interrupted, the next removal cannot ask the engine any more.
             write_record(record, record_path)
-            engine_removal.clear_engine(record.tables)
+            engine_removal.clear_engine(record.tables, record.engine_folder)
 
+        others = engine_removal.find_others(record.engine_folder)
         self._do("Docker engine", "rules, bridge and data", clear)
-        if engine_removal.keeps_data(record.engine_folder):
+        if others:
             self.kept.append(
-                f"folder {record.engine_folder}: the engine was set to keep its data there, beside which others may"
-                " have files: remove what it has left"
+                f"folder {record.engine_folder}: the engine was set to keep its data there, beside {', '.join(others)}:"
+                " remove what it has left"
             )
 
     def _remove_accounts(self, users: frozenset[str], groups: frozenset[str]) -> None:

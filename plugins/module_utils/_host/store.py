@@ -24,6 +24,9 @@ from .._model.errors import ClusterError
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
 from .._model.session import MAIN1, is_session_id
 from .._model.state_format import StateFormat
+from .command_ends import STARTED
+from .container_ids import FOLDER as CONTAINER_IDS
+from .container_ids import ContainerIds
 from .homes import Homes
 from .local_session import SESSION, LocalSession
 from .port_reservations import PortReservations
@@ -164,6 +167,11 @@ class Store:
     def limits_file(self) -> Path:
         """The file of the limits that the agent's rules enforce; it exists only on agents."""
         return self._root / "limits.json"
+
+    @property
+    def default_network_file(self) -> Path:
+        """The file of how the default network was created; it exists only on agents."""
+        return self._root / "default_network.json"
 
     @property
     def wireguard_folder(self) -> Path:
@@ -341,13 +349,17 @@ class Store:
             raise ValueError(f"session_id: {session_id!r} is not the id of a session")
         return self._sessions / session_id
 
+    def container_ids(self, session_id: str) -> ContainerIds:
+        """Return the recorded ids of the containers that this agent has made for a session."""
+        return ContainerIds(self.folder(session_id) / CONTAINER_IDS)
+
     def kernel_folder(self, session_id: str, hostname: str) -> Path:
         """Return the folder that is mounted in a container at ``/run/backendai``."""
         return self.folder(session_id) / hostname
 
     def start_marker(self, session_id: str, hostname: str = MAIN1) -> Path:
         """Return the marker file that lets a container start the command of a batch session."""
-        return self.kernel_folder(session_id, hostname) / "go"
+        return self.kernel_folder(session_id, hostname) / STARTED
 
     def started_commands(self, session: LocalSession) -> set[str]:
         """Return the hostnames of the containers on this agent that have started their command: it runs only once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .devices import HOST_SLOTS
 from .network import SESSION_INTERFACE
@@ -30,8 +30,36 @@ HOSTFILE_VARIABLE = "BACKENDAI_CLUSTER_HOSTFILE"
 # where containers cannot reach each other.
 MPI_SELECTIONS = ("OMPI_MCA_oob_tcp_if_", "OMPI_MCA_btl_tcp_if_", "PRTE_MCA_prte_if_")
 
+# Variables by which programs find the interface of the session, each with where its authors describe it. Without them,
+# programs try the default network, too, where containers cannot reach each other. Each takes one name.
+INTERFACE_VARIABLES = (
+    "NCCL_SOCKET_IFNAME",  # docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+    "GLOO_SOCKET_IFNAME",  # docs.pytorch.org/docs/stable/distributed.html
+    "TP_SOCKET_IFNAME",  # PyTorch RPC: torch/csrc/distributed/rpc/tensorpipe_agent.cpp
+    "FI_TCP_IFACE",  # libfabric: fi_tcp(7)
+    "FI_SOCKETS_IFACE",  # libfabric: fi_sockets(7)
+)
+# Launchers pass the name on to all hosts, so that it must be the same there: on the agents' own network it may differ.
+_LAUNCHER_VARIABLES = (
+    "HYDRA_IFACE",  # MPICH: github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+    "I_MPI_HYDRA_IFACE",  # Intel MPI Library Developer Reference, "Hydra Environment Variables"
+)
+# It names all devices, so that it would switch RDMA off: openucx.readthedocs.io/en/master/faq.html.
+_DEVICES_VARIABLE = "UCX_NET_DEVICES"
+
+# Variables by which programs learn of a proxy, each also in capitals, and of the hosts that are reached without it.
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+_NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
+
 # Variables that depend on others and are derived again after the user's bootstrap script, which may change those.
-REDERIVED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
+REDERIVED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", *_NO_PROXY_VARIABLES)
+
+# Variables of NVIDIA that containers get as they are: what they may use of the driver, what an image requires of it,
+# what libraries read themselves, and what images of NVIDIA say about themselves.
+_HARMLESS_NVIDIA = re.compile(
+    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|DISABLE_REQUIRE|TF32_OVERRIDE|BUILD_ID|PRODUCT_NAME|\w+_VERSION)",
+    re.ASCII,
+)
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
@@ -72,6 +100,15 @@ def hostfile(plan: SessionPlan) -> str:
     return "".join(f"{kernel.hostname} slots={_accelerators(kernel) or _cores(kernel)}\n" for kernel in plan.kernels)
 
 
+def interface_variables(plan: SessionPlan) -> tuple[str, ...]:
+    """Return the variables that name the interface of the session in each of its containers."""
+    if len(plan.kernels) == 1:
+        return ()
+    if plan.shares_host_network:
+        return INTERFACE_VARIABLES
+    return (*INTERFACE_VARIABLES, *_LAUNCHER_VARIABLES, *(() if plan.infiniband else (_DEVICES_VARIABLE,)))
+
+
 def threads(kernel: Kernel) -> int:
     """Return the number of threads of a process: the cores, shared by one process for each accelerator."""
     return max(1, _cores(kernel) // max(1, _accelerators(kernel)))
@@ -91,16 +128,21 @@ def build_environment(
     interface: str = SESSION_INTERFACE,
     networks: str = "",
     omp_threads: int = 0,
+    interface_names: Sequence[str] = INTERFACE_VARIABLES,
 ) -> dict[str, str]:
     """Return the complete environment of a container: the image's, the explicit and the derived variables.
 
-    ``interface`` is the container's interface on the session network, empty if it is not known before the start.
-    ``networks`` are the session's networks, comma-separated, and ``omp_threads`` is the number of threads of a process,
-    0 to leave that to programs. Derived variables never replace a non-empty value of the image or the user, and are
-    omitted in sessions of one container. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` are left to launchers such as
-    torchrun.
+    ``interface`` is the container's interface on the session network, empty if it is not known before the start, and
+    ``interface_names`` are the variables that name it. ``networks`` are the session's networks, comma-separated, and
+    ``omp_threads`` is the number of threads of a process, 0 to leave that to programs. Derived variables never replace
+    a non-empty value of the image or the user, and are omitted in sessions of one container. ``WORLD_SIZE``, ``RANK``
+    and ``LOCAL_RANK`` are left to launchers such as torchrun.
     """
-    return {**image, **explicit, **derived_variables(image, explicit, interface, networks, omp_threads)}
+    return {
+        **image,
+        **explicit,
+        **derived_variables(image, explicit, interface, networks, omp_threads, interface_names),
+    }
 
 
 def derived_variables(
@@ -109,6 +151,7 @@ def derived_variables(
     interface: str = SESSION_INTERFACE,
     networks: str = "",
     omp_threads: int = 0,
+    interface_names: Sequence[str] = INTERFACE_VARIABLES,
 ) -> dict[str, str]:
     """Return the derived part of :func:`build_environment`.
 
@@ -117,14 +160,22 @@ def derived_variables(
     merged = {**image, **explicit}
     if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:
         return {}
-    derived = training_environment(merged, interface)
+    derived = {**training_environment(merged), **dict.fromkeys(interface_names, interface), **_no_proxy(merged)}
     derived["OMP_NUM_THREADS"] = str(omp_threads or "")
     selections = [selection for selection in MPI_SELECTIONS if not merged.get(f"{selection}exclude")]
     derived |= {f"{selection}include": networks for selection in selections}
     return {key: value for key, value in derived.items() if value and not merged.get(key)}
 
 
-def training_environment(environment: Mapping[str, str], interface: str) -> dict[str, str]:
+def _no_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the hosts that are reached without a proxy, if there is one and nobody has named such hosts."""
+    proxies = [environment.get(written) for name in _PROXY_VARIABLES for written in (name, name.upper())]
+    if not any(proxies) or any(environment.get(name) for name in _NO_PROXY_VARIABLES):
+        return {}
+    return dict.fromkeys(_NO_PROXY_VARIABLES, f"localhost,127.0.0.1,{environment['BACKENDAI_CLUSTER_HOSTS']}")
+
+
+def training_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that distributed training frameworks read, derived from the session's own variables.
 
     ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver expects. Raises
@@ -141,9 +192,12 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": str(port),
         "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
-        "NCCL_SOCKET_IFNAME": interface,
-        "GLOO_SOCKET_IFNAME": interface,
     }
+
+
+def is_nvidia_switch(name: str) -> bool:
+    """Return whether NVIDIA's runtime may act upon a variable that this collection does not set."""
+    return name.startswith("NVIDIA_") and not _HARMLESS_NVIDIA.fullmatch(name)
 
 
 def is_port(text: str) -> bool:

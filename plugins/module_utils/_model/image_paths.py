@@ -184,10 +184,15 @@ def own_paths(clients: Iterable[str]) -> dict[str, str]:
 
 def _missing_clients(look: Look) -> tuple[str, ...]:
     def has(name: str) -> bool:
+        # Where something was mounted, an image that was made of a container has an empty file.
         found = (follow(f"{folder}/{name}", look) for folder in _CLIENT_FOLDERS)
-        return any(isinstance(place, Place) and place.entry and place.entry.kind == FILE for place in found)
+        return any(_is_program(place) for place in found)
 
     return tuple(name for name in CLIENTS if not has(name))
+
+
+def _is_program(found: Place | str) -> bool:
+    return isinstance(found, Place) and found.entry is not None and found.entry.kind == FILE and found.entry.size > 0
 
 
 def _place(look: Look, wanted: Mapping[str, str]) -> dict[str, str] | str:

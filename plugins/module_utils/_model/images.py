@@ -46,12 +46,19 @@ class ImageIdentity:
     """An image on one agent: its ``id`` in the engine, and its ``digest`` in the registry (otherwise the id).
 
     ``reference`` is a name that resolves to the same content on every agent, such as ``registry/pytorch@sha256:…``;
-    empty if the image was not pulled from the registry of its name.
+    empty if the image was not pulled from the registry of its name. ``content`` is a digest of its layers and its
+    configuration, empty if not known: it does not depend on the engine's image store.
     """
 
     id: str
     digest: str
     reference: str = ""
+    content: str = ""
+
+    @property
+    def may_be_loaded(self) -> bool:
+        """Whether its digest proves no registry: in a containerd, images have one wherever they come from."""
+        return self.digest == self.id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,12 +88,13 @@ def images_from_dict(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dic
 def pull_reference(name: str, images_by_agent: ImagesByAgent) -> str:
     """Return the reference that an agent without the image pulls: the digest of the other agents, if they have one.
 
-    It is always of the repository of ``name``: an agent chooses neither where another one pulls from, nor what it tags.
-    Raises :class:`ForeignReferenceError` if an agent named another repository, or no digest.
+    One that a registry has is preferred. It is always of the repository of ``name``: an agent chooses neither where
+    another one pulls from, nor what it tags. Raises :class:`ForeignReferenceError` if an agent named another
+    repository, or no digest.
     """
     if "@" in name:
         return name
-    digests = []
+    digests: list[tuple[bool, str]] = []
     for agent, images in images_by_agent.items():
         reference = images[name].reference if name in images else ""
         if not reference:
@@ -97,21 +105,24 @@ def pull_reference(name: str, images_by_agent: ImagesByAgent) -> str:
                 f"session_image: {agent} has {reference[:200]!r} as {name!r}, which is no sha256 digest in the"
                 f" repository {repository_of(name)}: check {agent}, or specify the image by its digest"
             )
-        digests.append(digest)
-    return f"{_untagged(name)}@{min(digests)}" if digests else name
+        digests.append((images[name].may_be_loaded, digest))
+    return f"{_untagged(name)}@{min(digests)[1]}" if digests else name
 
 
 def image_mismatch(images_by_agent: ImagesByAgent) -> str:
     """Return an error message for the first image that differs between agents; empty if there is none.
 
-    The id of an image depends on the engine's image store, so equal digests are sufficient.
+    The id of an image depends on the engine's image store, and the digest of a loaded one as well, so equal digests
+    are sufficient, and so is equal content.
     """
     for name in dict.fromkeys(name for images in images_by_agent.values() for name in images):
         identities = {agent: images[name] for agent, images in images_by_agent.items() if name in images}
         by_digest: dict[str, list[str]] = {}
         for agent, identity in identities.items():
             by_digest.setdefault(identity.digest, []).append(agent)
-        if len(by_digest) > 1 and len({identity.id for identity in identities.values()}) > 1:
+        contents = {identity.content for identity in identities.values()}
+        same_content = len(contents) == 1 and "" not in contents
+        if len(by_digest) > 1 and len({identity.id for identity in identities.values()}) > 1 and not same_content:
             listed = ", ".join(
                 f"{_abbreviate(digest)} on {' and '.join(agents)}" for digest, agents in by_digest.items()
             )

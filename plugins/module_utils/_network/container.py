@@ -55,12 +55,16 @@ class SessionInterface(NamedTuple):
 
 
 class ContainerNetwork(NamedTuple):
-    """The desired network of a running container; ``pid`` is one of its processes."""
+    """The desired network of a running container; ``pid`` is one of its processes.
+
+    ``mtu`` is that of ``eth0``, ``None`` if it stays as the engine has made it.
+    """
 
     hostname: str
     pid: int
     endpoint: Endpoint
     session: SessionInterface | None = None
+    mtu: int | None = None
 
 
 class InterfacePlan(NamedTuple):
@@ -134,8 +138,9 @@ class _ContainerPlan:
     def steps(self) -> list[LinkOperation]:
         endpoint, session = self.desired.endpoint, self.desired.session
         eth0 = self.links[DEFAULT_INTERFACE]
-        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, None), *self.pins()]
-        steps += self._configure(DEFAULT_INTERFACE, eth0, endpoint.address, None, None)
+        mtu = self.desired.mtu
+        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, mtu), *self.pins()]
+        steps += self._configure(DEFAULT_INTERFACE, eth0, endpoint.address, None, mtu)
         if session:
             source = session.address.partition("/")[0]
             steps += [*self._session_interface(session), *self._session_route(session), *self._default_routes(source)]

@@ -26,6 +26,9 @@ IN_USE_SECONDS = 15
 PROGRAM_SECONDS = 60
 """The time limit of one program: what hangs must not keep the locks of a request."""
 
+# An address for documentation (RFC 5737), to which no network has a route of its own.
+_ELSEWHERE = "203.0.113.1"
+
 _IN_USE = re.compile(r"Address already in use.*^Command failed .*:(\d+)$", re.DOTALL | re.MULTILINE)
 
 
@@ -35,6 +38,13 @@ class NetworkError(ClusterError):
 
 class ProcessExitedError(NetworkError):
     """The process has ended before its network namespace could be entered."""
+
+
+class WayOut(NamedTuple):
+    """How a host reaches other networks: the ``interface``, and the MTU of that way in bytes."""
+
+    interface: str
+    mtu: int
 
 
 class LinkOperation(NamedTuple):
@@ -71,6 +81,29 @@ class LinkState:
     @functools.cached_property
     def neighbours(self) -> dict[str, list[dict[str, Any]]]:
         return _group_by("dev", show("ip", "-j", "neigh", "show", "nud", "permanent"))
+
+    @functools.cached_property
+    def way_out(self) -> WayOut | None:
+        """The way that policy and routes give to an address elsewhere, with the MTU of its route if it has one.
+
+        Without a default route, it is the interface with the smallest MTU that is no container's.
+        """
+        try:
+            route = next(iter(show("ip", "-j", "-4", "route", "get", _ELSEWHERE)), {})
+        except NetworkError:
+            route = {}
+        if route.get("dev") in self.links:
+            metrics = {name: value for metric in route.get("metrics", ()) for name, value in metric.items()}
+            return WayOut(route["dev"], int(metrics.get("mtu") or self.links[route["dev"]]["mtu"]))
+        ways = [WayOut(name, link["mtu"]) for name, link in self.links.items() if self._leads_out(name, link)]
+        return min(ways, key=lambda way: way.mtu, default=None)
+
+    def _leads_out(self, name: str, link: dict[str, Any]) -> bool:
+        kind = link.get("linkinfo", {}).get("info_kind")
+        inside = kind == "bridge" or "LOOPBACK" in link["flags"]
+        return not inside and any(
+            entry.get("family") == "inet" and entry["scope"] == "global" for entry in self.addresses.get(name, [])
+        )
 
 
 def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from .._host.engine_settings import read_engine_settings
+
 # The engine uses the second one if the first one names the stub of systemd-resolved.
 RESOLVER_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
-ENGINE_FILE = Path("/etc/docker/daemon.json")
 
 # The engine's own, if a host has none (libnetwork).
 _DEFAULT = ("8.8.8.8", "8.8.4.4")
 
 
 def name_servers() -> list[str]:
-    """Return the sorted IPv4 addresses of the name servers of this host and of the engine's configuration file.
+    """Return the sorted IPv4 addresses of the name servers of this host and of the engine's settings.
 
     Addresses of loopback are omitted. Files that are missing or damaged name none.
     """
-    named = {address for path in RESOLVER_FILES for address in _resolvers(path)} | {*_engine_servers()}
+    named = {address for path in RESOLVER_FILES for address in _resolvers(path)}
+    named |= {*read_engine_settings().name_servers}
     return sorted(address for address in named or _DEFAULT if _is_outside(address))
 
 
@@ -34,12 +35,6 @@ def _resolvers(path: Path) -> Iterable[str]:
     with contextlib.suppress(OSError, ValueError):
         words = [line.split() for line in path.read_text().splitlines()]
         return [line[1] for line in words if line[:1] == ["nameserver"] and line[1:]]
-    return []
-
-
-def _engine_servers() -> Iterable[str]:
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        return [str(address) for address in json.loads(ENGINE_FILE.read_text()).get("dns", [])]
     return []
 
 

@@ -51,7 +51,7 @@ def cordon(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     after, changes = replace_cordon(store, None if options["state"] == "absent" else wanted, check_mode=check_mode)
     sessions = store.load_all()[0]
     if after and after.sessions_end_at is not None and changes and not check_mode:
-        announce(options["docker_host"], sessions, f"{after.description}: save your work")
+        announce(options["docker_host"], store, sessions, f"{after.description}: save your work")
     return {
         "changed": bool(changes),
         "diff": as_diff(changes),

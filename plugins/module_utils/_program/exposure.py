@@ -64,7 +64,8 @@ def inside(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
             raise ValueError(f"targets: {target.address!r} and {target.port} must be an address and a port")
     if check_mode:
         return {"probes": [], "skipped": 0}
-    return dict(to_plain(probe_from_containers(connect(options["docker_host"]), targets)))
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    return dict(to_plain(probe_from_containers(client, store, targets)))
 
 
 def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._docker.client import connect
-from .._docker.images import find_image
+from .._docker.images import disk_usage, find_image
 from .._host.store import Store
 from .._model.change import Change, as_diff
 from .._session.claim_guard import renew_claim
@@ -35,7 +35,7 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         return {"changed": False, "images": {}, "under_way": []}
     if purpose is None:
         image = find_image(client, name)
-        status = PullStatus(image.identity, size=image.size) if image else PullStatus(None)
+        status = PullStatus(image.identity, size=disk_usage(client, image)) if image else PullStatus(None)
     else:
         access = ImageAccess.from_options(options["logins"], options["registry"])
         status = ensure_pull(client, options["docker_host"], purpose, Pull(name, options["reference"], access))

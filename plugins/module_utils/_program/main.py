@@ -83,4 +83,5 @@ def function_of(module: str, name: str) -> Callable[..., Any]:
 
 def command(arguments: Sequence[str]) -> int:
     """Run the command of a systemd unit and return its exit code."""
-    return int(function_of("health" if "--health" in arguments else "unit", "main")(arguments))
+    module = next((name for name in ("health", "output") if f"--{name}" in arguments), "unit")
+    return int(function_of(module, "main")(arguments))

@@ -20,6 +20,7 @@ from .._session.command import wait_for_end
 from .._session.end import SessionEnd, stop_sessions
 from .._session.logs import read_logs
 from .._session.output import DAYS, find_kept, read_kept
+from .._session.ownership import own_containers
 from .._session.reap import reap as reap_sessions
 from .._session.remove import remove_claimed
 from .._session.reply_logs import ReplyLogs
@@ -84,7 +85,8 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Wait at most ``timeout`` seconds for main1 of ``session_id`` to end; return ``ended`` and its ``exit_code``."""
-    ended, exit_code = wait_for_end(connect(options["docker_host"]), options["session_id"], options["timeout"])
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    ended, exit_code = wait_for_end(client, store, options["session_id"], options["timeout"])
     return {"ended": ended, "exit_code": exit_code}
 
 
@@ -130,12 +132,14 @@ def marker(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
     Returns the targets of mounts: ``created``, ``observed`` (by hostname, what the container sees) or ``leftover``.
     """
-    session = Store(options["state_path"]).session(options["session_id"])
+    store = Store(options["state_path"])
+    session = store.session(options["session_id"])
     if session is None:
         raise ClusterError(f"the session {options['session_id']} is not on this agent")
-    client, name = connect(options["docker_host"]), options["marker"]
+    client, name, plan = connect(options["docker_host"]), options["marker"], session.plan
+    own = own_containers(client, store, session)
     if options["operation"] == "find":
-        return {"observed": mount_markers.find_markers(client, session.plan, name)}
+        return {"observed": mount_markers.find_markers(client, own, plan, name)}
     if options["operation"] == "create":
-        return {"created": [] if check_mode else mount_markers.create_marker(client, session.plan, name)}
-    return {"leftover": [] if check_mode else mount_markers.remove_marker(client, session.plan, name)}
+        return {"created": [] if check_mode else mount_markers.create_marker(client, own, plan, name)}
+    return {"leftover": [] if check_mode else mount_markers.remove_marker(client, own, plan, name)}

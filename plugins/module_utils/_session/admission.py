@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.container import BOUNDING, KIT
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -33,6 +33,7 @@ from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.mounts import RESERVED, is_within
 from .mount_sources import check_after_start, check_before_start
+from .ownership import own_containers
 from .session_folder import ADMITTED, GATE, make_gate
 
 GATE_SECONDS = 60
@@ -83,7 +84,7 @@ def admit(
         if not waiting:
             return []
         judged = check_before_start(client, store, session) if folders is None else folders
-        check_after_start(client, session, judged, [each.hostname for each in waiting])
+        check_after_start(client, store, session, judged, [each.hostname for each in waiting])
         problems: dict[str, str] = {}
         commands = store.started_commands(session)
         for each in waiting:
@@ -113,8 +114,7 @@ def _find_waiting(
 ) -> Iterator[_Waiting]:
     hostnames = {kernel.hostname for kernel in session.kernels}
     until = time.monotonic() + GATE_SECONDS
-    for container in containers.find_containers(client, session.plan.id):
-        hostname = container["Labels"].get(labels.HOSTNAME)
+    for hostname, container in own_containers(client, store, session).items():
         if container["State"] != "running" or hostname not in hostnames:
             continue
         inspected = containers.inspect(client, container["Id"])

@@ -38,6 +38,7 @@ from .image_look import find_unjudgeable, judge_own_homes, look_at_image, record
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .mount_sources import MountSettings, check_before_start
+from .ownership import own_containers, require_names
 from .readiness import await_ready, ready_markers
 from .user_groups import judge_group_files, judge_groups
 
@@ -195,18 +196,19 @@ def apply_slice(
     changes += sync_ruleset(store, check_mode=check_mode)
     changes += sync_wireguard_peers(store, check_mode=check_mode)
     changes += _apply_links(session, check_mode=check_mode)
-    interface_plan = plan_interfaces(client, session)
+    interface_plan = plan_interfaces(client, store, session)
     # Of containers that run already; those that are started or recreated below get their network with that.
     changes += [step.change for step in interface_plan.steps]
-    existing = containers.find_containers(client, session.plan.id)
+    existing = own_containers(client, store, session)
     unjudgeable = find_unjudgeable(client, existing)
-    lost_parts = {**unwanted, **lost_nodes(client, session), **interface_plan.lost, **unjudgeable}
+    lost_parts = {**unwanted, **lost_nodes(client, store, session), **interface_plan.lost, **unjudgeable}
     steps = containers.plan_containers(existing, repairable, lost_parts)
     if session.plan.infiniband and not host.infiniband and any(step.create for step in steps):
         raise InfinibandMissingError(
             f"session_infiniband: {session.agent} no longer has /dev/infiniband/uverbs*, so no container can be created"
             " there: load the driver of its InfiniBand card"
         )
+    require_names(client, [step.desired.name for step in steps if step.create], existing, session.agent)
     if not check_mode:
         folders = check_before_start(client, store, session, request.mounts) if steps else {}
         sources = {source: folder.path for source, folder in folders.items()}
@@ -216,13 +218,14 @@ def apply_slice(
         lost |= replace_containers(client, store, session, replaced)
         if unwanted:
             # Who still runs would go on to write into a home that is removed.
-            containers.remove_containers(client, [each for each in existing if each["Id"] in replaced])
+            containers.remove_containers(client, [each for each in existing.values() if each["Id"] in replaced])
             _replace_homes(store, session, unwanted, new_homes)
         for step in steps:
             _prepare(client, store, session, step)
-        containers.apply_containers(client, [step.with_sources(sources) for step in steps])
+        ids = store.container_ids(session.plan.id)
+        containers.apply_containers(client, ids, [step.with_sources(sources) for step in steps])
         # Recreated containers have other interfaces than those that were read.
-        interface_plan = plan_interfaces(client, session) if steps else interface_plan
+        interface_plan = plan_interfaces(client, store, session) if steps else interface_plan
         apply_interfaces(client, store, session, interface_plan)
         admit(client, store, session, folders if steps else None, [step.desired.hostname for step in steps])
     changes += [step.change for step in steps]
@@ -240,7 +243,7 @@ def _replace_homes(store: Store, session: LocalSession, hostnames: Iterable[str]
 
 def _prepare(client: docker.APIClient, store: Store, session: LocalSession, step: containers.ContainerStep) -> None:
     if step.existing and not step.create:
-        prepare_restart(client, store, session, step.existing)
+        prepare_restart(client, store, session, step.desired.hostname, step.existing)
     else:
         desired = step.desired
         sources = [bind.source for bind in desired.image_binds]
@@ -314,9 +317,10 @@ def _apply_network(
     if desired is None or change is None:
         return [], {}
     lost: dict[str, str] = {}
+    networks.require_network_name(client, desired.name, desired.session_id, session.agent)
     if not check_mode:
         # A network can only be recreated, and only once it is empty: its containers are recreated next.
-        existing = containers.find_containers(client, desired.session_id)
+        existing = own_containers(client, store, session).values()
         lost = replace_containers(client, store, session, [container["Id"] for container in existing])
         containers.remove_containers(client, existing)
         networks.remove_networks(client, desired.session_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.images import Image
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -111,13 +111,19 @@ def prepare_start(
     store.homes.make_mount_parents(plan.id, hostname, inside, plan.uid, plan.gid)
 
 
-def prepare_restart(client: docker.APIClient, store: Store, session: LocalSession, container: str) -> None:
+def prepare_restart(
+    client: docker.APIClient, store: Store, session: LocalSession, hostname: str, container: str
+) -> None:
     """Make what a stopped container, given its id, needs to start, and judge its files as those of an image.
+
+    Its id is recorded, unless it is: a run may have been killed before.
 
     Where its image lets everybody write, its user may have put links. Raises :class:`ImageRefusedError`.
     """
+    ids = store.container_ids(session.plan.id)
+    if ids.read().get(hostname) != container:
+        ids.record(hostname, container)
     inspected = containers.inspect(client, container)
-    hostname = inspected["Config"]["Labels"][labels.HOSTNAME]
     name = next(kernel.image for kernel in session.kernels if kernel.hostname == hostname)
     look = look_at_image(client, store, Image("", {}, id=inspected["Image"]), name, session.plan.mounts)
     judge_container(client, container, name, look, session.plan.mounts)

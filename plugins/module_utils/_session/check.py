@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.processes import runs
@@ -25,6 +25,7 @@ from .._network.reachability import UNUSED_PORT, PeerTarget, ProbeSource, Reacha
 from .._network.sockets import listens
 from .claim_guard import ClaimLostError, require_claim
 from .container_states import container_states
+from .ownership import OwnContainers, own_containers
 from .ssh_check import chain_passes, check_logins
 from .use import begin_use
 
@@ -46,7 +47,7 @@ def check_and_commit(
     failures = (
         []
         if session.plan.command_scope == ALL and store.started_commands(session)
-        else find_failures(client, session, seconds)
+        else find_failures(client, store, session, seconds)
     )
     if failures:
         raise CheckFailedError("; ".join(failures))
@@ -58,10 +59,10 @@ def check_and_commit(
         if not session.committed:
             store.commit(session)
             begin_use(store, dataclasses.replace(session, expires_at=None))
-    return to_plain(container_states(client, containers.find_containers(client, session_id)))
+    return to_plain(container_states(client, store, session, own_containers(client, store, session)))
 
 
-def find_failures(client: docker.APIClient, session: LocalSession, seconds: int) -> list[str]:
+def find_failures(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> list[str]:
     """Return a sentence for each failed check; empty for a healthy slice.
 
     The checks: every container of this agent runs; every other container answers over TCP and with full-size frames;
@@ -69,10 +70,7 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
     have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way, and
     every sshd. So the pairs need no sshd, which would start a process for each of them.
     """
-    by_hostname = {
-        container["Labels"].get(labels.HOSTNAME): container
-        for container in containers.find_containers(client, session.plan.id)
-    }
+    by_hostname = own_containers(client, store, session)
     stopped = [
         name for name in _hostnames(session) if name not in by_hostname or by_hostname[name]["State"] != "running"
     ]
@@ -93,7 +91,7 @@ def find_failures(client: docker.APIClient, session: LocalSession, seconds: int)
     _await_sshds(session, pids, until)
     ring = _ring(session)
     chains = [ring[first : first + CHAIN + 1] for first in range(0, len(ring) - 1, CHAIN)]
-    failures = in_threads(lambda chain: _check_chain(client, chain, until), chains)
+    failures = in_threads(lambda chain: _check_chain(client, by_hostname, chain, until), chains)
     return [sentence for sentences in failures for sentence in sentences]
 
 
@@ -136,22 +134,23 @@ def _ring(session: LocalSession) -> list[Kernel]:
     return [*session.kernels, session.plan.kernels_on(following)[0]]
 
 
-def _check_chain(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> list[str]:
+def _check_chain(client: docker.APIClient, own: OwnContainers, chain: Sequence[Kernel], until: float) -> list[str]:
     """Log in along a chain of containers; return a sentence for each failed login."""
     source, *peers = chain
-    if chain_passes(client, source.container, [peer.hostname for peer in peers]):
+    if chain_passes(client, own[source.hostname]["Id"], [peer.hostname for peer in peers]):
         return []
-    failures = [_retry_login(client, source, peer.hostname, until) for source, peer in zip(chain, peers)]
+    failures = [_retry_login(client, own, source, peer.hostname, until) for source, peer in zip(chain, peers)]
     return [sentence for sentence in failures if sentence]
 
 
-def _retry_login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
+def _retry_login(client: docker.APIClient, own: OwnContainers, source: Kernel, peer: str, until: float) -> str:
     """Log in from one container to another, retrying until ``until``; return the failure, empty on success."""
-    failures = check_logins(client, source.container, [peer]).failures
+    container = own[source.hostname]["Id"]
+    failures = check_logins(client, container, [peer]).failures
     # The sshd of the next agent may still be starting.
     while failures and time.monotonic() < until:
         time.sleep(0.05)
-        failures = check_logins(client, source.container, [peer]).failures
+        failures = check_logins(client, container, [peer]).failures
     return f"ssh from {source.hostname} to {peer} fails: {failures[peer]}" if failures else ""
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .._docker.containers import conflicting_names
+from .._docker.networks import desired_network, require_network_name
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host import machine
@@ -33,9 +33,11 @@ from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
+from .agent_needs import mend_lacks
 from .end import SessionEnd, stop_sessions
 from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 from .mount_sources import InnerFolderMissingError, MountRefusedError, judge_mounts
+from .ownership import record_own, require_names
 from .pinning import pin_containers
 from .remove import is_expired, remove_claimed, remove_if
 from .session_folder import make_folder
@@ -44,10 +46,6 @@ from .user_groups import judge_groups
 
 class ClaimRefusedError(ClusterError):
     """The plan no longer fits this agent. The message is one sentence."""
-
-
-class ContainerNameConflictError(ClusterError):
-    """A container outside the session has a name that the session needs; waiting would not help. One sentence."""
 
 
 class ClaimRequest(NamedTuple):
@@ -87,13 +85,15 @@ def claim(
     Stale and expired sessions are removed first, and the folders of mounts are looked at, without the lock: both may
     take long. A committed session is not changed. The unfinished claim of another run is taken over: it keeps its keys,
     cores and devices and gets this run's nonce. If it has expired or has another plan, it is removed and claimed again.
-    Raises :class:`ClaimRefusedError`, :class:`ContainerNameConflictError`, :class:`GroupRefusedError` or
+    Raises :class:`ClaimRefusedError`, :class:`NameTakenError`, :class:`GroupRefusedError` or
     :class:`InnerFolderMissingError`; with ``check_mode`` nothing is written.
     """
     judge_groups(request.plan, request.agent, settings.docker_host)
     hostnames = [kernel.hostname for kernel in request.kernels]
     changes = _remove_others(client, store, request.stale_sessions, check_mode=check_mode)
     if not check_mode:
+        # The timer may be half a minute away.
+        _mend(client, store)
         _remove_leftovers(client, store, request.plan)
     session = store.session(request.plan.id)
     folders = _judge_mounts(client, store, settings, request) if not (session and session.committed) else None
@@ -101,6 +101,7 @@ def claim(
         session = store.session(request.plan.id)
         if session and session.committed:
             if request.never_completed and not check_mode:
+                record_own(client, store, session)
                 store.save(dataclasses.replace(session, nonce=request.nonce))
             return ClaimResult(changes, session.keys)
         taken_over = session is not None and _is_valid(session, request.plan)
@@ -118,6 +119,8 @@ def claim(
             return ClaimResult(
                 changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
             )
+        if session and taken_over:
+            record_own(client, store, session)
         until = deadline_in(request.seconds)
         session = LocalSession(request.plan, request.agent, request.nonce, until, pinned, {})
         published = request.plan.published_on(request.agent)
@@ -133,6 +136,13 @@ def claim(
             sync_ruleset(store, check_mode=False)
             sync_wireguard_peers(store, check_mode=False)
     return ClaimResult(changes, keys)
+
+
+def _mend(client: docker.APIClient, store: Store) -> None:
+    """Mend what this agent lacks. Raises :class:`ClaimRefusedError` if that fails for what is vital."""
+    for failure in mend_lacks(store, lambda: client)[1]:
+        if failure.need.vital:
+            raise ClaimRefusedError(failure.phrase)
 
 
 def _ensure_keys(store: Store, plan: SessionPlan, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
@@ -210,11 +220,11 @@ def _allocate(
     query = FactsQuery(excluded=excluded, counts_expired=not check_mode)
     active = active_sessions(store.sessions(), excluded, counts_expired=not check_mode)
     facts = collect_facts(client, store, settings, query, request.agent)
-    names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
-    if names:
-        raise ContainerNameConflictError(
-            f"container {', '.join(names)} already exists on {request.agent} and does not belong to this session"
-        )
+    # What an earlier claim has left is gone.
+    require_names(client, [kernel.container for kernel in request.kernels], {}, request.agent)
+    network = desired_network(request.plan)
+    if network:
+        require_network_name(client, network.name, request.plan.id, request.agent)
     gpu = request.plan.gpu
     refusal_reason = _why_refused(request, facts.with_gpus(gpu), active)
     if refusal_reason:

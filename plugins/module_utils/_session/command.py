@@ -7,14 +7,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
-from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.store import Store
+from .._host.units import OUTPUT, start_units
 from .._model.change import Change
 from .._model.session import MAIN1, STOPPED
 from .claim_guard import ClaimLostError, require_claim
+from .container_states import container_states
+from .ownership import own_containers
 
 POLL_SECONDS = 0.5
 
@@ -35,29 +36,26 @@ def start_command(store: Store, session_id: str, nonce: str, *, check_mode: bool
         pending = [hostname for hostname in hostnames if hostname not in store.started_commands(session)]
         for hostname in pending if not check_mode else ():
             store.start_marker(session_id, hostname).touch(mode=0o600)
-        return [Change(f"command of {name} in {hostname}", None, "started") for hostname in pending]
+    if pending and not check_mode:
+        start_units([OUTPUT.format(session_id=session_id)])
+    return [Change(f"command of {name} in {hostname}", None, "started") for hostname in pending]
 
 
-def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
+def wait_for_end(client: docker.APIClient, store: Store, session_id: str, seconds: float) -> tuple[bool, int | None]:
     """Wait at most that many seconds for main1 to end; return whether it has ended, and its exit code.
 
-    A container that does not exist here counts as ended, without an exit code.
+    A container or a session that does not exist here counts as ended, without an exit code.
     """
     until = time.monotonic() + seconds
     while True:
-        main = containers_by_hostname(client, session_id).get(MAIN1)
+        session = store.session(session_id)
+        own = own_containers(client, store, session) if session else {}
+        main = container_states(client, store, session, own).get(MAIN1) if session else None
         if main is None:
             return True, None
-        if main["State"] in STOPPED:
-            return True, containers.exit_code_of(client, main["Id"])
+        if main.status in STOPPED:
+            return True, main.exit_code
         remaining = until - time.monotonic()
         if remaining <= 0:
             return False, None
         time.sleep(min(POLL_SECONDS, remaining))
-
-
-def containers_by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
-    return {
-        container["Labels"].get(labels.HOSTNAME, ""): container
-        for container in containers.find_containers(client, session_id)
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -22,21 +22,30 @@ from .ssh_check import LoginReport, check_logins
 
 Pair = tuple[str, str]
 
+
+class Running(NamedTuple):
+    """A container that runs: its id, and its first process."""
+
+    container: str
+    pid: int
+
+
 LOGINS_SECONDS = 300
 """The timeout of all logins from the containers of this agent."""
 
 
 def check_pairs(
-    client: docker.APIClient, session: LocalSession, pids: Mapping[str, int], seconds: int
+    client: docker.APIClient, session: LocalSession, running: Mapping[str, Running], seconds: int
 ) -> list[dict[str, Any]]:
-    """Check each container that runs here (``pids``, by hostname) towards each one of its session, itself included.
+    """Check each container that runs here (``running``, by hostname) towards each one of its session, itself included.
 
     Each pair has: whether the ``name`` resolves to the peer's address, whether its sshd answers over ``tcp``, whether a
     full-size ``frame`` is echoed, whether a login by ``ssh`` succeeds (else ``ssh_error``), and the round-trip time of
     a small echo, ``latency_ms``. ``None``: not tried, such as the path from a container to itself, or a login to a
     peer that does not answer.
     """
-    sources = [kernel for kernel in session.kernels if kernel.hostname in pids]
+    sources = [kernel for kernel in session.kernels if kernel.hostname in running]
+    pids = {hostname: each.pid for hostname, each in running.items()}
     results = _check_session_network(
         session, [ProbeSource(kernel.hostname, pids[kernel.hostname]) for kernel in sources], seconds
     )
@@ -44,7 +53,11 @@ def check_pairs(
     hostnames = [kernel.hostname for kernel in session.plan.kernels]
     until = time.monotonic() + LOGINS_SECONDS
     peers = [[peer for peer in hostnames if (kernel.hostname, peer) not in unreachable] for kernel in sources]
-    reports = in_threads(lambda kernel, targets: _check_logins(client, kernel, targets, until), sources, peers)
+    reports = in_threads(
+        lambda kernel, targets: _check_logins(client, running[kernel.hostname].container, targets, until),
+        sources,
+        peers,
+    )
     round_trips = _latencies(session, pids, [pair for pair, result in results.items() if result.tcp or result.frame])
     return [
         {
@@ -79,14 +92,14 @@ def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection
     return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 
-def _check_logins(client: docker.APIClient, kernel: Kernel, peers: list[str], until: float) -> LoginReport:
+def _check_logins(client: docker.APIClient, container: str, peers: list[str], until: float) -> LoginReport:
     """Log in from a container to its peers; if the command cannot run, or it is too late, all count as failed."""
     remaining = int(until - time.monotonic())
     if remaining < 1:
         late = f"not tried: the logins of other containers took {LOGINS_SECONDS} seconds"
         return LoginReport({}, dict.fromkeys(peers, late))
     try:
-        return check_logins(client, kernel.container, peers, remaining)
+        return check_logins(client, container, peers, remaining)
     except EXPECTED as error:
         return LoginReport({}, dict.fromkeys(peers, reason(error)))
 

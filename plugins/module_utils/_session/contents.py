@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,14 @@ from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._model.accounts import HOME, group_text, passwd_text
 from .._model.devices import PinnedResources, device_nodes
-from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text, hostfile, threads
+from .._model.environment import (
+    REDERIVED_VARIABLES,
+    derived_variables,
+    environment_text,
+    hostfile,
+    interface_variables,
+    threads,
+)
 from .._model.held_session import PublicKeys
 from .._model.image_look import ImageLook
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
@@ -47,9 +53,14 @@ def ssh_ports_file(kernels: Iterable[Kernel]) -> str:
 
 
 def _names(kernel: Kernel) -> str:
-    """Return the names of a container in ``known_hosts``; with a port other than 22, as ``[name]:port``."""
-    names = filter(None, (kernel.hostname, kernel.address))
-    return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
+    """Return the names of a container in ``known_hosts``; with a port other than 22, also as ``[name]:port``.
+
+    Its hostname is its alias in the configuration of ssh.
+    """
+    names = [name for name in (kernel.hostname, kernel.address) if name]
+    if kernel.ssh_port != SSH_PORT:
+        names = [kernel.hostname, *(f"[{name}]:{kernel.ssh_port}" for name in names)]
+    return ",".join(names)
 
 
 def authorized_keys(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]) -> str:
@@ -113,7 +124,7 @@ def desired_slice(
     for kernel in session.kernels:
         folder = store.kernel_folder(session.plan.id, kernel.hostname)
         environment, image = contents.environments[kernel.hostname], images[kernel.image]
-        derived = derived_variables(image.environment, environment, session.plan.interface_on(kernel.agent))
+        derived = derived_variables(image.environment, environment)
         files += _files(folder, session, kernel, contents, image, derived)
         container = _container(session, kernel, environment, image, store.kit(), default_network)
         container = dataclasses.replace(
@@ -168,6 +179,7 @@ def _files(
     optional = {
         "folder": "" if image.folder == "/" else f"{image.folder}\n",
         "grace": "" if plan.stop_grace == STOP_GRACE else f"{plan.stop_grace}\n",
+        "interfaces": "".join(f"{name}\n" for name in interface_variables(plan)),
         "ports": ssh_ports_file(plan.kernels),
         "programs": "".join(f"{app.program} {app.name}\n" for app in plan.apps if main and app.program),
     }
@@ -244,6 +256,7 @@ def _container(
         argv=image.argv,
         explicit_environment=environment,
         image_environment=image.environment,
+        stale=image.derived,
         kit=kit,
         uid=plan.uid,
         gid=plan.gid,
@@ -262,19 +275,20 @@ def _container(
         overlay=plan.network is not None and plan.network.swarm_manager is not None,
         no_new_privileges=plan.no_new_privileges,
         published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
-        labels=_labels(plan, kernel, pinned, image.digest),
+        labels=_labels(plan, kernel, session.nonce, image),
         omp_threads=threads(kernel),
+        interface_names=interface_variables(plan),
     )
 
 
-def _labels(plan: SessionPlan, kernel: Kernel, pinned: PinnedResources, digest: str) -> dict[str, str]:
+def _labels(plan: SessionPlan, kernel: Kernel, nonce: str, image: Image) -> dict[str, str]:
     return {
         labels.OWNER: labels.OWNER_VALUE,
         labels.SESSION_ID: plan.id,
         labels.SESSION_NAME: plan.name,
         labels.KERNEL_ID: kernel.id,
         labels.HOSTNAME: kernel.hostname,
-        labels.SLOTS: json.dumps(kernel.resources),
-        labels.DEVICES: json.dumps(pinned.devices),
-        labels.IMAGE_DIGEST: digest,
+        labels.NONCE: nonce,
+        labels.IMAGE_DIGEST: image.digest,
+        labels.FOLDER: image.folder,
     }

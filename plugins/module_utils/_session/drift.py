@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .._docker import containers, labels, networks
+from .._docker import networks
 from .._docker.sdk import docker
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.sync import sync_ruleset
 from .._host.local_session import LocalSession
 from .._host.store import Store
@@ -18,10 +17,12 @@ from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network.iproute import LinkState
 from .._wireguard.peers import sync_wireguard_peers
+from .agent_needs import find_lacks
 from .gpu_access import lost_nodes
 from .interfaces import plan_interfaces
 from .links import plan_links
 from .overlay import overlay_drift
+from .ownership import own_containers
 
 
 def find_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
@@ -32,12 +33,12 @@ def find_drift(client: docker.APIClient, store: Store, session: LocalSession) ->
         "network": lambda: _network_drift(client, session),
         "overlay": lambda: overlay_drift(client, session),
         "firewall": lambda: sync_ruleset(store, check_mode=True),
-        "engine": _engine_drift,
+        "agent": lambda: [lacking.change for lacking in find_lacks(store)],
         "underlay": lambda: sync_wireguard_peers(store, check_mode=True),
         "links": lambda: [step.change for step in plan_links(session.plan, session.agent, LinkState())],
         "containers": lambda: _container_drift(client, store, session),
-        "ports": lambda: _interface_drift(client, session),
-        "GPUs": lambda: _gpu_drift(client, session),
+        "ports": lambda: _interface_drift(client, store, session),
+        "GPUs": lambda: _gpu_drift(client, store, session),
     }
     return [change for subject, check in checks.items() for change in _read_or_report(subject, check)]
 
@@ -59,10 +60,6 @@ def _file_drift(store: Store, session: LocalSession) -> list[Change]:
     return [Change(f"file {path}", "changed" if path.exists() else None, "unchanged") for path in changed]
 
 
-def _engine_drift() -> list[Change]:
-    return [] if engine_rules_exist() else [Change("rules of the engine", f"missing: {REMEDY}", "present")]
-
-
 def _network_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
     desired = networks.desired_network(session.plan)
     change = networks.plan_network(client, desired) if desired else None
@@ -71,17 +68,17 @@ def _network_drift(client: docker.APIClient, session: LocalSession) -> list[Chan
 
 def _container_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Return the containers that do not run, except those that have run the command of a batch session."""
-    existing = containers.find_containers(client, session.plan.id)
-    states = {container["Labels"].get(labels.HOSTNAME): container["State"] for container in existing}
+    own = own_containers(client, store, session)
+    states = {hostname: container["State"] for hostname, container in own.items()}
     started_hostnames = store.started_commands(session)
     expected = [kernel for kernel in session.kernels if kernel.hostname not in started_hostnames]
     observed = [(kernel.container, states.get(kernel.hostname)) for kernel in expected]
     return [Change(f"container {name}", state, "running") for name, state in observed if state != "running"]
 
 
-def _interface_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
+def _interface_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Return the drift of the interfaces of running containers; a container that lost one has to be recreated."""
-    interface_plan = plan_interfaces(client, session)
+    interface_plan = plan_interfaces(client, store, session)
     lost = [
         (kernel.container, interface_plan.lost[kernel.hostname])
         for kernel in session.kernels
@@ -91,9 +88,9 @@ def _interface_drift(client: docker.APIClient, session: LocalSession) -> list[Ch
     return recreated + [step.change for step in interface_plan.steps]
 
 
-def _gpu_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
+def _gpu_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Return the running containers that have lost the device nodes of their GPUs, and have to be recreated."""
-    lost = lost_nodes(client, session)
+    lost = lost_nodes(client, store, session)
     return [
         Change(f"container {kernel.container}", f"running, without {lost[kernel.hostname]}", "running")
         for kernel in session.kernels

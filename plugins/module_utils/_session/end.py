@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.sdk import docker
 from .._docker.stop import stop_containers
 from .._host.image_records import ImageRecords
@@ -18,8 +18,10 @@ from .._host.local_session import LocalSession
 from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.session import STOP_GRACE
+from .container_states import read_end
 from .kept_logs import SECONDS
 from .output import DAYS, keep_output
+from .ownership import own_containers
 
 
 @dataclasses.dataclass
@@ -59,10 +61,13 @@ def stop_sessions(client: docker.APIClient, store: Store, ends: Mapping[str, Ses
     for session_id, end in ends.items():
         try:
             session = store.session(session_id)
-        except (CorruptStateError, ValueError):
+        except CorruptStateError:
             session = None
+        except ValueError:
+            # No id of a session: what removes it says so.
+            continue
         grace = STOP_GRACE if session is None else session.plan.stop_grace if session.committed else 0
-        for container in containers.find_containers(client, session_id):
+        for container in own_containers(client, store, session or session_id).values():
             graces[container["Id"]] = 0 if end.force or end.asked else grace
             sessions[container["Id"]] = end
     if graces:
@@ -76,13 +81,14 @@ def remove_containers(
     client: docker.APIClient, store: Store, session_id: str, session: LocalSession | None, end: SessionEnd | None
 ) -> list[Change]:
     """Remove the containers of a session, whose lock is held; with an ``end``, what they printed is kept."""
-    existing = containers.find_containers(client, session_id)
+    existing = own_containers(client, store, session or session_id)
     if end is not None and session is None:
-        end.lost |= {_hostname(container): "its plan is damaged, so its output has no place" for container in existing}
+        end.lost |= dict.fromkeys(existing, "its plan is damaged, so its output has no place")
     elif end is not None and session is not None and session.committed:
-        end.lost |= keep_output(client, store, session, existing, end.days, end.seconds)
-    ImageRecords(store.images_folder).touch({each["ImageID"] for each in existing if each.get("ImageID")})
-    return containers.remove_containers(client, existing)
+        unkept = {name: each for name, each in existing.items() if read_end(store, session_id, name) is None}
+        end.lost |= keep_output(client, store, session, unkept, end.days, end.seconds)
+    ImageRecords(store.images_folder).touch({each["ImageID"] for each in existing.values() if each.get("ImageID")})
+    return containers.remove_containers(client, existing.values())
 
 
 def replace_containers(
@@ -93,11 +99,6 @@ def replace_containers(
     if not ids or not session.committed:
         return {}
     stop_containers(client, dict.fromkeys(ids, session.plan.stop_grace))
-    existing: Sequence[Mapping[str, Any]] = [
-        container for container in containers.find_containers(client, session.plan.id) if container["Id"] in ids
-    ]
+    own = own_containers(client, store, session)
+    existing = {hostname: container for hostname, container in own.items() if container["Id"] in ids}
     return keep_output(client, store, session, existing)
-
-
-def _hostname(container: Mapping[str, Any]) -> str:
-    return str(container["Labels"].get(labels.HOSTNAME, ""))

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .._docker import labels
-from .._docker.containers import cdi_folders, find_containers, has_systemd_rules
-from .._docker.images import Image, ImageUnreadableError, engine_folder, find_image, free_bytes
+from .._docker.api_version import newer_than_known
+from .._docker.containers import cdi_folders, has_systemd_rules
+from .._docker.image_store import image_folder
+from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
@@ -45,7 +45,9 @@ from .foreign_use import ForeignUse, busy_warning, read_foreign_use
 from .image_look import ImageRefusedError, require_not_refused
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
+from .ownership import EngineContainers, OwnContainers, sort_containers
 from .service_state import read_service_state
+from .unmanaged import Taken, running, stray_networks, taken_by, unmanaged_warnings
 
 
 class AgentSettings(NamedTuple):
@@ -97,20 +99,16 @@ def collect_facts(
     """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
     Sessions that cannot be read are left out with a warning; their containers still use resources, and the agent is not
-    schedulable.
+    schedulable. So do running containers of no session that have the labels of one, such as one of a lost folder.
 
     Raises :class:`ValueError` for invalid settings, and what the adapters raise.
     """
-    containers = find_containers(client)
     sessions, damaged = store.load_all()
+    containers = sort_containers(client, store, sessions)
     active = active_sessions(sessions, query.excluded, counts_expired=query.counts_expired)
-    orphans = _orphans(containers, sessions)
-    by_session: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for container in containers:
-        by_session[container["Labels"].get(labels.SESSION_ID, "")].append(container)
     held = {*store.held_ids()}
     mounts = settings.mounts
-    info = client.info()
+    info, version = client.info(), client.version()
     accelerators = find_accelerators(
         settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
     )
@@ -123,11 +121,14 @@ def collect_facts(
     # The driver is asked once for all sessions, under the agent's lock in a claim.
     gpus = functools.lru_cache(None)(working_gpus)
     reserve = _reserve(settings)
-    state = read_service_state(store, damaged, reserve)
-    allocated = _allocated_devices(active, orphans)
+    state = read_service_state(store, damaged, reserve, info)
+    assigned = _allocated_devices(active)
+    others = [device for device in accelerators.devices if device.id not in assigned]
+    unreadable, unmanaged = _read_taken(client, settings, others, containers, sessions)
+    allocated = {*assigned, *unreadable.devices, *unmanaged.devices}
     # What a container has stays there, and is counted.
     sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
-    foreign = _read_foreign(client, settings, accelerators.devices, containers)
+    foreign = _read_foreign(client, settings, accelerators.devices, containers.own)
     busy = {device: process for device, process in foreign.gpus.items() if device not in allocated}
     devices = [device for device in accelerators.devices if device.id not in {*sick, *busy}]
     has_infiniband = bool(infiniband_nodes())
@@ -142,29 +143,27 @@ def collect_facts(
         closed_storage=closed_storage(store),
         obstacles=state.obstacles,
         architecture=machine.architecture(),
-        engine=client.version()["Version"],
+        engine=version["Version"],
         kit=os.path.basename(store.kit()),
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
         capacity=_capacity(settings, devices, foreign.share),
-        allocated=_sum_slots(
-            [
-                *(session.slots for session in active),
-                *(json.loads(orphan.get(labels.SLOTS, "{}")) for orphan in orphans),
-            ]
-        ),
+        allocated=_sum_slots([*(session.slots for session in active), unreadable.slots, unmanaged.slots]),
         devices=_devices(devices, allocated),
         warnings=(
             *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
             *(busy_warning(device, process) for device, process in busy.items() if device not in sick),
             *foreign.warnings,
-            *state.refused,
+            *unmanaged_warnings(containers.unmanaged, unmanaged),
+            *stray_networks(client, held),
+            *state.warnings,
             *_firewall_warnings(FirewallState(store)),
             *storage_warnings(store),
             *accelerators.warnings,
             *warnings,
+            *filter(None, [newer_than_known(version["ApiVersion"])]),
         ),
-        containers=sum(len(session.kernels) for session in active) + len(orphans),
+        containers=sum(len(session.kernels) for session in active) + unreadable.containers + unmanaged.containers,
         max_containers=settings.max_containers,
         underlay=underlay,
         addresses=tuple(network.own_addresses(plain, links)),
@@ -186,11 +185,11 @@ def collect_facts(
         tunnel_ports=frozenset(_tunnel_ports(active)),
         images={name: image.identity if image else None for name, image in images.items()},
         unusable_images=unusable_images,
-        image_disk=_image_disk(engine_folder(info), reserve, images),
+        image_disk=_image_disk(client, image_folder(info), reserve, images),
         unusable_paths={source.word: unusable for source, unusable in unusable_paths.items()},
         path_groups={source.word: folder.group for source, folder in folders.items()},
         sessions=tuple(
-            _held_session(client, store, session, by_session[session.plan.id], gpus, state.draining, query.keys_of)
+            _held_session(client, store, session, containers.own[session.plan.id], gpus, state.draining, query.keys_of)
             for session in sessions
         ),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),
@@ -241,12 +240,34 @@ def _read_foreign(
     client: docker.APIClient,
     settings: AgentSettings,
     devices: Iterable[Device],
-    containers: Iterable[Mapping[str, Any]],
+    own: Mapping[str, OwnContainers],
 ) -> ForeignUse:
     if settings.reserve != "auto":
         return ForeignUse()
     gpus = [device.id for device in devices if device.id.startswith(("GPU-", "MIG-"))]
-    return read_foreign_use(client, gpus, [container["Id"] for container in containers])
+    return read_foreign_use(client, gpus, [entry["Id"] for each in own.values() for entry in each.values()])
+
+
+def _read_taken(
+    client: docker.APIClient,
+    settings: AgentSettings,
+    devices: Sequence[Device],
+    containers: EngineContainers,
+    sessions: Iterable[LocalSession],
+) -> tuple[Taken, Taken]:
+    """Return what containers take of sessions that cannot be read, and those that run of no session.
+
+    ``devices`` are those that no other session has.
+
+    The first may be started again, so they count whether they run or not. With ``agent_reserve: auto`` the cores and
+    the memory of the others are measured, as those of all containers of no session.
+    """
+    readable = {session.plan.id for session in sessions}
+    unread = [entry for of, own in containers.own.items() if of not in readable for entry in own.values()]
+    return (
+        taken_by(client, unread, devices, limits=True),
+        taken_by(client, running(containers.unmanaged), devices, limits=settings.reserve != "auto"),
+    )
 
 
 def _capacity(settings: AgentSettings, devices: Iterable[Device], foreign: Mapping[str, int]) -> dict[str, int]:
@@ -265,17 +286,9 @@ def _reserved(slot: str, amount: Any) -> int:
         raise ValueError(f"agent_reserved.{slot}: {amount!r} {error}") from None
 
 
-def _orphans(containers: Iterable[Mapping[str, Any]], sessions: Iterable[LocalSession]) -> list[Mapping[str, str]]:
-    """Return the labels of containers that have lost their session folder: they still use resources."""
-    known = {session.plan.id for session in sessions}
-    return [container["Labels"] for container in containers if container["Labels"].get(labels.SESSION_ID) not in known]
-
-
-def _allocated_devices(active: Iterable[LocalSession], orphans: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return the ids of the devices that are allocated to containers."""
-    by_slot = [pinned.devices for session in active for pinned in session.pinned.values()]
-    by_slot += [json.loads(orphan.get(labels.DEVICES, "{}")) for orphan in orphans]
-    return {device for slots in by_slot for ids in slots.values() for device in ids}
+def _allocated_devices(active: Iterable[LocalSession]) -> set[str]:
+    """Return the ids of the devices that are allocated to containers of sessions."""
+    return {device for session in active for pinned in session.pinned.values() for device in pinned.device_ids}
 
 
 def _devices(devices: Iterable[Device], allocated: Collection[str]) -> tuple[Device, ...]:
@@ -329,10 +342,12 @@ def _reserve(settings: AgentSettings) -> int:
         raise ValueError(f"agent_disk_reserve: {settings.disk_reserve!r} {error}") from None
 
 
-def _image_disk(folder: str, reserve: int, images: Mapping[str, Image | None]) -> ImageDisk | None:
+def _image_disk(
+    client: docker.APIClient, folder: str, reserve: int, images: Mapping[str, Image | None]
+) -> ImageDisk | None:
     """Return where the engine keeps its images; ``None`` if it does not say, or has it in a place of its own."""
     try:
-        sizes = {name: image.size for name, image in images.items() if image}
+        sizes = {name: disk_usage(client, image) for name, image in images.items() if image}
         return ImageDisk(folder, free_bytes(folder), reserve, sizes)
     except OSError:
         return None
@@ -342,7 +357,7 @@ def _held_session(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    containers: Iterable[Mapping[str, Any]],
+    own: OwnContainers,
     gpus: Gpus,
     draining: Cordon | None,
     wanted: Collection[str],
@@ -358,7 +373,7 @@ def _held_session(
         batch=bool(plan.command),
         committed=session.committed,
         expired=session.expired,
-        states=by_state(container_states(client, containers)),
+        states=by_state(container_states(client, store, session, own)),
         lived=lived,
         idle=idle,
         cordon=draining,

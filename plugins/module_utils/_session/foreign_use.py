@@ -36,7 +36,7 @@ class ForeignUse:
 
 def read_foreign_use(client: docker.APIClient, gpus: Collection[str], ours: Collection[str]) -> ForeignUse:
     """Return what others use; ``gpus`` are the UUIDs of NVIDIA GPUs, and ``ours`` the ids of our own containers."""
-    containers = list(_measure(client))
+    containers = list(_measure(client, ours))
     share = foreign_share(containers)
     warnings = [_describe(containers, share)] if share else []
     busy: dict[str, str] = {}
@@ -54,8 +54,8 @@ def busy_warning(gpu: str, process: str) -> str:
     return f"{gpu} is assigned to no container: {process}, which is of no session, computes on it ({_OPTION})."
 
 
-def _measure(client: docker.APIClient) -> Iterator[ForeignContainer]:
-    for container_id, pid, container in running_foreign(client):
+def _measure(client: docker.APIClient, ours: Collection[str]) -> Iterator[ForeignContainer]:
+    for container_id, pid, container in running_foreign(client, ours):
         # It may have ended since.
         with contextlib.suppress(OSError):
             cores = cpu_seconds(pid, container_id) / max(1.0, age(pid)) if container.cores is None else 0.0

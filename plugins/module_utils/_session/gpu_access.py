@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from .._docker import containers, labels
 from .._docker.exec import BUSYBOX, run_as_work
 from .._docker.sdk import docker
 from .._host.accelerators import ROCM
 from .._host.local_session import LocalSession
 from .._host.nvidia import OPTIONAL, gpu_nodes
+from .._host.store import Store
 from .._model.devices import PinnedResources, device_nodes
+from .ownership import own_containers
 
 SECONDS = 10
 """How long a container may take to open its nodes."""
@@ -33,15 +34,14 @@ done
 """
 
 
-def lost_nodes(client: docker.APIClient, session: LocalSession) -> dict[str, str]:
+def lost_nodes(client: docker.APIClient, store: Store, session: LocalSession) -> dict[str, str]:
     """Return the device nodes of GPUs that running containers have lost, by hostname, as one text for each.
 
     Raises :class:`ExecLimitError`.
     """
     by_gpu = gpu_nodes()
     lost = {}
-    for container in containers.find_containers(client, session.plan.id):
-        hostname = container["Labels"].get(labels.HOSTNAME)
+    for hostname, container in own_containers(client, store, session).items():
         if container["State"] != "running" or hostname not in session.pinned:
             continue
         nodes = [node for node in _needed(session.pinned[hostname], by_gpu) if _opens(node)]

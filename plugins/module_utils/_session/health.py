@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from .._host.engine_settings import read_engine_settings
 from .._host.health import find_checks, read_health, run_checks, write_health
 from .._host.local_session import LocalSession
 from .._host.store import Store
@@ -21,7 +22,11 @@ def look_at_health(store: Store, docker_host: str, folder: Path) -> tuple[list[C
     """Run the checks in a folder and store what they find; return what is new, and why checks are refused."""
     before = read_health(store)
     checks, refused = find_checks(folder)
-    environment = {"BACKENDAI_STATE_PATH": str(store.root), "BACKENDAI_DOCKER_HOST": docker_host}
+    environment = {
+        "BACKENDAI_STATE_PATH": str(store.root),
+        "BACKENDAI_DOCKER_HOST": docker_host,
+        "BACKENDAI_DATA_ROOT": read_engine_settings().data_root,
+    }
     after = before.after(run_checks(checks, environment), refused, time.time())
     write_health(store, after)
     problems = before.new_problems(after.problems)
@@ -38,7 +43,9 @@ def _tell_sessions(store: Store, docker_host: str, problems: Iterable[HealthProb
     sessions = store.load_all()[0]
     for problem in problems:
         affected = [session for session in sessions if _is_affected(session, problem)]
-        announce(docker_host, affected, f"the health check {problem.check} of this host failed: {problem.reason}")
+        announce(
+            docker_host, store, affected, f"the health check {problem.check} of this host failed: {problem.reason}"
+        )
 
 
 def _is_affected(session: LocalSession, problem: HealthProblem) -> bool:

@@ -102,7 +102,8 @@ def _is_private(inquiry: _Inquiry, repository: str, image: Image) -> bool:
     """Return whether an image is only for users who may read this repository, of which it has a name."""
     if inquiry.access.is_checked(registry_of(repository)):
         return True
-    # An image that was loaded has no digest of a registry.
+    # An image that was loaded has no digest of a registry, but in a containerd, which does not tell: there it counts as
+    # pulled.
     pulled = any(repository_of(digest) == repository for digest in image.digests)
     return pulled and inquiry.records.is_private(repository)
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.image_files import NAME_PREFIX, ImageFiles, ImageLookError, image_files, remove_look
+from .._docker.image_store import layer_of_snapshot
 from .._docker.images import Image
 from .._docker.sdk import docker
 from .._host.look_records import Accounts, LookRecords, Seen
@@ -244,26 +245,26 @@ def judge_container(
 _LOST = "what it wrote outside of the folders of its session is lost"
 
 
-def find_unjudgeable(client: docker.APIClient, existing: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def find_unjudgeable(client: docker.APIClient, existing: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the stopped ones of containers that :func:`judge_container` cannot judge, by hostname, as what they lack.
 
-    ``existing`` are as the engine lists them.
+    ``existing`` are as the engine lists them, by hostname.
     """
-    stopped = [each for each in existing if each["State"] != "running"]
+    stopped = {hostname: each for hostname, each in existing.items() if each["State"] != "running"}
     lacking = f"files that can be judged on this engine ({_LOST})"
-    return {
-        str(each["Labels"].get(labels.HOSTNAME)): lacking for each in stopped if _layer_of(client, each["Id"]) is None
-    }
+    return {hostname: lacking for hostname, each in stopped.items() if _layer_of(client, each["Id"]) is None}
 
 
 def _layer_of(client: docker.APIClient, container: str) -> Path | None:
     """Return the folder of the host with what a container has changed; ``None`` if the engine does not say it.
 
-    It does with overlay2. Nobody looks through the engine: it shows a container with all of its mounts, makes what they
-    lack, follows links at that, and hangs on a pipe. What is not in the layer is as it was in the image.
+    It does with overlay2, and with the snapshots of a containerd. Nobody looks through the engine: it shows a container
+    with all of its mounts, makes what they lack, follows links at that, and hangs on a pipe. What is not in the layer
+    is as it was in the image.
     """
     data = (containers.inspect(client, container).get("GraphDriver") or {}).get("Data") or {}
-    return Path(data["UpperDir"]) if data.get("UpperDir") else None
+    layer = data.get("UpperDir") or layer_of_snapshot(client.info(), container)
+    return Path(layer) if layer else None
 
 
 def _look_into(layer: Path) -> Callable[[str], Entry | None]:

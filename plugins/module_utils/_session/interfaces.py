@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.sdk import docker
 from .._firewall.sync import admit_ports
 from .._firewall.translation import plan_translation
@@ -33,11 +33,14 @@ from .._network.container import (
     plan_container_networks,
 )
 from .._network.iproute import LinkOperation, LinkState, NetworkError, apply_operations
+from .ownership import own_containers
 
 RETRIES, RETRY_SECONDS = 4, 0.25
 
 
-def plan_interfaces(client: docker.APIClient, session: LocalSession, state: LinkState | None = None) -> InterfacePlan:
+def plan_interfaces(
+    client: docker.APIClient, store: Store, session: LocalSession, state: LinkState | None = None
+) -> InterfacePlan:
     """Return what must change for the networks of this agent's running containers to be as planned.
 
     ``state`` is a snapshot of this host, by default a new one.
@@ -48,8 +51,8 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession, state: Link
     links = state or LinkState()
     gateways = {entry["local"] for entry in links.addresses.get(DEFAULT_BRIDGE, [])}
     running, lost = [], {}
-    for container in containers.find_containers(client, session.plan.id):
-        kernel = kernels.get(container["Labels"].get(labels.HOSTNAME, ""))
+    for hostname, container in own_containers(client, store, session).items():
+        kernel = kernels.get(hostname)
         inspected = containers.inspect(client, container["Id"])
         if kernel is None or not inspected["State"]["Pid"]:
             continue
@@ -58,7 +61,8 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession, state: Link
             lost[kernel.hostname] = DEFAULT_INTERFACE
         else:
             session_interface = _session_interface(session.plan, kernel)
-            running.append(ContainerNetwork(kernel.hostname, inspected["State"]["Pid"], endpoint, session_interface))
+            pid, mtu = inspected["State"]["Pid"], links.way_out.mtu if links.way_out else None
+            running.append(ContainerNetwork(kernel.hostname, pid, endpoint, session_interface, mtu))
     plan = plan_container_networks(running, links)
     repairable = [network for network in running if network.hostname not in plan.lost]
     translations = in_threads(lambda network: _translate(network, plan.incomplete), repairable)
@@ -81,7 +85,7 @@ def apply_interfaces(
         if not retries:
             raise
         time.sleep(RETRY_SECONDS)
-        apply_interfaces(client, store, session, plan_interfaces(client, session), retries - 1)
+        apply_interfaces(client, store, session, plan_interfaces(client, store, session), retries - 1)
 
 
 def _apply(store: Store, steps: Collection[LinkOperation]) -> None:

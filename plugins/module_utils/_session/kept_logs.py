@@ -11,12 +11,11 @@ then those of apps, by equal shares. What one leaves is for those after it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._docker import labels
 from .._docker.logs import Allowance, LogLimitError, LogReadError, read_log
 from .._docker.sdk import docker
 from .._host.threads import in_time
@@ -61,6 +60,16 @@ _MAIN_PART = 3 / 4
 _WHOLE, _END = (1 / 2, 2 / 3), (1 / 4, 1 / 6)
 
 
+class Others(NamedTuple):
+    """Other containers of the session here: how many bytes were ``kept`` of them, and who is kept ``later``."""
+
+    kept: int = 0
+    later: Collection[str] = ()
+
+
+NO_OTHERS = Others()
+
+
 class _Log(NamedTuple):
     """The log of a container, or of an ``app`` in main1."""
 
@@ -76,8 +85,8 @@ class _Log(NamedTuple):
 class _Room:
     """What is left for the logs of a session."""
 
-    def __init__(self, seconds: float) -> None:
-        self.size, self.kept = Pool(READ_BYTES), Pool(KEPT_BYTES)
+    def __init__(self, seconds: float, kept: int) -> None:
+        self.size, self.kept = Pool(READ_BYTES), Pool(kept)
         self.until = time.monotonic() + seconds
 
     def seconds(self, part: float) -> float:
@@ -108,20 +117,22 @@ def keep_logs(
     folder: Path,
     app_logs: AppLogs,
     apps: Sequence[App],
-    containers: Sequence[Mapping[str, Any]],
+    containers: Mapping[str, Mapping[str, Any]],
     seconds: float = SECONDS,
+    others: Others = NO_OTHERS,
 ) -> dict[str, str]:
-    """Write the logs of containers that have ended to a folder; return why some were lost, by hostname.
+    """Write the logs of containers that have ended, by hostname, to a folder; return why some were lost.
 
     ``apps`` are those of main1. Nobody waits for what was not read within ``seconds``.
     """
-    logs = [_Log(str(each["Labels"].get(labels.HOSTNAME, "")), str(each["Id"])) for each in containers]
+    logs = [_Log(hostname, str(each["Id"])) for hostname, each in containers.items()]
     main = [log for log in logs if log.hostname == MAIN1]
     of_apps = [log._replace(app=app.name) for log in main for app in apps]
-    keeper = _Keeper(client, folder, app_logs, seconds)
+    kept = max(0, KEPT_BYTES - others.kept - (LOG_BYTES if MAIN1 in others.later else 0))
+    keeper, later = _Keeper(client, folder, app_logs, _Room(seconds, kept), seconds), len({*others.later} - {MAIN1})
     keeper.keep(main, _MAIN_PART)
-    keeper.keep([log for log in logs if log.hostname != MAIN1])
-    large = keeper.keep(of_apps)
+    keeper.keep([log for log in logs if log.hostname != MAIN1], later=later)
+    large = keeper.keep(of_apps, later=later)
     # One that is larger than its share may fit into what the others have left, the smaller the sooner.
     for _size, log in sorted(large):
         keeper.keep([log])
@@ -131,14 +142,17 @@ def keep_logs(
 class _Keeper:
     """Keeps logs, and notes which were lost."""
 
-    def __init__(self, client: docker.APIClient, folder: Path, app_logs: AppLogs, seconds: float) -> None:
+    def __init__(self, client: docker.APIClient, folder: Path, app_logs: AppLogs, room: _Room, seconds: float) -> None:
         self._client, self._folder, self._app_logs, self._seconds = client, folder, app_logs, seconds
-        self._room = _Room(seconds)
+        self._room = room
         self._problems: dict[_Log, str] = {}
 
-    def keep(self, logs: Sequence[_Log], part: float = 1.0) -> list[tuple[int, _Log]]:
-        """Keep logs by equal shares of a part of what is left; return those of apps that were too large, with sizes."""
-        parts, parallel = equal_parts(len(logs), part), min(_PARALLEL_LOGS, len(logs))
+    def keep(self, logs: Sequence[_Log], part: float = 1.0, later: int = 0) -> list[tuple[int, _Log]]:
+        """Keep logs by equal shares of a part of what is left; return those of apps that were too large, with sizes.
+
+        So many others get the same share ``later``.
+        """
+        parts, parallel = equal_parts(len(logs) + later, part), min(_PARALLEL_LOGS, len(logs))
         late = f"it was not read within the {self._seconds:.3g} seconds of all logs"
         self._problems |= dict.fromkeys(logs, late)
 

@@ -4,8 +4,8 @@
 
 """Removes links, folders and homes of sessions that no longer exist, such as the bridge that a failing engine left.
 
-A session exists if it has a folder here, readable or not, or a container or network in the engine: another
-``agent_state_path`` may hold it.
+A session exists if it has a folder here, readable or not, or if a container of the engine has mounted files of it, or a
+network of the engine its bridge: another ``agent_state_path`` may hold it. Labels do not count: images have them, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from .._docker import containers, labels, networks
+from .._docker import networks
 from .._docker.sdk import docker
 from .._host.home_removal import start_removal
 from .._host.store import NotProvisionedError, Store
@@ -22,6 +22,7 @@ from .._model.change import Change
 from .._model.files import write_atomically
 from .._model.network import BRIDGE_PREFIX, VXLAN_PREFIX, short_id
 from .._network.iproute import LinkState, remove_link
+from .ownership import mounting_ids
 
 SEEN = Path("/run/backendai-leftovers")
 """The links that the last run found without a session of this host's state, one in each line."""
@@ -49,8 +50,8 @@ def seen_twice(names: Collection[str]) -> list[str]:
 
 def remove_leftovers(client: docker.APIClient, names: Collection[str]) -> list[Change]:
     """Remove these links, except those of sessions that the engine knows, and return the changes."""
-    labelled = [*containers.find_containers(client), *networks.list_networks(client, filters=labels.label_filter())]
-    unknown = _without_session(names, {entry["Labels"].get(labels.SESSION_ID, "") for entry in labelled})
+    bridges = networks.bridges(client)
+    unknown = [name for name in _without_session(names, mounting_ids(client)) if name not in bridges]
     for name in unknown:
         remove_link(name)
     return [Change(f"link {name}", "of no session", None) for name in unknown]
@@ -65,7 +66,7 @@ def remove_folders(client: docker.APIClient, store: Store, session_ids: Collecti
     for session_id in session_ids:
         # A claim creates its folder under the same locks.
         with store.both_locks(session_id):
-            if session_id in store.nameless_ids() and not containers.find_containers(client, session_id):
+            if session_id in store.nameless_ids() and session_id not in mounting_ids(client):
                 store.remove(session_id)
                 changes.append(Change(f"folder {store.folder(session_id)}", "of no session", None))
     return changes
@@ -85,7 +86,7 @@ def retire_homes(store: Store, engine: Callable[[], docker.APIClient]) -> list[C
     for session_id in {*homes.session_ids()}.difference(store.held_ids()):
         # A claim creates its folder under the same locks, before it has homes.
         with store.both_locks(session_id):
-            if session_id not in store.held_ids() and not containers.find_containers(engine(), session_id):
+            if session_id not in store.held_ids() and session_id not in mounting_ids(engine()):
                 homes.retire(session_id)
                 changes.append(Change(f"homes of {session_id}", "of no session", None))
     if homes.has_retired():

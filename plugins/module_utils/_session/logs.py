@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .._docker import containers, labels
 from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -19,6 +18,8 @@ from .._model.plain_data import to_plain
 from .._model.session import MAIN1
 from .app_logs import AppLogs
 from .container_states import container_states
+from .output import find_kept, kept_reads
+from .ownership import own_containers
 from .reply_logs import Read, ReplyLogs
 
 
@@ -36,10 +37,11 @@ def read_logs(
     ``batch`` is whether it has a command, with which it ends. ``logs`` has for each container here, by hostname: its
     ``log``, the logs of its ``apps`` by name, and an ``error`` for logs that could not be read. With a ``hostname``,
     only that container is included; with ``since``, in seconds since the epoch by hostname, only later lines of
-    containers, and no logs of apps.
+    containers, and no logs of apps. Of containers that somebody has removed after their command had ended, the logs are
+    those that were kept.
     """
-    existing = containers.find_containers(client, session.plan.id)
-    ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
+    existing = own_containers(client, store, session)
+    ids = {hostname: container["Id"] for hostname, container in existing.items()}
     selected = [kernel for kernel in session.kernels if kernel.hostname in ids and hostname in ("", kernel.hostname)]
     reads: dict[str, dict[str, Read]] = {}
     for kernel in selected:
@@ -51,10 +53,14 @@ def read_logs(
             of_apps = {app.name: partial(apps.tail, app.name, lines) for app in session.plan.apps}
             logs |= {name: partial(_read_or_error, read) for name, read in of_apps.items()}
         reads[kernel.hostname] = {**logs}
+    states, kept = container_states(client, store, session, existing), find_kept(store, session.plan.id)
+    if kept:
+        removed = [name for name in states if name not in ids and hostname in ("", name)]
+        reads |= kept_reads(store, kept, removed, lines)
     return {
         "id": session.plan.id,
         "batch": bool(session.plan.command),
-        "containers": to_plain(container_states(client, existing)),
+        "containers": to_plain(states),
         "logs": reply.collect(reads),
     }
 

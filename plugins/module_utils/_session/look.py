@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.client import DockerUnavailableError, connect
 from .._docker.sdk import docker
 from .._host.container_use import accepted_connections, cpu_seconds, working_gpus
@@ -24,6 +24,7 @@ from .._model.errors import EXPECTED, reason
 from .._model.session import MAIN1
 from .._model.use import NOTICE_SECONDS, Sample, SessionUse
 from .._network.sockets import sockets
+from .ownership import own_containers
 from .use import ends_by_time, read_use, save_use
 
 Gpus = Callable[[], "set[str] | None"]
@@ -40,12 +41,12 @@ def look_at_sessions(
     return [failure for session in filter(ends_by_time, sessions) if (failure := _try(engine, store, session, gpus))]
 
 
-def announce(docker_host: str, sessions: Iterable[LocalSession], text: str) -> None:
+def announce(docker_host: str, store: Store, sessions: Iterable[LocalSession], text: str) -> None:
     """Write a line to all terminals of sessions, as far as the engine and their containers answer."""
     with contextlib.suppress(*EXPECTED):
         client = connect(docker_host)
         for session in sessions:
-            for pid in running_pids(client, session).values():
+            for pid in running_pids(client, store, session).values():
                 write_to_terminals(pid, f"backendai: the session {session.plan.name}: {text}.")
 
 
@@ -63,7 +64,7 @@ def read_times(
     idle = use.idle
     if session.plan.idle_timeout and idle >= session.plan.idle_timeout:
         try:
-            idle = use.after(_sample(session, running_pids(client, session), gpus), boot, uptime).idle
+            idle = use.after(_sample(session, running_pids(client, store, session), gpus), boot, uptime).idle
         except EXPECTED:
             idle = 0.0
     return int(use.lived_at(boot, uptime)), int(idle)
@@ -84,7 +85,7 @@ def _try(engine: Callable[[], docker.APIClient], store: Store, session: LocalSes
 
 def _look(client: docker.APIClient, store: Store, session: LocalSession, gpus: Gpus) -> None:
     boot, uptime = boot_id(), read_uptime()
-    pids = running_pids(client, session)
+    pids = running_pids(client, store, session)
     before = read_use(store, session.plan.id) or SessionUse(boot, uptime)
     use = before.after(_sample(session, pids, gpus), boot, uptime)
     left = session.plan.max_lifetime - use.lived
@@ -96,12 +97,10 @@ def _look(client: docker.APIClient, store: Store, session: LocalSession, gpus: G
     save_use(store, session, use)
 
 
-def running_pids(client: docker.APIClient, session: LocalSession) -> dict[str, int]:
+def running_pids(client: docker.APIClient, store: Store, session: LocalSession) -> dict[str, int]:
     """Return the first process of each running container here, by hostname."""
     hostnames = [kernel.hostname for kernel in session.kernels]
-    found = {
-        bears["Labels"].get(labels.HOSTNAME): bears for bears in containers.find_containers(client, session.plan.id)
-    }
+    found = own_containers(client, store, session)
     running = {name: found[name]["Id"] for name in hostnames if name in found and found[name]["State"] == "running"}
     pids = {name: containers.pid_of(client, container) for name, container in running.items()}
     return {name: pid for name, pid in pids.items() if pid}

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._docker import containers, labels
 from .._docker.exec import BUSYBOX, run_as_work
 from .._docker.sdk import docker
 from .._host.threads import in_threads
+from .._model.errors import ClusterError
 from .._model.plan import SessionPlan
+from .ownership import OwnContainers
 
 PREFIX = ".backendai-verify-"
 
@@ -47,24 +48,22 @@ done 2> /dev/null
 """
 
 
-def create_marker(client: docker.APIClient, plan: SessionPlan, name: str) -> list[str]:
+def create_marker(client: docker.APIClient, own: OwnContainers, plan: SessionPlan, name: str) -> list[str]:
     """Create the marker from main1 in each writable mount; return the targets where that succeeded."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
-    answers = _run(client, plan.kernels[0].container, _CREATE, name, targets)
+    answers = _run(client, _main_of(own, plan), _CREATE, name, targets)
     return [target for target, answer in zip(targets, answers) if answer == "created"]
 
 
-def find_markers(client: docker.APIClient, plan: SessionPlan, name: str) -> dict[str, dict[str, dict[str, Any]]]:
+def find_markers(
+    client: docker.APIClient, own: OwnContainers, plan: SessionPlan, name: str
+) -> dict[str, dict[str, dict[str, Any]]]:
     """Return how each container that runs here sees each mount, by hostname and target.
 
     ``marker``: whether the marker exists. ``folder``: the device and inode of the mount's top folder. ``names``: a
     digest of the names in it, without markers. The last two are ``-`` where the container cannot read them.
     """
-    running = {
-        container["Labels"][labels.HOSTNAME]: container["Id"]
-        for container in containers.find_containers(client, plan.id)
-        if container["State"] == "running"
-    }
+    running = {hostname: each["Id"] for hostname, each in own.items() if each["State"] == "running"}
     targets = [mount.target for mount in plan.mounts]
     answers = in_threads(lambda container: _run(client, container, _FIND, name, targets), running.values())
     return {
@@ -73,11 +72,19 @@ def find_markers(client: docker.APIClient, plan: SessionPlan, name: str) -> dict
     }
 
 
-def remove_marker(client: docker.APIClient, plan: SessionPlan, name: str) -> list[str]:
+def remove_marker(client: docker.APIClient, own: OwnContainers, plan: SessionPlan, name: str) -> list[str]:
     """Remove the marker from main1; return the targets where that failed."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
-    answers = _run(client, plan.kernels[0].container, _REMOVE, name, targets)
+    answers = _run(client, _main_of(own, plan), _REMOVE, name, targets)
     return [target for target, answer in zip(targets, answers) if answer != "removed"]
+
+
+def _main_of(own: OwnContainers, plan: SessionPlan) -> str:
+    """Return the id of main1. Raises :class:`ClusterError` if it is not there."""
+    main = plan.kernels[0]
+    if main.hostname not in own:
+        raise ClusterError(f"{main.hostname} of {plan.name} is not on {main.agent}: run repair_session")
+    return str(own[main.hostname]["Id"])
 
 
 def _parse_line(line: str) -> dict[str, Any]:

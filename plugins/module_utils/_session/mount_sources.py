@@ -18,7 +18,8 @@ import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .._docker import containers, labels
+from .._docker import containers
+from .._docker.image_store import engine_folder, image_folder
 from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -38,6 +39,7 @@ from .._model.mounts import (
     writable_below,
 )
 from .._model.session import Mount
+from .ownership import own_containers
 
 SILENT = Unusable(
     f"did not answer within {PATH_SECONDS:g} seconds", "repair or unmount its file system, or mount another folder"
@@ -117,14 +119,16 @@ def _real_path(root: str, answer: Answer) -> str:
 
 def _own_folders(client: docker.APIClient, store: Store, docker_host: str) -> list[str]:
     """Return the real paths of this agent's state and homes, of the engine's data, and of its socket."""
+    info = client.info()
     scheme, _separator, socket = docker_host.partition("://")
     paths = [
         str(store.root),
         str(store.homes_link),
-        client.info().get("DockerRootDir"),
+        engine_folder(info),
+        image_folder(info),
         socket if scheme == "unix" else None,
     ]
-    return [os.path.realpath(path) for path in paths if path]
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if path))
 
 
 def judge_mounts(
@@ -197,6 +201,7 @@ def check_before_start(
 
 def check_after_start(
     client: docker.APIClient,
+    store: Store,
     session: LocalSession,
     folders: Mapping[str, Folder],
     hostnames: Collection[str],
@@ -209,9 +214,9 @@ def check_after_start(
     if not folders:
         return
     started = {
-        container["Id"]: (container["Labels"][labels.HOSTNAME], pid)
-        for container in containers.find_containers(client, session.plan.id)
-        if container["Labels"].get(labels.HOSTNAME) in hostnames
+        container["Id"]: (hostname, pid)
+        for hostname, container in own_containers(client, store, session).items()
+        if hostname in hostnames
         for pid in [containers.pid_of(client, container["Id"])]
         if pid
     }

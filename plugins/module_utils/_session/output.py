@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._docker import labels
 from .._docker.logs import Allowance, LogReadError, tail_of_kept
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
@@ -30,8 +29,8 @@ from .._model.plan import SessionPlan
 from .._model.session import is_session_id
 from .._model.state_format import StateFormat
 from .app_logs import AppLogs
-from .container_states import container_states
-from .kept_logs import KEPT_BYTES, SECONDS, keep_logs
+from .container_states import container_states, read_end
+from .kept_logs import KEPT_BYTES, SECONDS, Others, keep_logs
 from .reply_logs import Read, ReplyLogs
 
 MAX_BYTES = 4 << 30
@@ -67,57 +66,72 @@ def keep_output(
     client: docker.APIClient,
     store: Store,
     session: LocalSession,
-    existing: Sequence[Mapping[str, Any]],
+    existing: Mapping[str, Mapping[str, Any]],
     days: float = DAYS,
     seconds: float = SECONDS,
+    later: Collection[str] = (),
 ) -> dict[str, str]:
-    """Keep the output of containers that have ended for ``days``; return what was lost, by hostname.
+    """Keep the output of a session's ``existing`` containers, which have ended, for ``days``.
 
-    It takes ``seconds`` at most. A repetition replaces what was kept of the same containers. That nothing can be
-    written does not keep a session from ending.
+    Return what was lost, by hostname, also of those whose output was kept when their command ended. The output of the
+    hostnames of ``later`` is kept by another call. It takes ``seconds`` at most. A repetition replaces what was kept of
+    the same containers. That nothing can be written does not keep a session from ending.
     """
     hostnames = {kernel.hostname for kernel in session.kernels}
-    existing = [container for container in existing if _hostname(container) in hostnames]
-    if not existing:
-        return {}
+    existing = {hostname: container for hostname, container in existing.items() if hostname in hostnames}
     now, root = time.time(), store.root / "output"
-    folder = root / session.plan.id
+    folder, kept_before = root / session.plan.id, _kept_containers(store, session)
+    if not existing and not kept_before:
+        return {}
     try:
         root.mkdir(mode=0o700, exist_ok=True)
         with locked(root, _LOCK_SECONDS):
             folder.mkdir(mode=0o700, exist_ok=True)
             before = _load(folder)
-            states = container_states(client, existing)
+            states = container_states(client, store, session, existing)
             kept = KeptOutput(session.plan, session.agent, now, now + days * 86400, states, {})
             if before:
-                lost = {name: problem for name, problem in before.lost.items() if name not in states}
+                lost = {name: problem for name, problem in before.lost.items() if name not in existing}
                 kept = dataclasses.replace(kept, containers={**before.containers, **states}, lost=lost)
             write_atomically(folder / "session.json", _KEPT.dump(kept))
-        lost = keep_logs(client, folder, AppLogs(store, session.plan.id), session.plan.apps, existing, seconds)
-        _remove_replaced(folder, {container["Id"][:12] for container in existing})
+        ids = {container["Id"][:12] for container in existing.values()}
+        other_ids = {container[:12] for container in kept_before.values()} - ids
+        kept_bytes = sum(size for _path, container, size in _kept_files(folder) if container in other_ids)
+        app_logs, others = AppLogs(store, session.plan.id), Others(kept_bytes, later)
+        lost = keep_logs(client, folder, app_logs, session.plan.apps, existing, seconds, others)
+        _remove_replaced(folder, ids | other_ids)
         if lost:
             write_atomically(folder / "session.json", _KEPT.dump(dataclasses.replace(kept, lost={**kept.lost, **lost})))
     except OSError as error:
         problem = f"{folder} cannot be written ({error.strerror or error})"
-        return {_hostname(container): problem for container in existing}
+        return dict.fromkeys(existing, problem)
     # What has expired is removed by the next one.
     with contextlib.suppress(OSError):
         prune(store, session.plan.id)
-    return lost
+    return {**{name: problem for name, problem in kept.lost.items() if name in kept_before}, **lost}
+
+
+def _kept_containers(store: Store, session: LocalSession) -> dict[str, str]:
+    """Return the ids of the containers whose output was kept when their command ended, by hostname."""
+    ends = {name: read_end(store, session.plan.id, name) for name in store.started_commands(session)}
+    return {name: end.container for name, end in ends.items() if end and end.state}
+
+
+def _kept_files(folder: Path) -> list[tuple[Path, str, int]]:
+    """Return the kept logs of a session, each with the beginning of its container's id and its size, oldest first."""
+    files = [(path, path.stat()) for path in folder.glob("*.gz")]
+    files.sort(key=lambda file: file[1].st_mtime)
+    return [(path, path.name.split("@", 2)[1], status.st_size) for path, status in files]
 
 
 def _remove_replaced(folder: Path, current: Collection[str]) -> None:
     """Remove logs of containers that were replaced, the oldest first, while a session keeps more than it may."""
-    files = sorted(folder.glob("*.gz"), key=lambda path: path.stat().st_mtime)
-    too_much = sum(path.stat().st_size for path in files) - KEPT_BYTES
-    for path in files:
-        if too_much > 0 and path.name.split("@", 2)[1] not in current:
-            too_much -= path.stat().st_size
+    files = _kept_files(folder)
+    too_much = sum(size for _path, _container, size in files) - KEPT_BYTES
+    for path, container, size in files:
+        if too_much > 0 and container not in current:
+            too_much -= size
             path.unlink()
-
-
-def _hostname(container: Mapping[str, Any]) -> str:
-    return str(container["Labels"].get(labels.HOSTNAME, ""))
 
 
 def _load(folder: Path) -> KeptOutput | None:
@@ -178,26 +192,31 @@ def find_kept(store: Store, session_id: str) -> KeptOutput | None:
 
 def read_kept(store: Store, kept: KeptOutput, hostname: str, lines: int, reply: ReplyLogs) -> dict[str, Any]:
     """Return this agent's part of an ended session, in the form of that of a running one, with when it ended."""
-    folder = store.root / "output" / kept.plan.id
-    allowance = Allowance(_DECOMPRESSED_BYTES, _DECOMPRESSING_SECONDS)
-    logs: dict[str, dict[str, list[Path]]] = {name: {"": []} for name in kept.containers if hostname in ("", name)}
-    for path in sorted(folder.glob("*.gz"), key=lambda path: path.stat().st_mtime, reverse=True):
-        name, _container, app = path.name.removesuffix(".gz").split("@", 2)
-        if name in logs:
-            logs[name].setdefault(app, []).append(path)
-    reads: dict[str, dict[str, Read]] = {
-        name: {
-            app: partial(_read_logs, paths, lines, allowance, "" if app else kept.lost.get(name, ""))
-            for app, paths in apps.items()
-        }
-        for name, apps in logs.items()
-    }
+    hostnames = [name for name in kept.containers if hostname in ("", name)]
+    reads = kept_reads(store, kept, hostnames, lines)
     return {
         "id": kept.plan.id,
         "batch": bool(kept.plan.command),
         "containers": to_plain(kept.containers),
         "logs": reply.collect(reads),
         "ended_at": kept.ended_at,
+    }
+
+
+def kept_reads(store: Store, kept: KeptOutput, hostnames: Collection[str], lines: int) -> dict[str, dict[str, Read]]:
+    """Return what reads the last lines of logs that were kept of these containers, by hostname and then by app."""
+    allowance = Allowance(_DECOMPRESSED_BYTES, _DECOMPRESSING_SECONDS)
+    logs: dict[str, dict[str, list[Path]]] = {name: {"": []} for name in hostnames}
+    for path, _id, _size in reversed(_kept_files(store.root / "output" / kept.plan.id)):
+        name, _container, app = path.name.removesuffix(".gz").split("@", 2)
+        if name in logs:
+            logs[name].setdefault(app, []).append(path)
+    return {
+        name: {
+            app: partial(_read_logs, paths, lines, allowance, "" if app else kept.lost.get(name, ""))
+            for app, paths in apps.items()
+        }
+        for name, apps in logs.items()
     }
 
 

@@ -15,7 +15,8 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from .._docker.images import Image, ImageUnreadableError, engine_folder, find_image, free_bytes, image_ids, remove_image
+from .._docker.image_store import image_folder
+from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes, image_ids, remove_image
 from .._docker.sdk import docker
 from .._host.image_records import ImageRecords, KnownImage
 from .._host.store import Store
@@ -81,7 +82,7 @@ def prune_images(client: docker.APIClient, store: Store, rules: PruneRules, now:
 
     Raises :class:`UnknownNeedError` for a session that cannot be read.
     """
-    records, folder = ImageRecords(store.images_folder), engine_folder(client.info())
+    records, folder = ImageRecords(store.images_folder), image_folder(client.info())
     free = free_bytes(folder)
     pruned = Pruned(folder, free, free)
     _needed_ids(client, store, rules)
@@ -94,9 +95,9 @@ def prune_images(client: docker.APIClient, store: Store, rules: PruneRules, now:
         with store.lock():
             if image.id in _needed_ids(client, store, rules):
                 continue
-            removed = RemovedImage(_display_name(image), image.size, int((now - needed_at) // DAY))
+            removed = RemovedImage(_display_name(image), disk_usage(client, image), int((now - needed_at) // DAY))
             if check_mode:
-                pruned.free += image.size
+                pruned.free += removed.size
             else:
                 try:
                     remove_image(client, image)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from .._docker.client import connect
-from .._docker.images import ImagePullError, Progress, PullLayers, find_image, image_ids, pull_image
+from .._docker.images import ImagePullError, Progress, PullLayers, disk_usage, find_image, image_ids, pull_image
 from .._docker.registry import RegistryError
 from .._docker.sdk import docker
 from .._host.deadline import Deadline, deadline_in
@@ -152,7 +152,7 @@ def ensure_pull(client: docker.APIClient, docker_host: str, purpose: Purpose, pu
         if image:
             if lock is not None:
                 purpose.forget(pull.name)
-            return PullStatus(image.identity, size=image.size)
+            return PullStatus(image.identity, size=disk_usage(client, image))
         if lock is None:
             return PullStatus(None, state.progress())
         failure = state.failure()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.sdk import docker
 from .._firewall.sync import sync_ruleset
 from .._host.local_session import LocalSession
@@ -23,12 +23,12 @@ from .._model.session import MAIN1
 from .._network import iproute
 from .admission import admit
 from .before_start import prepare_restart
-from .command import containers_by_hostname
 from .end import SessionEnd, stop_sessions
 from .interfaces import apply_interfaces, plan_interfaces
 from .links import plan_links
 from .mount_sources import check_before_start
 from .output import prune
+from .ownership import own_containers
 from .remove import is_expired, remove_claimed, remove_if
 
 _Action = Callable[["docker.APIClient", Store, str, bool], "tuple[list[Change], str]"]
@@ -120,7 +120,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
         session = store.session(session_id)
         if session is None:
             raise ClusterError(f"the session {session_id} is not on this agent")
-        existing = containers_by_hostname(client, session_id)
+        existing = own_containers(client, store, session)
         excluded = store.started_commands(session) | ({MAIN1} if session.plan.command else set())
         hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in excluded]
         errors = [
@@ -128,27 +128,27 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, check_mode
             for name in hostnames
             if name not in existing
         ]
-        stopped = [existing[name] for name in hostnames if name in existing and existing[name]["State"] != "running"]
+        stopped = [name for name in hostnames if name in existing and existing[name]["State"] != "running"]
         steps = plan_links(session.plan, session.agent, iproute.LinkState())
         link_changes = [step.change for step in steps]
-        start_changes = [containers.listed_change(container, "running") for container in stopped]
+        start_changes = [containers.listed_change(existing[name], "running") for name in stopped]
         rule_changes = sync_ruleset(store, check_mode=check_mode)
         if check_mode:
             return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
         folders = check_before_start(client, store, session) if stopped else None
-        failures = in_threads(lambda container: _start(client, store, session, container), stopped)
-        apply_interfaces(client, store, session, plan_interfaces(client, session))
-        admit(client, store, session, folders, [container["Labels"][labels.HOSTNAME] for container in stopped])
+        failures = in_threads(lambda name: _start(client, store, session, name, existing[name]["Id"]), stopped)
+        apply_interfaces(client, store, session, plan_interfaces(client, store, session))
+        admit(client, store, session, folders, stopped)
         changes = [change for change, failure in zip(start_changes, failures) if not failure]
         return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])
 
 
-def _start(client: docker.APIClient, store: Store, session: LocalSession, container: Mapping[str, Any]) -> str:
+def _start(client: docker.APIClient, store: Store, session: LocalSession, hostname: str, container: str) -> str:
     """Start a container; return a sentence for the failure, empty on success."""
     try:
-        prepare_restart(client, store, session, container["Id"])
-        client.start(container["Id"])
+        prepare_restart(client, store, session, hostname, container)
+        client.start(container)
     except EXPECTED as error:
-        return f"{container['Labels'][labels.HOSTNAME]} cannot be restarted: {reason(error)}"
+        return f"{hostname} cannot be restarted: {reason(error)}"
     return ""

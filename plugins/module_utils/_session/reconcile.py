@@ -16,7 +16,6 @@ from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
 from .._docker.sdk import docker
 from .._firewall.egress import read_egress
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
 from .._firewall.state import FirewallState
 from .._firewall.storage import refresh_storage
 from .._firewall.sync import sync_ruleset
@@ -30,18 +29,22 @@ from .._network.iproute import NetworkError
 from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
+from .agent_needs import find_lacks, mend_lacks
 from .before_start import prepare_restart
-from .command import containers_by_hostname
+from .ended_commands import start_waiting
 from .image_look import find_abandoned, remove_abandoned
 from .interfaces import apply_interfaces, plan_interfaces
 from .leftovers import find_leftovers, remove_folders, remove_leftovers, retire_homes, seen_twice
 from .links import plan_links
 from .look import look_at_sessions
 from .mount_sources import check_before_start
+from .ownership import own_containers
 from .reap import remove_expired
 
 RESTORE_SECONDS = 30
 """How long an agent that has just started may take to join its swarm, or to create its InfiniBand device nodes."""
+
+OUTSIDE = "containers reach nothing outside"
 
 Connected = Callable[[], "docker.APIClient"]
 
@@ -71,18 +74,16 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
     plan = session.plan
     waits = plan.infiniband or (plan.network and plan.network.swarm_manager)
-    stopped = [
-        name for name, container in containers_by_hostname(client, plan.id).items() if container["State"] != "running"
-    ]
-    starting = [name for name in hostnames if name in stopped]
+    own = own_containers(client, store, session)
+    starting = [name for name in hostnames if name in own and own[name]["State"] != "running"]
     if not starting:
         return [], []
     check_before_start(client, store, session)
+    by_id = {own[name]["Id"]: name for name in starting}
     changes = start_stopped(
         client,
-        plan.id,
-        starting,
-        lambda container: prepare_restart(client, store, session, container),
+        [own[name] for name in starting],
+        lambda container: prepare_restart(client, store, session, by_id[container], container),
         RESTORE_SECONDS if waits else 0,
     )
     return changes, starting
@@ -95,9 +96,9 @@ def restore_interfaces(
 
     ``state`` is as for :func:`restore_links`.
     """
-    if plan_interfaces(client, session, state) == InterfacePlan([], {}):
+    if plan_interfaces(client, store, session, state) == InterfacePlan([], {}):
         return []
-    interface_plan = plan_interfaces(client, session)
+    interface_plan = plan_interfaces(client, store, session)
     apply_interfaces(client, store, session, interface_plan)
     if interface_plan.lost:
         remedy = "run repair_session, which recreates it"
@@ -113,11 +114,13 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     that works on a session; without it such a session is skipped.
     """
     readable, damaged = store.load_all()
+    mended, failed = mend_lacks(store, engine)
+    unmended = [failure.phrase for failure in failed]
     state = iproute.LinkState()
     # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
-    ports = _plan_pins(engine, readable, state) if not start and has_unpinned_ports(state) else []
+    ports = _plan_pins(engine, store, readable, state) if not start and has_unpinned_ports(state) else []
     # At a start the network may be away, and nothing is to wait for a server.
-    changes = [] if start else refresh_storage(store)
+    changes = mended if start else [*mended, *refresh_storage(store)]
     changes += sync_ruleset(store, check_mode=False, ports=ports)
     failures = [str(error) for error in damaged]
     failures += filter(None, [FirewallState(store).damage])
@@ -129,8 +132,8 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         changes += sync_wireguard_peers(store, check_mode=False)
     except EXPECTED as error:
         failures.append(reason(error))
-    if readable and not start and not engine_rules_exist():
-        failures.append(f"the engine's own rules are missing, so containers reach nothing outside: {REMEDY}")
+    if readable and not start:
+        unmended += [lacking.sentence(OUTSIDE) for lacking in find_lacks(store, state) if lacking.need.mend is None]
     # Removing an expired claim needs the engine, which may be down: committed sessions come first.
     for session in sorted(readable, key=lambda session: session.expires_at is not None):
         restored, failure = _restore_one(store, engine, session, state, start=start)
@@ -155,16 +158,18 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         pass
     except EXPECTED as error:
         failures.append(reason(error))
+    start_waiting(store, readable)
+    failures += unmended
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 
 def _plan_pins(
-    engine: Connected, sessions: Iterable[LocalSession], state: iproute.LinkState
+    engine: Connected, store: Store, sessions: Iterable[LocalSession], state: iproute.LinkState
 ) -> list[iproute.LinkOperation]:
     """Return the steps that pin the ports of all running containers; empty if the engine does not answer."""
     try:
         client = engine()
-        return [step for session in sessions for step in plan_interfaces(client, session, state).pins]
+        return [step for session in sessions for step in plan_interfaces(client, store, session, state).pins]
     except EXPECTED:
         # Restoring the sessions reports it.
         return []

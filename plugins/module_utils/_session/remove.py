@@ -21,6 +21,7 @@ from .._network.iproute import remove_link
 from .._wireguard.peers import apply_wireguard_peers
 from .end import SessionEnd, stop_sessions
 from .end import remove_containers as end_containers
+from .ownership import own_containers
 
 
 def remove_claimed(
@@ -66,8 +67,8 @@ def remove_if(
     """Remove a slice whose stored session is ``wanted``; return what was removed.
 
     ``wanted`` gets ``None`` if there is no stored session, or if it is damaged: then an end needs no plan, and what is
-    removed is what bears the id. ``unrouted`` says whether all gateways have removed its route. Raises
-    :class:`CorruptStateError` if a damaged one is not wanted.
+    removed is what was recorded. Without a folder nothing is the session's, whatever has its labels. ``unrouted``
+    says whether all gateways have removed its route. Raises :class:`CorruptStateError` if a damaged one is not wanted.
 
     With an ``end`` the processes are asked first, and what they printed is kept. Containers are removed without the
     agent's lock: the engine waits for their processes to end, and one that hangs,
@@ -90,10 +91,7 @@ def remove_if(
         session = _stored_session(store, session_id, wanted)
         if not wanted(session):
             return changes
-        removed = bool(changes)
-        changes += _remove_slice(
-            client, store, session_id, session, unrouted=unrouted, removed=removed, check_mode=check_mode
-        )
+        changes += _remove_slice(client, store, session_id, session, unrouted=unrouted, check_mode=check_mode)
     with contextlib.suppress(NotProvisionedError):
         if not check_mode and store.homes.has_retired():
             start_removal()
@@ -118,31 +116,29 @@ def _remove_slice(
     session: LocalSession | None,
     *,
     unrouted: bool,
-    removed: bool,
     check_mode: bool,
 ) -> list[Change]:
     """Remove everything of a session from this agent and return what was removed, by this call.
 
-    Rules are applied again if there was anything of the session, which its containers may have been: ``removed``.
-
     The folder is removed last, so that an interrupted removal can be repeated. Unless all gateways have removed the
     route of the session (``unrouted``), its published ports stay reserved.
     """
-    existing = containers.find_containers(client, session_id)
+    if not store.folder(session_id).exists():
+        if not check_mode:
+            _release_ports(store, session_id, session, unrouted=unrouted)
+        return []
+    existing = own_containers(client, store, session or session_id).values()
     if check_mode:
         removals = [containers.listed_change(container, None) for container in existing]
         session_networks = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
         removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
         return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]
     changes = containers.remove_containers(client, existing)
-    removed |= remove_link(vxlan_link_name(session_id))
+    remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
     # An engine that fails while it makes a network leaves the bridge.
-    removed |= remove_link(bridge_name(session_id))
+    remove_link(bridge_name(session_id))
     changes += overlay.remove_overlays(client, session_id)
-    if not (removed or changes or store.folder(session_id).exists()):
-        _release_ports(store, session_id, session, unrouted=unrouted)
-        return []
     with store.isolation_lock():
         # Restoring, which runs at any moment, would bring back the rules of a session that is still stored.
         apply_ruleset(store, check_mode=False, excluded=session_id)

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .._firewall.engine_rules import REMEDY, engine_rules_exist
+from .._firewall.engine_rules import untried_rules
 from .._host.cordon import DamagedCordonError, read_cordon
 from .._host.health import read_health
 from .._host.home_folder import MOUNT_UNIT, is_protected
@@ -18,23 +18,24 @@ from .._host.homes import Homes
 from .._host.store import CorruptStateError, Store
 from .._model.cordon import Cordon
 from .._model.errors import ClusterError
-from .._model.network import DEFAULT_BRIDGE
 from .._model.quantity import format_size
-from .._network import host as network
+from .agent_needs import find_lacks
 
 CONSEQUENCE = "it receives no new sessions"
+TIMER = "backendai-reconcile.timer"
 
 
 class ServiceState(NamedTuple):
     """The ``cordon`` of an agent, sentences about other ``obstacles`` to new sessions, and its ``sick_devices``.
 
-    The latter are the reasons, by the ids of devices. ``refused`` are sentences about health checks that do not run.
+    The latter are the reasons, by the ids of devices. ``warnings`` are sentences about health checks that do not run,
+    and about what the agent lacks and mends itself.
     """
 
     cordon: Cordon | None
     obstacles: tuple[str, ...]
     sick_devices: Mapping[str, str]
-    refused: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def in_service(self) -> bool:
@@ -47,10 +48,12 @@ class ServiceState(NamedTuple):
         return self.cordon if self.cordon and self.cordon.sessions_end_at is not None else None
 
 
-def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateError], disk_reserve: int) -> ServiceState:
+def read_service_state(
+    store: Store, damaged_sessions: Iterable[CorruptStateError], disk_reserve: int, info: Mapping[str, Any]
+) -> ServiceState:
     """Return the state of this agent; ``damaged_sessions`` are the errors of those that cannot be read.
 
-    Raises :class:`NotProvisionedError`.
+    ``info`` is the engine's system information. Raises :class:`NotProvisionedError`.
     """
     health = read_health(store)
     damaged: list[ClusterError] = list(damaged_sessions)
@@ -59,15 +62,21 @@ def read_service_state(store: Store, damaged_sessions: Iterable[CorruptStateErro
     except DamagedCordonError as error:
         cordon = None
         damaged.append(error)
+    untried = untried_rules(info)
+    lacks = [lacking for lacking in find_lacks(store) if not lacking.need.harmless]
     obstacles = [
-        *_missing_network(),
+        *([f"{untried[0]}, so {CONSEQUENCE}: {untried[1]}."] if untried else []),
+        *(f"{lacking.sentence(CONSEQUENCE)}." for lacking in lacks if lacking.need.out_of_service),
         *_unprotected_homes(store.homes),
         *_missing_space(store.homes, disk_reserve),
         # Without all sessions the rules cannot be changed, and a cordon that cannot be read may be one.
         *(f"{CONSEQUENCE}, because {error}" for error in damaged),
         *(f"{CONSEQUENCE}, because a health check failed: {problem}." for problem in health.host_problems),
     ]
-    return ServiceState(cordon, tuple(obstacles), health.sick_devices, health.refused)
+    mended = [
+        f"{lacking.lack.problem}: its timer {TIMER} mends that." for lacking in lacks if not lacking.need.out_of_service
+    ]
+    return ServiceState(cordon, tuple(obstacles), health.sick_devices, (*health.refused, *mended))
 
 
 def _unprotected_homes(homes: Homes) -> list[str]:
@@ -85,14 +94,3 @@ def _missing_space(homes: Homes, reserve: int) -> list[str]:
     room = f"{format_size(free_bytes(homes))} are free in {homes.root}"
     consequence = f"{CONSEQUENCE} until the homes of ended sessions have been removed"
     return [f"{consequence}: {room}, and agent_disk_reserve is {format_size(reserve)}."]
-
-
-def _missing_network() -> list[str]:
-    """Return a sentence for each reason why new containers would reach nothing."""
-    reasons = []
-    if not engine_rules_exist():
-        reasons.append(f"the engine's own rules are missing, so {CONSEQUENCE}: {REMEDY}.")
-    if DEFAULT_BRIDGE not in network.interfaces():
-        remedy = "run backendai.cluster.provision_agents on it"
-        reasons.append(f"the bridge {DEFAULT_BRIDGE} of the default network is missing, so {CONSEQUENCE}: {remedy}.")
-    return reasons

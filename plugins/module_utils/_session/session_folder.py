@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from .._host.command_ends import make_wake
 from .._model.errors import ClusterError
 
 READABLE = 0o640
@@ -41,6 +42,7 @@ def make_folder(folder: Path, gid: int) -> None:
         os.chown(path, 0, gid)
         # With the bit of its group, whatever is written in it gets that, too.
         path.chmod(0o2750)
+    make_wake(folder)
     if not (folder / GATE).exists():
         make_gate(folder)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._docker import containers, labels
+from .._docker import containers
 from .._docker.sdk import docker
 from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._model.plain_data import to_plain
-from .connectivity import check_pairs
+from .connectivity import Running, check_pairs
 from .container_states import container_states
 from .drift import find_drift
+from .ownership import own_containers
 
 
 def verify(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> dict[str, Any]:
@@ -26,15 +27,17 @@ def verify(client: docker.APIClient, store: Store, session: LocalSession, second
     """
     with store.session_lock(session.plan.id):
         drift = find_drift(client, store, session)
-    existing = containers.find_containers(client, session.plan.id)
-    pids = {
-        container["Labels"].get(labels.HOSTNAME): containers.pid_of(client, container["Id"]) for container in existing
+    existing = own_containers(client, store, session)
+    running = {
+        hostname: Running(container["Id"], pid)
+        for hostname, container in existing.items()
+        if (pid := containers.pid_of(client, container["Id"]))
     }
     return {
         "plan": session.plan.to_dict(),
         "committed": session.committed,
         "expired": session.expired,
-        "containers": to_plain(container_states(client, existing)),
+        "containers": to_plain(container_states(client, store, session, existing)),
         "drift": [{"subject": change.subject, "actual": change.before, "expected": change.after} for change in drift],
-        "pairs": check_pairs(client, session, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
+        "pairs": check_pairs(client, session, running, seconds),
     }

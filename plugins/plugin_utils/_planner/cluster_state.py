@@ -10,13 +10,47 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...module_utils._model.devices import Device, GpuRequest
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.held_session import ContainerState, HeldSession, PublicKeys
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import STOPPED
+
+
+class InventoryAgent(NamedTuple):
+    """What the inventory says of an agent by itself; ``None`` where that depends on facts of the host."""
+
+    resource_group: str | None = None
+    labels: frozenset[str] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class AwayAgent:
+    """An agent of the inventory that was asked and has no facts; the ``problem`` follows its name in a sentence.
+
+    One that is ``silent`` is expected back; others have answered with an error that somebody has to look at.
+    """
+
+    name: str
+    known: InventoryAgent
+    problem: str
+    silent: bool
+
+    @property
+    def description(self) -> str:
+        """The name and the problem."""
+        return f"{self.name} {self.problem}"
+
+    def may_belong(self, resource_group: str) -> bool:
+        """Return whether it is of a resource group, as far as that is known."""
+        return self.known.resource_group in (None, resource_group)
+
+    def may_have(self, labels: Collection[str]) -> bool:
+        """Return whether it has all these labels, as far as they are known."""
+        return self.known.labels is None or self.known.labels.issuperset(labels)
+
 
 Parts = Mapping[str, HeldSession]
 """The parts of one session, by the inventory names of the agents that hold them."""
@@ -93,13 +127,26 @@ class ClusterState:
     """The agents of the inventory: ``facts`` of those that can be used, and why the others are ``unavailable``.
 
     ``records`` are the plans of sessions, by id, that this control node has made itself. ``addresses`` are those that
-    the inventory gives agents, by name; an agent with a host name there has none.
+    the inventory gives agents, by name; an agent with a host name there has none. ``inventory`` is what it says of all
+    agents, and ``unreachable`` are those that did not answer.
     """
 
     facts: Mapping[str, AgentFacts]
     unavailable: Mapping[str, str]
     records: Mapping[str, SessionPlan] = dataclasses.field(default_factory=dict)
     addresses: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    inventory: Mapping[str, InventoryAgent] = dataclasses.field(default_factory=dict)
+    unreachable: Collection[str] = frozenset()
+
+    @functools.cached_property
+    def away(self) -> Sequence[AwayAgent]:
+        """The agents of the inventory that were asked and have no facts, sorted by name."""
+        return [self._away(name) for name in sorted(self.unavailable) if name in self.inventory]
+
+    def _away(self, name: str) -> AwayAgent:
+        silent = name in self.unreachable
+        problem = f"{'does not answer' if silent else 'cannot be used'} ({self.unavailable[name]})"
+        return AwayAgent(name, self.inventory[name], problem, silent)
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:

@@ -21,8 +21,10 @@ from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec
 from .cluster_state import ClusterState, Session
 from .eligibility import (
+    describe_away,
     describe_out_of_service,
     eligible_agents,
+    may_hold,
     may_share_host_network,
     requested_topology,
     swarm_managers,
@@ -98,7 +100,8 @@ def decide(
             route_problem=find_foreign_address(existing, cluster),
             committed=any(part.committed for part in session.parts.values()),
         )
-    eligible = _without_namesakes(spec.name, eligible_agents(spec, agents, cluster.unavailable), cluster)
+    eligible = eligible_agents(spec, agents, cluster.unavailable, cluster.away)
+    eligible = _without_namesakes(spec.name, eligible, cluster)
     eligible, lacks = _with_ports(spec, eligible, pools)
     plans = cluster.records if name_blockers else None
     for _attempt in range(MAX_ATTEMPTS):
@@ -116,9 +119,9 @@ def decide(
         return Decision(plan, False, missing, {}, placement.lower_bound, present)
     refused = isinstance(placement, Unschedulable) and (eligible or not lacks)
     refusal = placement if isinstance(placement, Unschedulable) and refused else Unschedulable("no room", {})
-    return replace(
-        refusal, reason=refusal.reason + _describe_passed_over(lacks) + describe_out_of_service(spec, agents)
-    )
+    away = describe_away([agent for agent in may_hold(spec, cluster.away) if agent.silent])
+    others = f"{_describe_passed_over(lacks)}{describe_out_of_service(spec, agents)}{away}"
+    return replace(refusal, reason=f"{refusal.reason}{others}")
 
 
 def _with_ports(
@@ -163,7 +166,7 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
         if _existing_session(spec, cluster, session_id):
             return True
         agents = cluster.emptied.agents
-        eligible = eligible_agents(spec, agents, cluster.unavailable)
+        eligible = eligible_agents(spec, agents, cluster.unavailable, cluster.away)
         placement = _place(spec, eligible, swarm_managers(spec, agents), None)
         if isinstance(placement, Unschedulable):
             return False

@@ -19,39 +19,81 @@ from ...module_utils._model.validation import ValidationError
 from .._placement.topology import Topology
 from .._placement.unschedulable import join_names
 from .._request.spec import PACK, SPREAD, SessionSpec
+from .cluster_state import AwayAgent
 from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
 
 
 def eligible_agents(
-    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]
+    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent] = ()
 ) -> list[AgentFacts]:
-    """Return the agents that may hold the session; raise an error with the option that excludes all."""
+    """Return the agents that may hold the session; raise an error with the option that excludes all.
+
+    What only facts tell excludes no agent that is ``away``: while one of these may hold the session, and is expected
+    back, there are none instead of an error.
+    """
     group = [agent for agent in agents if agent.resource_group == spec.resource_group]
-    if not group:
-        names = ", ".join(sorted({agent.resource_group for agent in agents}))
+    missing = [agent for agent in away if agent.may_belong(spec.resource_group)]
+    if not group and not missing:
+        groups = {agent.resource_group for agent in agents} | {agent.known.resource_group for agent in away}
+        names = ", ".join(sorted(filter(None, groups)))
         raise ValidationError(
             f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {names}."
         )
     if _has_strict_designation(spec):
-        _check_designated(spec, agents, unavailable)
+        _check_designated(spec, agents, unavailable, away)
         group = [agent for agent in group if agent.name in spec.designated_agents]
-    allowed = _with_architecture(spec, _with_labels(spec, group))
+    missing = may_hold(spec, away)
+    labelled = _with_labels(spec, group, away)
+    try:
+        if not labelled:
+            raise PlanningError("no agent that may hold the session can be used")
+        return _allowed(spec, labelled, agents)
+    except (ValidationError, PlanningError) as error:
+        if any(agent.silent for agent in missing):
+            return []
+        if missing:
+            raise type(error)(f"{as_phrase(error)}{describe_away(missing)}.") from None
+        raise
+
+
+def may_hold(spec: SessionSpec, away: Sequence[AwayAgent]) -> list[AwayAgent]:
+    """Return the agents that may hold the session by all that the inventory says."""
+    return [
+        agent
+        for agent in away
+        if agent.may_belong(spec.resource_group) and agent.may_have(spec.agent_labels)
+        if not _has_strict_designation(spec) or agent.name in spec.designated_agents
+    ]
+
+
+def describe_away(away: Sequence[AwayAgent]) -> str:
+    """Return the agents that are away and may hold the session, and why, as the end of a phrase; or nothing."""
+    return f"; {join_names([agent.description for agent in away])}" if away else ""
+
+
+def _allowed(spec: SessionSpec, labelled: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that what they have, and not the inventory, lets hold the session."""
+    allowed = _with_architecture(spec, labelled)
     allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
     _check_slots(spec, allowed)
     allowed = _with_images(spec, _with_mounts(spec, _with_gpus(spec, allowed)))
     return [agent for agent in allowed if agent.schedulable]
 
 
-def excludes_all(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> bool:
+def excludes_all(
+    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent] = ()
+) -> bool:
     """Return whether an option of a request excludes all agents, whatever runs on them."""
     try:
-        eligible_agents(spec, agents, unavailable)
+        eligible_agents(spec, agents, unavailable, away)
     except (ValidationError, PlanningError):
         return True
     return False
 
 
-def what_excludes(agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> list[Any]:
+def what_excludes(
+    agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent] = ()
+) -> list[Any]:
     """Return as plain data what decides :func:`excludes_all`, and the errors, for all requests."""
     return [
         [
@@ -70,6 +112,15 @@ def what_excludes(agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) 
             for agent in agents
         ],
         dict(unavailable),
+        away_as_data(away),
+    ]
+
+
+def away_as_data(away: Sequence[AwayAgent]) -> list[Any]:
+    """Return as plain data what agents that are away have to do with decisions."""
+    return [
+        [agent.name, agent.known.resource_group, sorted(agent.known.labels or ()), agent.problem, agent.silent]
+        for agent in away
     ]
 
 
@@ -91,11 +142,14 @@ def _has_strict_designation(spec: SessionSpec) -> bool:
     return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
 
 
-def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str]) -> None:
+def _check_designated(
+    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent]
+) -> None:
     groups = {agent.name: agent.resource_group for agent in agents}
+    groups |= {agent.name: agent.known.resource_group or spec.resource_group for agent in away if agent.silent}
     for name in spec.designated_agents:
         option = f"session_designated_agents: {name!r}"
-        if name in unavailable:
+        if name in unavailable and name not in groups:
             raise PlanningError(f"{option} cannot be used: {unavailable[name]}")
         if name not in groups:
             names = ", ".join(sorted({*groups, *unavailable}))
@@ -106,19 +160,22 @@ def _check_designated(spec: SessionSpec, agents: Sequence[AgentFacts], unavailab
             )
 
 
-def _with_labels(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents that have all labels of the session; raise an error if there are none: waiting is no use."""
-    if not spec.agent_labels:
-        return list(agents)
+def _with_labels(spec: SessionSpec, agents: Sequence[AgentFacts], away: Sequence[AwayAgent]) -> list[AgentFacts]:
+    """Return the agents that have all labels of the session.
+
+    Raises an error if neither they nor any that are away and may hold the session have them: waiting is no use.
+    """
     wanted = {*spec.agent_labels}
     labelled = [agent for agent in agents if wanted <= agent.labels]
-    if not labelled:
-        known = {label for agent in agents for label in agent.labels}
-        unknown = [label for label in spec.agent_labels if label not in known]
-        problem = f"no agent has {unknown[0]!r}" if unknown else f"no agent has all of {', '.join(spec.agent_labels)}"
-        there = f"there are {', '.join(sorted(known))}" if known else "agents have none (agent_labels)"
-        raise ValidationError(f"session_agent_labels: {problem}; {there}.")
-    return labelled
+    if not wanted or labelled or may_hold(spec, away):
+        return labelled
+    missing = [agent for agent in away if agent.may_belong(spec.resource_group)]
+    known = {label for agent in agents for label in agent.labels}
+    known |= {label for agent in missing for label in agent.known.labels or ()}
+    unknown = [label for label in spec.agent_labels if label not in known]
+    problem = f"no agent has {unknown[0]!r}" if unknown else f"no agent has all of {', '.join(spec.agent_labels)}"
+    there = f"there are {', '.join(sorted(known))}" if known else "agents have none (agent_labels)"
+    raise ValidationError(f"session_agent_labels: {problem}; {there}.")
 
 
 def _with_architecture(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:

@@ -22,7 +22,7 @@ from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, decide, is_feasible
-from .._planner.eligibility import excludes_all, what_excludes
+from .._planner.eligibility import away_as_data, excludes_all, what_excludes
 from .._planner.published_ports import count_free
 from .._planner.route_address import ForeignAddressError
 from .._planner.session_network import PlanningError
@@ -109,7 +109,7 @@ class Answers:
             decision = decide(spec, self.cluster, self._pools, entry.id, entry.user, self._now, name_blockers=blockers)
         except (ValidationError, PlanningError) as error:
             refusal = Unschedulable(as_phrase(error), {})
-            if not namesake and excludes_all(spec, self.cluster.agents, self.cluster.unavailable):
+            if not namesake and excludes_all(spec, self.cluster.agents, self.cluster.unavailable, self.cluster.away):
                 self._no_room[key] = self._unchanged[f"{key} {self._exclusions}"] = refusal
             elif not namesake:
                 self._refused[key] = refusal
@@ -192,7 +192,7 @@ class Answers:
     @functools.cached_property
     def _exclusions(self) -> str:
         """A digest of what decides whether a request excludes all agents."""
-        return _digest(what_excludes(self.cluster.agents, self.cluster.unavailable))
+        return _digest(what_excludes(self.cluster.agents, self.cluster.unavailable, self.cluster.away))
 
     def _stored_key(self, entry: QueueEntry, key: str) -> str:
         ports = ""
@@ -211,7 +211,8 @@ class Answers:
             agents = [_room(agent, self._pools, empty=empty) for agent in in_group]
             swarms = [(agent.name, dataclasses.astuple(agent.swarm)) for agent in self.cluster.agents if agent.swarm]
             network = [dataclasses.astuple(self._pools), self._networks(group)] if empty else []
-            self._states[group, empty] = _digest([agents, swarms, network])
+            away = away_as_data([agent for agent in self.cluster.away if agent.may_belong(group)])
+            self._states[group, empty] = _digest([agents, swarms, network, away])
         return self._states[group, empty]
 
     def _networks(self, group: str) -> list[Any]:

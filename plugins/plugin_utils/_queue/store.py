@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import shlex
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -333,12 +334,29 @@ def share_with_group(target: int | Path, folder: Path, mode: int = 0o660) -> Non
 def default_path(inventory_sources: Sequence[str]) -> str:
     """Return the default folder of the queue of an inventory.
 
-    It is ``queue`` next to the first source that is a file, or ``.queue`` in a source that is a folder: Ansible parses
-    every file in there that is not hidden as another inventory. Without either it is ``queue`` in the current folder.
+    It is ``.queue`` beside the first source that is a file, or in a source that is a folder, so that both name one
+    queue: Ansible parses every file in a folder that is not hidden as another inventory. Without either it is in the
+    current folder. Raises :class:`AnsibleActionFail` if a queue of the former name is there.
     """
+    folder = os.getcwd()
     for source in inventory_sources:
-        if os.path.isdir(source):
-            return os.path.join(os.path.abspath(source), ".queue")
-        if os.path.isfile(source):
-            return os.path.join(os.path.dirname(os.path.abspath(source)), "queue")
-    return os.path.abspath("queue")
+        if os.path.isdir(source) or os.path.isfile(source):
+            path = os.path.abspath(source)
+            folder = path if os.path.isdir(source) else os.path.dirname(path)
+            break
+    queue, former = os.path.join(folder, ".queue"), os.path.join(folder, "queue")
+    if _is_queue(former, beside=queue):
+        both = os.path.isdir(queue)
+        move = f"mv {shlex.quote(former)}{'/*.json' if both else ''} {shlex.quote(queue)}{'/' if both else ''}"
+        raise AnsibleActionFail(
+            f"session_queue_path: the queue of this inventory is {queue}, and there is {former}, as it was called"
+            f" before: run {move}, or set session_queue_path if that is another folder."
+        )
+    return queue
+
+
+def _is_queue(former: str, *, beside: str) -> bool:
+    """Return whether a folder may be the queue of an inventory; ``beside`` another one, it is one that has sessions."""
+    if not os.path.isdir(former):
+        return False
+    return not os.path.isdir(beside) or any(is_session_id(Path(name).stem) for name in os.listdir(former))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.capacity import Bundle
@@ -16,6 +16,7 @@ from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.quantity import format_slot, format_slots
 from ...module_utils._model.storage import OPENED_BY
+from .._planner.cluster_state import ClusterState, InventoryAgent
 from .._request.containers import DEFAULT_RESOURCES
 from .._request.spec import MAX_CLUSTER_SIZE
 from .record import render_table
@@ -26,15 +27,17 @@ _SHOWN = 3
 READY, CORDONED, DRAINED, UNUSABLE, UNREACHABLE = "ready", "cordoned", "drained", "unusable", "unreachable"
 
 
-def agents_report(
-    facts: Mapping[str, AgentFacts], unavailable: Mapping[str, str], away: Iterable[str]
-) -> dict[str, Any]:
+def agents_report(cluster: ClusterState) -> dict[str, Any]:
     """Return the state of all agents, and of their resource groups.
 
-    ``unavailable`` are the reasons of agents without facts, by name; those that do not answer are ``away``. Amounts are
-    in bytes for memory, counts for the rest. Of groups, nothing is free on agents that take no new sessions.
+    Amounts are in bytes for memory, counts for the rest. Of groups, nothing is free on agents that take no new
+    sessions.
     """
-    absent = {name: _absent(name, reason, name in {*away}) for name, reason in unavailable.items()}
+    facts, known = cluster.facts, cluster.inventory
+    absent = {
+        name: _absent(name, reason, name in cluster.unreachable, known.get(name) or InventoryAgent())
+        for name, reason in cluster.unavailable.items()
+    }
     present = {name: _row(agent) for name, agent in facts.items()}
     groups: dict[str, list[AgentFacts]] = {}
     for name in sorted(facts):
@@ -77,15 +80,17 @@ def _gpus(agent: AgentFacts) -> list[dict[str, Any]]:
     ]
 
 
-def _absent(name: str, reason: str, away: bool) -> dict[str, Any]:
+def _absent(name: str, reason: str, away: bool, known: InventoryAgent) -> dict[str, Any]:
     status = UNREACHABLE if away else UNUSABLE
-    known = {"name": name, "resource_group": None, "status": status, "problem": reason}
     return {
-        **known,
+        "name": name,
+        "resource_group": known.resource_group,
+        "status": status,
+        "problem": reason,
         "total": {},
         "free": {},
         "containers": None,
-        "labels": [],
+        "labels": sorted(known.labels or ()),
         "gpus": [],
         "topology": [],
         "closed_storage": [],

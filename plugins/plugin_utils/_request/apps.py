@@ -17,6 +17,8 @@ from ...module_utils._model.validation import ValidationErrors, integer, parse_a
 from .known_apps import KNOWN_APPS
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(App)[2:]}
+# What only links have, which are those of HTTP.
+LINK_OPTIONS, TCP = ("path", "start"), "tcp"
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]{0,255}")
 
 
@@ -41,6 +43,7 @@ def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]])
         start = parse_start_page(problems, f"{where}.start", options["start"])
         if not _PROGRAM.fullmatch(options["program"]):
             problems.add_invalid(f"{where}.program", options["program"], "must be the name or path of a program")
+        _check_links(problems, where, options)
         command = options["command"].strip()
         apps.append(App(name, port, options["protocol"], command, options["path"], start, options["program"]))
     for key in ("name", "port"):
@@ -50,10 +53,19 @@ def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]])
     return tuple(apps)
 
 
+def _check_links(problems: ValidationErrors, where: str, options: Mapping[str, Any]) -> None:
+    """Add a problem for each option of links that an app without links has; a stored app has all options."""
+    for option in LINK_OPTIONS:
+        if options["protocol"] == TCP and options[option] != _DEFAULTS[option]:
+            problems.add(f"{where}.{option}: an app of protocol tcp has no link; remove it, or use protocol http")
+
+
 def _complete(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry with all options: those of a known app, unless the entry has a command of its own."""
     known = KNOWN_APPS.get(entry["name"], {}) if entry["command"] is None else {}
     given = {name: value for name, value in entry.items() if value is not None}
+    if given.get("protocol") == TCP:
+        known = {name: value for name, value in known.items() if name not in LINK_OPTIONS}
     options: dict[str, Any] = {"port": None, **_DEFAULTS, **known, **given}
     if known:
         options["command"] = options["command"].replace("{port}", str(options["port"]))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._model.devices import GpuRequest
-from ...module_utils._model.environment import MASTER_PORT_VARIABLE, is_port
+from ...module_utils._model.environment import MASTER_PORT_VARIABLE, is_nvidia_switch, is_port
 from ...module_utils._model.quantity import parse_bytes, parse_slot
 from ...module_utils._model.validation import ValidationErrors
 from .value_types import decode_value
@@ -19,10 +19,27 @@ from .value_types import decode_value
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
 
+MAX_VARIABLE = (128 << 10) - 1
+"""How many bytes an environment variable may have with its name, for the kernel to start a program with it."""
+
+MAX_ENVIRONMENT = 1 << 20
+"""How many bytes all variables of a container may have: the kernel's limit is 2 MiB, arguments of programs included."""
+
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,63}")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 _SHELL_RESERVED = ("IFS", "OPTIND")
-_UID_GID_VARIABLES = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
+_FROM_OPTIONS = {
+    "LOCAL_USER_ID": "session_uid",
+    "LOCAL_GROUP_ID": "session_gid",
+    "NVIDIA_VISIBLE_DEVICES": "session_resources",
+}
+_BY_LOGINS = ("HOME", "LOGNAME", "PWD", "SHELL", "TERM", "USER")
+# Of bash, dash and busybox: what these names hold is not what they were given, or nobody gets it.
+_BY_SHELLS = (
+    *("_", "BASH", "BASHOPTS", "BASHPID", "BASH_ARGV0", "BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_SUBSHELL"),
+    *("BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "EPOCHREALTIME", "EPOCHSECONDS", "HISTCMD", "LINENO"),
+    *("OLDPWD", "OPTERR", "PPID", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM"),
+)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -72,21 +89,49 @@ def parse_gpu(problems: ValidationErrors, value: Any) -> GpuRequest:
 
 
 def parse_environment(problems: ValidationErrors, option: str, value: Any) -> dict[str, str]:
-    """Return environment variables as text; names that the session sets are rejected."""
+    """Return environment variables as text; names that others set are rejected, so that each one has its effect."""
     variables = {}
     for key, content in parse_mapping(problems, option, value).items():
         if not _ENV_NAME.fullmatch(key):
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key == MASTER_PORT_VARIABLE and not is_port(str(content)):
             problems.add(f"{option}.{key} must be a port number from 1 to 65535")
-        elif key.startswith("BACKENDAI_") and key != MASTER_PORT_VARIABLE:
-            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are reserved for the session")
-        elif key in _SHELL_RESERVED:
-            problems.add(f"{option}.{key}: would break the shell of the container")
-        elif key in _UID_GID_VARIABLES:
-            problems.add(f"{option}.{key} is set from {_UID_GID_VARIABLES[key]}")
+        elif problem := _find_name_problem(key):
+            problems.add(f"{option}.{key}{problem}")
         elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
             problems.add(f"{option}.{key} must be one line of text")
         else:
             variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
+            size = environment_bytes({key: variables[key]}) - 1
+            if size > MAX_VARIABLE:
+                problems.add(
+                    f"{option}.{key} has {size:,} bytes with its name, and a variable has at most {MAX_VARIABLE:,}: put"
+                    " the value into a file"
+                )
     return variables
+
+
+def environment_bytes(variables: Mapping[str, str]) -> int:
+    """Return how many bytes variables take in the environment of a program."""
+    return sum(text_bytes(f"{name}={value}") + 1 for name, value in variables.items())
+
+
+def text_bytes(text: str) -> int:
+    """Return how many bytes a text has on a host, whatever it contains."""
+    return len(text.encode(errors="surrogatepass"))
+
+
+def _find_name_problem(name: str) -> str:
+    """Return why a session cannot set a variable, as what follows its name in a sentence; empty if it can."""
+    if name.startswith("BACKENDAI_") and name != MASTER_PORT_VARIABLE:
+        return ": names that begin with BACKENDAI_ are reserved for the session"
+    if name in _FROM_OPTIONS:
+        return f" is set from {_FROM_OPTIONS[name]}"
+    if name in _BY_LOGINS:
+        remedy = "; for caches elsewhere, set the program's own variable, such as XDG_CACHE_HOME"
+        return f" is set by each login of user work{remedy if name == 'HOME' else ''}"
+    if name in _SHELL_RESERVED:
+        return ": would break the shell of the container"
+    if name in _BY_SHELLS:
+        return " is set by each shell, whatever it is given"
+    return ": no switch of NVIDIA's container runtime reaches it from a session" if is_nvidia_switch(name) else ""

@@ -24,7 +24,14 @@ from ...module_utils._model.validation import (
     string,
 )
 from .apps import parse_apps
-from .containers import parse_environment, parse_gpu, parse_resources
+from .containers import (
+    MAX_ENVIRONMENT,
+    environment_bytes,
+    parse_environment,
+    parse_gpu,
+    parse_resources,
+    text_bytes,
+)
 from .mounts import parse_mounts
 from .roles import Role, build_default_roles, check_image_name, parse_roles
 from .value_types import decode_value
@@ -54,6 +61,8 @@ CHOICES = {
 PROTOCOLS = ("http", "tcp")
 # Texts that may contain secrets.
 SCRIPTS = ("command", "stop_command", "bootstrap_script")
+MAX_SCRIPT = 1 << 20
+"""How many bytes a script may have: it is part of the plan, which each agent stores."""
 TEXTS = ("resource_group", "architecture", "command", "stop_command", "bootstrap_script")
 # The values of session_topology, and how the hard one begins.
 PACK, SPREAD, WITHIN = "pack", "spread", "within"
@@ -152,6 +161,7 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     fields = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
     spec = SessionSpec(**{**fields, **lists, **texts, **checked})
     _check_consistency(problems, spec)
+    _check_sizes(problems, spec)
     if spec.stop_grace > max(STOP_GRACE, values.get("claim_ttl", MAX_GRACE)):
         problems.add(
             f"session_stop_grace: {spec.stop_grace} is longer than session_claim_ttl, {values['claim_ttl']} seconds,"
@@ -273,3 +283,23 @@ def _check_consistency(problems: ValidationErrors, spec: SessionSpec) -> None:
         problems.add("session_gpu requires NVIDIA GPUs in session_resources, such as cuda.device: 1")
     if spec.command_scope == ALL and not spec.command:
         problems.add("session_command_scope: 'all' requires session_command")
+
+
+def _check_sizes(problems: ValidationErrors, spec: SessionSpec) -> None:
+    """Add problems of texts that are too long."""
+    scripts = {f"session_{option}": str(getattr(spec, option)) for option in SCRIPTS}
+    scripts |= {f"session_apps[{index}].command": app.command for index, app in enumerate(spec.apps)}
+    for option, script in scripts.items():
+        if (size := text_bytes(script)) > MAX_SCRIPT:
+            problems.add(
+                f"{option} has {size:,} bytes, and a script has at most {MAX_SCRIPT:,}: put it into a file of the image"
+                " or of a folder that is mounted, and run that"
+            )
+    for role in spec.effective_roles:
+        if (size := environment_bytes(role.env)) > MAX_ENVIRONMENT:
+            where = f"session_env with session_roles.{role.name}.env" if spec.roles else "session_env"
+            problems.add(
+                f"{where} has {size:,} bytes in all, and a container gets at most {MAX_ENVIRONMENT:,}: put values into"
+                " files"
+            )
+            break

@@ -81,7 +81,7 @@ def test_any_session_file_is_a_session_or_left_out(
             assert_sentence(failure)
         assert kernel.table
         for session in readable:
-            container_states(client, [])
+            container_states(client, store, session, {})
             assert session.slots is not None
             assert session.kernels is not None
             store.started_commands(session)

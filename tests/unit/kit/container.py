@@ -88,6 +88,9 @@ class Image:
             os.chown(file, 0, UID)
             file.chmod(0o440)
         os.mkfifo(folder / "gate")
+        os.mkfifo(folder / "wake")
+        os.chown(folder / "wake", 0, UID)
+        (folder / "wake").chmod(0o660)
 
     def app(self, name: str, command: str) -> None:
         """Let the session have an app."""
@@ -180,6 +183,15 @@ class Container:
         assert not check or done.returncode == 0, f"{done.stdout}{self.log}"
         return done.stdout
 
+    def answer(self, *words: str) -> str:
+        """Run a program as the engine's exec does, and return its standard output, whatever its exit code."""
+        begin = [*BEGIN, str(self.root), json.dumps(SHELL_ENVIRONMENT)]
+        command = [*ENTER, str(self.pid), "--", *begin, *words]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        return done.stdout
+
     def shell(self, script: str, *, check: bool = True) -> str:
         """Run a line in the image's shell."""
         return self.run("/bin/sh", "-c", script, check=check)
@@ -210,6 +222,12 @@ class Container:
     def named(self, name: str) -> list[int]:
         """Return the processes with a name, by their numbers inside."""
         return [pid for pid, status in self.processes().items() if re.fullmatch(name, status["Name"])]
+
+    def end(self) -> int:
+        """Wait for the end of the command as the agent does, and return the exit code of the container."""
+        wait_until(lambda: (self.root / "var/lib/backendai/exit-code").exists() or self.process.poll() is not None)
+        (self.root / "run/backendai/kept").touch()
+        return self.process.wait(SECONDS)
 
     def stop(self) -> int:
         """Send the stop signal, and return the exit code of the container."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.command_ends import await_ends
 from tests.unit.kit import kit_programs
 from tests.unit.kit.container import LOGIN, UID, Container, Image, wait_until
 
@@ -86,14 +90,89 @@ def test_the_container_ends_with_the_exit_code_of_the_command(image: Image, comm
     image.command(command)
     with image.started() as container:
         container.open_gate()
-        assert container.process.wait(20) == code, container.log
+        assert container.end() == code, container.log
 
 
 def test_a_command_may_be_as_long_as_a_request(image: Image) -> None:
-    image.command("".join(f": {'x' * 1000}\n" for _line in range(256)) + "exit 9\n")
+    long = "".join(f": {'x' * 1000}\n" for _line in range(256))
+    image.command(f"{long}exit 9\n")
     with image.started() as container:
         container.open_gate()
-        assert container.process.wait(20) == 9, container.log
+        assert container.end() == 9, container.log
+
+
+def test_an_app_and_the_stop_command_may_be_as_long_as_a_request(image: Image) -> None:
+    long = "".join(f": {'x' * 1000}\n" for _line in range(256))
+    image.app("web", f"{long}{APP}")
+    image.write("run/backendai/stop-command", f"{long}echo stops\n")
+    with image.running() as container:
+        assert_serves(container)
+        assert container.stop() == 143
+        assert container.log.endswith("stops\n")
+
+
+def test_the_container_says_the_exit_code_and_goes_on_alone_until_its_output_is_kept(image: Image) -> None:
+    image.app("web", APP)
+    image.command(f"({FOREVER}) & echo last words; exit 7")
+    wake = os.open(image.root / "run/backendai/wake", os.O_RDONLY | os.O_NONBLOCK)
+    with image.running() as container:
+        assert os.read(wake, 9) == b"\n" if select.select([wake], [], [], 20)[0] else not container.log
+        assert (image.root / "var/lib/backendai/exit-code").read_text() == "7\n"
+        time.sleep(0.5)
+        assert (container.log, container.named(".*")) == ("last words\n", [1])
+        (image.root / "run/backendai/kept").touch()
+        assert container.process.wait(2) == 7
+    assert os.read(wake, 9) == b""
+    os.close(wake)
+
+
+def test_a_container_that_waits_for_the_agent_ends_at_the_stop_signal_with_the_code_it_has(
+    image: Image,
+) -> None:
+    image.command("exit 7")
+    with image.running() as container:
+        wait_until((image.root / "var/lib/backendai/exit-code").exists)
+        began = time.monotonic()
+        assert container.stop() == 7
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("left", ["mkfifo exit-code", "ln -s /etc/passwd exit-code", "mkdir exit-code", "rm exit"])
+def test_nothing_that_a_command_leaves_in_its_folder_keeps_the_exit_code_from_being_said(
+    image: Image, left: str
+) -> None:
+    image.command(f"cd /var/lib/backendai; /bin/busybox {left}; exit 7")
+    with image.running() as container:
+        wait_until(lambda: container.named(".*") == [1] and (image.root / "var/lib/backendai/exit-code").is_file())
+        assert container.end() == 7
+
+
+def test_a_container_whose_folder_takes_no_file_ends_at_once(image: Image) -> None:
+    image.command("cd /var/lib/backendai; /bin/busybox chmod 500 .; exit 7")
+    with image.running() as container:
+        assert container.process.wait(5) == 7
+
+
+@pytest.mark.parametrize("ends", ["exit 7", "killed"])
+def test_the_agent_notices_the_end_of_a_command_and_of_a_first_process_within_a_second(
+    image: Image, tmp_path: Path, ends: str
+) -> None:
+    for folder, target in (("session/main1", "run/backendai"), ("homes/main1/own", "var/lib/backendai")):
+        (tmp_path / folder).parent.mkdir(parents=True)
+        (tmp_path / folder).symlink_to(image.root / target)
+    image.command(f"until [ -e /tmp/end ]; do /bin/sleep 0.1; done; {ends}")
+    noticed: list[str] = []
+    with image.running() as container:
+        waiting = Thread(target=lambda: noticed.extend(await_ends(tmp_path / "session", tmp_path / "homes")))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        if ends == "killed":
+            os.kill(container.pid, signal.SIGKILL)
+        else:
+            (image.root / "tmp/end").touch()
+        waiting.join(1)
+        assert noticed == ["main1"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +196,7 @@ def test_a_command_that_a_login_kills_ends_with_its_signal(image: Image, kill: s
     with image.running() as container:
         wait_until(lambda: "begins" in container.log)
         container.log_in(kill, check=False)
-        assert container.process.wait(20) == code, container.log
+        assert container.end() == code, container.log
 
 
 def test_processes_whose_parents_have_ended_leave_no_zombies(image: Image) -> None:
@@ -211,6 +290,37 @@ def test_links_of_an_earlier_start_are_replaced(image: Image) -> None:
     with image.running() as container:
         assert container.log_in("echo in") == "in\n"
         assert list(secret.iterdir()) == []
+
+
+SSH_FILES = ["authorized_keys", "config", "id_ed25519", "id_ed25519.pub", "known_hosts"]
+
+
+def test_no_key_is_in_an_image_that_is_made_of_a_container_whose_home_is_the_images_own(image: Image) -> None:
+    own, kept = image.root / "home/work/.ssh", image.root / "var/lib/backendai/ssh"
+    own.mkdir()
+    (own / "id_ed25519").write_text("that of an earlier session")
+    (own / "mine").write_text("of the image")
+    for path in (own, *own.iterdir()):
+        os.chown(path, UID, UID)
+    with image.running() as container:
+        assert sorted(path.name for path in own.iterdir()) == [*SSH_FILES, "mine"]
+        assert [(own / name).readlink() for name in SSH_FILES] == [
+            Path("/var/lib/backendai/ssh") / name for name in SSH_FILES
+        ]
+        assert (kept / "id_ed25519").read_bytes() == (image.root / "run/backendai/ssh/id_ed25519").read_bytes()
+        assert ((kept / "id_ed25519").stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert container.log_in("cat ~/.ssh/id_ed25519.pub") == (kept / "id_ed25519.pub").read_text()
+
+
+def test_keys_are_files_in_a_home_that_is_mounted(image: Image) -> None:
+    home = image.root / "home/work"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"uid={UID},gid={UID}", "none", home], check=True)
+    try:
+        with image.running() as container:
+            assert container.log_in("echo in") == "in\n"
+            assert [(home / ".ssh" / name).is_symlink() for name in SSH_FILES] == [False] * len(SSH_FILES)
+    finally:
+        subprocess.run(["umount", home], check=True)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     build_environment,
+    interface_variables,
     session_environment,
 )
 from tests.unit.builders import REPOSITORY, plan
 
 SCRIPT = (REPOSITORY / "roles/agent/files/kit/environment").read_text()
 WRITTEN = "/var/lib/backendai/environment"
+NAMES = "/run/backendai/interfaces"
 PERSONAL = ("HOME", "LOGNAME", "PWD", "SHELL", "TERM", "USER")
-BASE = {"PATH": os.environ["PATH"], "NCCL_SOCKET_IFNAME": "ib0", "GLOO_SOCKET_IFNAME": "ib0"}
+INTERFACES = interface_variables(plan({"agent1": 2, "agent2": 2}))
+BASE = {"PATH": os.environ["PATH"], **dict.fromkeys(INTERFACES, "ib0")}
 """Interfaces are set; otherwise the script searches them in a container."""
 
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
@@ -31,6 +34,7 @@ SETTINGS = st.fixed_dictionaries(
         "MASTER_PORT": VALUES,
         "TF_CONFIG": VALUES,
         "BACKENDAI_DIST_MASTER_PORT": st.one_of(st.just(""), st.integers(1, 65535).map(str)),
+        **dict.fromkeys(("http_proxy", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"), VALUES),
         "base": VALUES,
         "IFS": VALUES,
     },
@@ -39,7 +43,8 @@ SETTINGS = st.fixed_dictionaries(
 
 def run(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run the script like user processes do; it writes to a file of the test."""
-    script = SCRIPT.replace(WRITTEN, str(tmp_path / "environment"))
+    (tmp_path / "interfaces").write_text("".join(f"{name}\n" for name in INTERFACES))
+    script = SCRIPT.replace(WRITTEN, str(tmp_path / "environment")).replace(NAMES, str(tmp_path / "interfaces"))
     return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -63,6 +68,26 @@ def test_script_derives_the_same_variables_as_the_planner(
     expected = build_environment(BASE, {**asked, **session}, "")
     seen = written(tmp_path_factory.mktemp("container"), {**BASE, **asked, **session})
     assert {**seen, "IFS": ""} == {**expected, "IFS": ""}
+
+
+@pytest.mark.parametrize("chosen", [(), ("UCX_NET_DEVICES", "NCCL_SOCKET_IFNAME"), INTERFACES])
+def test_interface_that_is_known_in_the_container_only_is_set_unless_chosen(
+    tmp_path: Path, chosen: tuple[str, ...]
+) -> None:
+    made = plan({"agent1": 2})
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    # As in a container, where the address of its name is that of the interface.
+    (tools / "hostname").write_text("#!/bin/sh\necho localhost\n")
+    (tools / "ip").write_text("#!/bin/sh\necho '7: eth7    inet 127.0.0.1/8 scope host eth7'\n")
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    session = {"PATH": f"{tools}:{os.environ['PATH']}", **session_environment(made, made.kernels[0])}
+    seen = written(tmp_path, {**session, **dict.fromkeys(chosen, "ib0")})
+    assert {name: seen[name] for name in INTERFACES} == {
+        name: "ib0" if name in chosen else "eth7" for name in INTERFACES
+    }
+    assert "interface" not in seen
 
 
 def test_session_of_one_container_has_no_derived_variables(tmp_path: Path) -> None:

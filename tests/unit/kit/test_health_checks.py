@@ -76,6 +76,26 @@ def test_a_file_system_that_has_become_read_only_is_found(stand: Stand, options:
     assert stand.run("read-only") == (code, "the file system of / is read-only\n" if code else "")
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_disks_are_looked_at_where_the_engine_keeps_its_data(stand: Stand, tmp_path: Path, by_hand: bool) -> None:
+    data = tmp_path / "data of the engine"
+    data.mkdir()
+    stand.program("df", f"echo; case $* in *'{data}') echo 'fs 9 9 1024 99% /' ;; *) echo 'fs 9 9 9999999 1%' ;; esac")
+    stand.program("findmnt", f"case $* in *'{data}') echo ro ;; *) echo rw ;; esac")
+    # As an operator calls them, without the variables of the unit.
+    asked = "'unix:///nowhere info --format {{.DockerRootDir}}'"
+    stand.program("docker", f"""case "$DOCKER_HOST $*" in {asked}) echo '{data}' ;; esac""")
+    environment = {} if by_hand else {"BACKENDAI_DATA_ROOT": str(data)}
+    assert stand.run("disk", **environment) == (1, f"the file system of {data} has 1 MiB left\n")
+    assert stand.run("read-only", **environment) == (1, f"the file system of {data} is read-only\n")
+
+
+def test_without_an_answer_of_the_engine_its_usual_folder_is_looked_at(stand: Stand) -> None:
+    stand.program("docker", "exit 1")
+    stand.program("findmnt", "echo rw")
+    assert stand.run("read-only") == (0, "")
+
+
 def test_a_network_file_system_that_hangs_is_found(stand: Stand) -> None:
     stand.program("findmnt", r"printf '/mnt/fast\n/mnt/two words   \n'")
     stand.program("timeout", 'shift 2; case $* in *"two words") exit 124 ;; *) exit 0 ;; esac')
@@ -118,6 +138,14 @@ def test_errors_of_a_gpu_name_it(stand: Stand, table: str, result: tuple[int, st
     stand.program("nvidia-smi", f"echo '{table}'; echo '{TWO}, 0, No, 0, Not Active, Not Active'")
     stand.program("dmesg", "")
     assert stand.run("gpu") == result
+
+
+def test_what_the_driver_prints_beside_its_table_is_no_error_of_a_gpu(stand: Stand) -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0, 7, Yes, 1"
+    table = f"{ONE}, 0, No, 0, Not Active, Not Active"
+    stand.program("nvidia-smi", f"echo '{warning}' >&2; echo '{table}'; echo '{warning}'")
+    stand.program("dmesg", "")
+    assert stand.run("gpu") == (0, "")
 
 
 def test_errors_of_a_gpu_are_errors_of_its_instances(stand: Stand) -> None:
@@ -284,8 +312,9 @@ def test_infiniband_ports_with_a_link_are_active_and_keep_it(stand: Stand, tmp_p
 
 
 def test_a_driver_that_fails_takes_out_the_host(stand: Stand) -> None:
-    stand.program("nvidia-smi", "echo 'Failed to initialize NVML'; exit 1")
-    assert stand.run("gpu") == (1, "nvidia-smi fails: Failed to initialize NVML\n")
+    for stream in ("1", "2"):
+        stand.program("nvidia-smi", f"echo 'Failed to initialize NVML' >&{stream}; exit 1")
+        assert stand.run("gpu") == (1, "nvidia-smi fails: Failed to initialize NVML\n")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ Run = Callable[..., dict[str, Any]]
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueStore:
     """Return the queue that actions use: the one of the folder that they run in."""
     monkeypatch.chdir(tmp_path)
-    return QueueStore("queue")
+    return QueueStore(".queue")
 
 
 @pytest.fixture

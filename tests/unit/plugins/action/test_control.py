@@ -12,8 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import InventoryAgent
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
@@ -21,7 +22,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     OWNER_TIMEOUT,
     RUN_SECONDS,
     ControlAction,
-    InventoryAddresses,
+    OfHosts,
+    read_addresses,
+    read_agent,
     start_arguments,
 )
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested
@@ -69,8 +72,8 @@ def test_queue_path_defaults_to_a_folder_beside_the_inventory(run: Run, tmp_path
     inventory.touch()
     hostvars = {"ansible_inventory_sources": [str(inventory)]}
     assert run(Probe, {"queue_path": "elsewhere"}, hostvars)["queue"] == str(tmp_path / "elsewhere")
-    assert run(Probe, {"queue_path": ""}, hostvars)["queue"] == str(tmp_path / "site" / "queue")
-    assert run(Probe, {}, {})["queue"] == str(tmp_path / "queue")
+    assert run(Probe, {"queue_path": ""}, hostvars)["queue"] == str(tmp_path / "site" / ".queue")
+    assert run(Probe, {}, {})["queue"] == str(tmp_path / ".queue")
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -247,12 +250,38 @@ def test_the_inventory_is_asked_only_for_the_addresses_that_are_compared() -> No
         "agent1": {"ansible_host": "192.0.2.1", "agent_underlay_address": "198.51.100.1"},
         "192.0.2.2": {"ansible_host": "login.example.com"},
     }
-    addresses = InventoryAddresses(["agent1", "192.0.2.2", "unread"], hostvars)
+    addresses = OfHosts(["agent1", "192.0.2.2", "unread"], hostvars, read_addresses)
     assert addresses["agent1"] == ["192.0.2.1", "198.51.100.1"]
     assert addresses.get("agent9", []) == []
     assert ("unread" in list(addresses), len(addresses)) == (True, 3)
     hostvars["unread"] = {}
     assert dict(addresses) == {"agent1": ["192.0.2.1", "198.51.100.1"], "192.0.2.2": ["192.0.2.2"], "unread": []}
+
+
+@pytest.mark.parametrize(
+    ("variables", "known"),
+    [
+        ({}, InventoryAgent("default", frozenset())),
+        (
+            {"agent_resource_group": "gpu", "agent_labels": ["ssd", "a100"]},
+            InventoryAgent("gpu", frozenset({"ssd", "a100"})),
+        ),
+        ({"agent_labels": "ssd,a100"}, InventoryAgent("default", frozenset({"ssd", "a100"}))),
+        ({"agent_labels": {"ssd": True}}, InventoryAgent()),
+    ],
+)
+def test_the_inventory_says_what_agents_are_that_do_not_answer(
+    variables: dict[str, Any], known: InventoryAgent
+) -> None:
+    assert read_agent("agent1", variables) == known
+
+
+def test_what_depends_on_facts_that_were_not_gathered_is_not_known() -> None:
+    class Lazy(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise AnsibleError(f"{name} is undefined")
+
+    assert read_agent("agent1", Lazy(agent_labels="{{ ansible_facts.x }}")) == InventoryAgent()
 
 
 # ---- variables in, reports out

@@ -222,12 +222,15 @@ def test_an_agent_probes_from_its_containers(
 ) -> None:
     probe = InsideProbe("train", "main1", (InsideAnswer("127.0.0.1", 22, "open"),))
     monkeypatch.setattr(exposure, "connect", lambda docker_host: docker_host)
+    monkeypatch.setattr(exposure, "Store", str)
     asked = recorded(monkeypatch, "probe_from_containers", InsideReply((probe,), 2))
     result = host(run, INSIDE, NO_ENGINE)
     answers = [{"address": "127.0.0.1", "port": 22, "state": "open"}]
     assert result["probes"] == [{"session": "train", "container": "main1", "answers": answers, "failed": ""}]
     assert (result["changed"], result["skipped"]) == (False, 2)
-    assert asked == [(NO_ENGINE["agent_docker_host"], [InsideTarget("manager1", "127.0.0.1", 22)])]
+    assert asked == [
+        (NO_ENGINE["agent_docker_host"], "/var/lib/backendai", [InsideTarget("manager1", "127.0.0.1", 22)])
+    ]
     assert requests[0]["seconds"] == SECONDS["inside"]
 
 

@@ -388,6 +388,41 @@ def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueSto
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
 
 
+AWAY: dict[str, Any] = {"unreachable": True, "msg": "Failed to connect: no route to host"}
+
+
+def test_a_request_that_only_an_agent_that_is_away_could_serve_waits(
+    run: Run, queue: QueueStore, tmp_path: Path
+) -> None:
+    asked = answers(agent1=fit("agent1"), agent2=AWAY)
+    asked["hostvars"]["agent2"]["agent_resource_group"] = "gpu"
+    path = tmp_path / "record.json"
+    result = run(ActionModule, {**arguments(resource_group="gpu"), "record_path": str(path)}, asked)
+    assert result["pending"] == {
+        "reason": (
+            "no room for 4 of 4 containers: no agent that may hold them is schedulable; agent2 does not answer (Failed"
+            " to connect: no route to host)"
+        ),
+        "shortfall": {},
+    }
+    assert result["record"]["status"] == "PENDING"
+    assert [entry.state for entry in queue.entries()] == ["PENDING"]
+
+
+def test_a_session_that_runs_on_an_agent_that_is_away_does_not_wait_under_its_name_once_more(
+    run: Run, queue: QueueStore
+) -> None:
+    queue.save(of_entry(1, id=SESSION_ID, name="train-llm", state="RUNNING", plan=plan({"agent2": 4})))
+    asked = answers(agent1=fit("agent1"), agent2=AWAY)
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, arguments(designated_agents=["agent2"]), asked)
+    assert str(refused.value) == (
+        "the session 'train-llm' has containers on agents that cannot be used: agent2: Failed to connect: no route to"
+        " host."
+    )
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
 def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueStore) -> None:
     result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}

@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import KEY_TYPES
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import user_options, user_run_options
 from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, plan, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
@@ -253,7 +254,7 @@ def test_invalid_request_is_reported(run: Run) -> None:
         ),
         (
             {"authorized_keys": ["x"]},
-            "session_authorized_keys[0]: 'x' is not an OpenSSH public key (ssh-ed25519 AAAA…).",
+            f"session_authorized_keys[0]: 'x' is not an OpenSSH public key ({', '.join(KEY_TYPES)}).",
         ),
     ],
     ids=["pools", "published ports", "keys"],

@@ -109,19 +109,23 @@ def test_session_queued_during_the_run_has_its_request(run: Run) -> None:
 
 def test_ssh_config_is_strict_and_non_interactive(run: Run) -> None:
     lines = [line.strip() for line in contents(run)["ssh_config"].splitlines()]
-    assert lines[0] == "Host main1 sub1 sub2"
+    hosts = [line.split()[1:] for line in lines if line.startswith("Host ")]
+    addresses = [str(kernel.address) for kernel in MADE.kernels]
+    assert hosts[:3] == [[name, address] for name, address in zip(["main1", "sub1", "sub2"], addresses, strict=True)]
+    assert hosts[3:] == [["main1", "sub1", "sub2", *addresses]]
     assert {"User work", "StrictHostKeyChecking yes"} <= set(lines)
-    assert not [line for line in lines if line.startswith("Port")]
+    assert [line for line in lines if line.startswith("Port")] == ["Port 22"] * 3
 
 
 def test_ssh_config_has_the_ports_of_host_network_containers(run: Run) -> None:
     shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
     result = contents(run, shared)
     lines = [line.strip() for line in result["ssh_config"].splitlines()]
-    assert lines[0] == "Host main1 sub1 sub2"
-    assert lines[-6:] == [
-        line for kernel in shared.kernels for line in (f"Host {kernel.hostname}", f"Port {kernel.ssh_port}")
+    assert [line for line in lines if line.startswith("Host ")] == [
+        *(f"Host {kernel.hostname}" for kernel in shared.kernels),
+        "Host main1 sub1 sub2",
     ]
+    assert [line for line in lines if line.startswith("Port")] == [f"Port {each.ssh_port}" for each in shared.kernels]
     assert result["hosts"].splitlines()[1:4] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
 
 

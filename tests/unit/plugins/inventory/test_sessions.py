@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.inventory import sessions
 from ansible_collections.backendai.cluster.plugins.inventory.sessions import InventoryModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from tests.unit.builders import plan, requested
+from tests.unit.builders import SESSION_ID, plan, requested
 
 NAME = InventoryModule.NAME
 SOURCE = f"plugin: {NAME}\n"
@@ -32,6 +32,7 @@ all:
         ansible_connection: local
         ansible_become: false
         agent_docker_host: "unix:///{{ inventory_hostname }}.sock"
+        agent_state_path: "{{ top }}/{{ inventory_hostname }}"
       hosts:
         agent1:
         agent2:
@@ -44,7 +45,7 @@ all:
 
 DOCKER = """\
 case $2 in *agent1.sock) here=main1 ;; *agent2.sock) here=sub2 ;; esac
-echo backendai-train-llm-$here
+echo id-$here
 """
 
 
@@ -56,7 +57,9 @@ class Place:
         self.agents = folder / "agents.yml"
         self.agents.write_text(AGENTS.replace("TOP", str(folder)))
         self.write("docker", f"#!/bin/sh\n{DOCKER}").chmod(0o755)
-        self.queue = QueueStore(str(folder / "queue"))
+        for agent, hostname in (("agent1", "main1"), ("agent2", "sub2")):
+            self.write(f"{agent}/sessions/{SESSION_ID}/containers/{hostname}", f"id-{hostname}")
+        self.queue = QueueStore(str(folder / ".queue"))
         self.record(plan())
 
     def record(self, of: SessionPlan, **changes: Any) -> None:
@@ -65,7 +68,7 @@ class Place:
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
@@ -180,6 +183,7 @@ def test_values_of_the_record_are_not_templated(place: Place) -> None:
 def test_settings_of_agents_may_use_hostvars(place: Place) -> None:
     place.add("""agent_docker_host: "unix:///{{ hostvars[groups['agents'][1]].inventory_hostname }}.sock\"""")
     place.record(plan({"agent1": 4}))
+    place.write(f"agent1/sessions/{SESSION_ID}/containers/sub2", "id-sub2")
     assert members(place.read(), "agent_agent1") == {"sub2.train-llm"}
 
 
@@ -191,7 +195,7 @@ def test_a_session_without_a_record_has_no_hosts_whatever_runs_on_agents(place: 
 
 
 def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> None:
-    (place.folder / "queue").rename(place.folder / "another")
+    (place.folder / ".queue").rename(place.folder / "another")
     assert members(place.read(), "sessions") == set()
     assert members(place.read(f"{SOURCE}queue_path: another\n"), "sessions") == {"main1.train-llm", "sub2.train-llm"}
     (place.folder / "another").rename(place.folder / ".queue")
@@ -199,7 +203,7 @@ def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> N
 
 
 def test_the_queue_is_that_of_the_variable_of_playbooks(place: Place) -> None:
-    (place.folder / "queue").rename(place.folder / "another")
+    (place.folder / ".queue").rename(place.folder / "another")
     text = place.agents.read_text()
     place.agents.write_text(f'{text}    session_queue_path: "{{{{ top }}}}/another"\n')
     assert members(place.read(), "sessions") == {"main1.train-llm", "sub2.train-llm"}
@@ -213,6 +217,7 @@ def test_containers_do_not_inherit_how_agents_become_root(place: Place, line: st
 
 def test_sessions_with_the_same_name_get_a_suffix_and_a_warning(place: Place, warned: list[str]) -> None:
     place.record(replace(plan({"agent2": 4}), id=OTHER_ID))
+    place.write(f"agent2/sessions/{OTHER_ID}/containers/sub2", "id-sub2")
     expected = {"main1.train-llm.5f0c6a52", "sub2.train-llm.5f0c6a52", "sub2.train-llm.ffffffff"}
     assert members(place.read(), "session_train_llm") == expected
     assert warned == ["2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."]
@@ -298,7 +303,7 @@ def test_agents_inventory_is_merged_with_groups_and_variables(place: Place) -> N
     place.write("elsewhere/group_vars/agents.yml", "ansible_become_user: operator\n")
     place.write("elsewhere/host_vars/agent1.yml", "own: 1\n")
     empty = place.write("empty.yml", "all: {hosts: {unrelated: }}\n")
-    (place.folder / "queue").rename(place.folder / "elsewhere" / "queue")
+    (place.folder / ".queue").rename(place.folder / "elsewhere" / ".queue")
     inventory = place.read(f"{SOURCE}agents_inventory: [elsewhere/agents.yml]\n", empty)
     assert members(inventory, "sessions") == {"main1.train-llm", "sub2.train-llm"}
     assert members(inventory, "agents") == {"agent1", "agent2"}

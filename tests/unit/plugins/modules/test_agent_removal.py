@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.modules import agent_removal
-from tests.unit.builders import NOW, held, plan
+from tests.unit.builders import NOW, held, own_labels, plan
 from tests.unit.module_runs import result_of
 
 OURS = {labels.OWNER: labels.OWNER_VALUE}
@@ -29,8 +29,8 @@ class Engine:
         self.existing: list[dict[str, Any]] = [DEFAULT]
 
     def containers(self, **query: Any) -> list[dict[str, Any]]:
-        assert query["all"], "a stopped container counts, too"
-        return [container for container in self.listed if "filters" not in query or container["Labels"]]
+        label = query["filters"].get("label")
+        return [container for container in self.listed if (container["Labels"] if label else container["Network"])]
 
     def networks(self, filters: dict[str, list[str]]) -> list[dict[str, Any]]:
         return [network for network in self.existing if filters["name"][0] in network["Name"]]
@@ -82,9 +82,26 @@ def test_an_agent_with_a_session_is_refused_and_stays_in_service(run: Any, store
     assert read_cordon(store) is None
 
 
-def test_a_container_of_a_session_without_its_state_is_a_session(run: Any, engine: Engine) -> None:
-    engine.listed = [{"Names": ["/x"], "Labels": {**OURS, labels.SESSION_ID: "lost-id"}}]
-    assert "sessions are on this agent: lost-id;" in run("checked")["msg"]
+def test_containers_of_no_session_are_only_in_the_way_where_they_use_the_default_network(
+    run: Any, store: Store, engine: Engine
+) -> None:
+    session = held(plan(name="train"))
+    store.save(session)
+    store.container_ids(session.plan.id).record("main1", "own")
+    own, lost = own_labels("main1"), own_labels("main1", "lost-id")
+    engine.listed = [
+        {"Id": "own", "Names": ["/main1"], "Labels": own, "Network": True},
+        {"Id": "saved", "Names": ["/saved"], "Labels": own, "Network": False},
+    ]
+    assert run("checked", end_sessions=True)["sessions"] == ["train"]
+    engine.listed += [
+        {"Id": "y", "Names": ["/y"], "Labels": lost, "Network": True},
+        {"Id": "x", "Names": ["/x"], "Labels": {}, "Network": True},
+    ]
+    assert run("checked", end_sessions=True)["msg"] == (
+        "containers of no session use the Docker network backendai-default: x, y; remove them with docker rm -f x y, or"
+        " take them off that network."
+    )
 
 
 def test_sessions_that_are_to_be_ended_are_returned(run: Any, store: Store) -> None:

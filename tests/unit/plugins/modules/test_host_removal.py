@@ -18,7 +18,7 @@ class Engine:
         return {"DockerRootDir": "/data"}
 
     def containers(self, **_query: Any) -> list[dict[str, Any]]:
-        return [{"Id": "1", "Names": ["/web"], "Labels": {}}]
+        return [{"Id": "1", "Names": ["/web"], "Labels": {}, "State": "running"}]
 
     def volumes(self) -> dict[str, Any]:
         return {"Volumes": None}

@@ -16,8 +16,16 @@ from tests.unit.builders import SESSION_ID, plan
 OTHER_ID = "ffffffff-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 
+MAIN1 = "a" * 64
+
+
+def recorded(hostname: str, container_id: str, session_id: str = SESSION_ID) -> str:
+    """Return the line about the recorded id of a container."""
+    return f"/var/lib/backendai/sessions/{session_id}/containers/{hostname}:{container_id}\n"
+
+
 def host(**changes: Any) -> SessionHost:
-    (first,) = session_hosts.find_hosts("agent1", "backendai-train-llm-main1\n", [plan()])
+    (first,) = session_hosts.find_hosts("agent1", f"{MAIN1}\n{recorded('main1', MAIN1)}", [plan()])
     return replace(first, **changes)
 
 
@@ -30,12 +38,12 @@ def docker(folder: Path, script: str) -> None:
 @pytest.fixture(autouse=True)
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a client that records its arguments."""
-    docker(tmp_path, 'echo "$@" > "${0}.asked"; echo backendai-train-llm-main1')
+    docker(tmp_path, 'echo "$@" > "${0}.asked"; echo ' + MAIN1)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
 
-def run_command(seconds: int = 5) -> subprocess.CompletedProcess[str]:
-    question = session_hosts.list_command("unix:///its.sock", seconds)
+def run_command(state_path: str = "/nothing", seconds: int = 5) -> subprocess.CompletedProcess[str]:
+    question = session_hosts.list_command("unix:///its.sock", state_path, seconds)
     return subprocess.run(["/bin/sh", "-c", question], capture_output=True, text=True, check=False)
 
 
@@ -43,13 +51,18 @@ def run_command(seconds: int = 5) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_lists_running_containers(tmp_path: Path) -> None:
-    completed = run_command()
+    for name in ("main1", "sub1"):
+        path = tmp_path / "a state" / "sessions" / SESSION_ID / "containers" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(MAIN1 if name == "main1" else "another")
+    assert run_command().stdout == f"{MAIN1}\n"
+    completed = run_command(str(tmp_path / "a state"))
     assert (completed.returncode, completed.stderr) == (0, "")
     hosts = session_hosts.find_hosts("agent1", completed.stdout, [plan()])
     assert [container.container for container in hosts] == ["backendai-train-llm-main1"]
     label = "label=ai.backend.owner=backendai.cluster"
     output = (tmp_path / "docker.asked").read_text()
-    assert output == f"--host unix:///its.sock ps --filter {label} --format {{{{.Names}}}}\n"
+    assert output == f"--host unix:///its.sock ps --no-trunc --filter {label} --format {{{{.ID}}}}\n"
 
 
 def test_an_engine_error_fails_the_whole_listing(tmp_path: Path) -> None:
@@ -75,7 +88,15 @@ def test_an_agent_that_fails_without_a_word_is_left_out_with_the_exit_code() -> 
 
 
 def test_only_running_containers_of_the_plan_on_this_agent_are_hosts() -> None:
-    running = "backendai-train-llm-main1\nbackendai-train-llm-sub2\nanother\n"
+    running = "".join(
+        [
+            f"{MAIN1}\nb\nc\nd\n",
+            recorded("main1", MAIN1),
+            recorded("sub1", "stopped"),
+            recorded("sub2", "b"),
+            recorded("sub1", "c", OTHER_ID),
+        ]
+    )
     (only,) = session_hosts.find_hosts("agent1", running, [plan()])
     assert only == SessionHost(
         session_id=SESSION_ID,

@@ -20,7 +20,17 @@ MAX_KEY = 1 << 14
 MAX_KEYS = 100
 _AGENT_SECONDS = 5.0
 
-_KEY = re.compile(r"((ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) AAAA[A-Za-z0-9+/=]+)([ \t].*)?")
+# What sessions take, and no certificates: a test compares it with OpenSSH, and with what the control node takes.
+KEY_TYPES = (
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "ssh-rsa",
+)
+_KEY = re.compile(rf"(({'|'.join(map(re.escape, KEY_TYPES))}) AAAA[A-Za-z0-9+/=]+)([ \t].*)?")
 
 
 def ensure_key(folder: Path) -> Path:
@@ -76,8 +86,15 @@ def _read_named(name: str) -> str:
     text = _read(Path(name))
     if "PRIVATE KEY" in text:
         raise RefusedError(f"{name} is a private key; name its public half, {name}.pub.")
-    if not list(_keys(text)):
-        raise RefusedError(f"{name} has no SSH public key of type ed25519, ecdsa or rsa.")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    problem = next((line for line in lines if not list(_keys(line))), "" if lines else name)
+    if "-cert-v01@" in problem:
+        raise RefusedError(f"{name} is a certificate; name the public key that it is for.")
+    if problem:
+        raise RefusedError(
+            f"{name} has no SSH public key, or something else beside keys, such as options before one."
+            f" The types are {', '.join(KEY_TYPES)}."
+        )
     return text
 
 

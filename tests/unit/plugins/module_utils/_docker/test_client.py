@@ -11,14 +11,32 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
 
 
-def test_missing_sdk_error_contains_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("interpreter", "remedy"),
+    [
+        (
+            "/usr/bin/python3",
+            "install python3-docker, or run backendai.cluster.provision_agents on this host.",
+        ),
+        (
+            "/opt/site/bin/python",
+            (
+                "set ansible_python_interpreter to /usr/bin/python3, which python3-docker is for, or install the"
+                " package docker for /opt/site/bin/python."
+            ),
+        ),
+    ],
+)
+def test_missing_sdk_error_names_the_interpreter_and_what_helps(
+    interpreter: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
+    monkeypatch.setattr(sys, "executable", interpreter)
     with pytest.raises(DockerUnavailableError) as raised:
         connect("unix:///run/docker.sock")
     assert str(raised.value) == (
-        "the Docker SDK for Python cannot be imported (import of docker halted; None in sys.modules), so the engine at"
-        " unix:///run/docker.sock cannot be used: install python3-docker, or run backendai.cluster.provision_agents on"
-        " this host."
+        f"the Docker SDK for Python cannot be imported by {interpreter} (import of docker halted; None in"
+        f" sys.modules), so the engine at unix:///run/docker.sock cannot be used: {remedy}"
     )
 
 

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.containe
     plan_containers,
     remove_containers,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
+from ansible_collections.backendai.cluster.plugins.module_utils._host.container_ids import ContainerIds
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import INTERFACE_VARIABLES
 from tests.unit.fake_docker import FakeDocker
 
 MAIN = Container(
@@ -59,10 +63,30 @@ def engine() -> Any:
     return FakeDocker()
 
 
+class Ids:
+    """Takes the ids of containers, and what the engine had been asked until then."""
+
+    def __init__(self) -> None:
+        self.recorded: list[tuple[str, str, str]] = []
+
+    def record(self, hostname: str, container_id: str) -> None:
+        self.recorded.append(("record", hostname, container_id))
+
+    def forget(self, hostname: str) -> None:
+        self.recorded.append(("forget", hostname, ""))
+
+
+IDS: Any = Ids()
+
+
+def made(engine: Any) -> dict[str, Any]:
+    return {entry["Labels"].get(labels.HOSTNAME): entry for entry in engine.made}
+
+
 def apply(engine: Any, *desired: Container) -> list[Change]:
     """Create the desired containers and return the changes."""
-    steps = plan_containers(containers.find_containers(engine, "1"), desired)
-    containers.apply_containers(engine, steps)
+    steps = plan_containers(made(engine), desired)
+    containers.apply_containers(engine, IDS, steps)
     return [step.change for step in steps]
 
 
@@ -202,9 +226,12 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     assert (request["image"], request["hostname"], request["user"]) == ("lab/python:1", "main1", "1000:100")
     assert (request["entrypoint"], request["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
     assert request["mac_address"] == "02:ba:0a:80:03:02"
-    assert request["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
+    assert request["networking_config"] == {
+        "EndpointsConfig": {"backendai-train-llm": {"IPAMConfig": {"IPv4Address": "10.128.3.2"}}}
+    }
     assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
-    assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
+    nothing = {labels.DERIVED: "{}", labels.GROUPS: "[]", labels.INFINIBAND: "[]"}
+    assert request["labels"] == {**MAIN.labels, **nothing, labels.DIGEST: MAIN.digest()}, "none is that of its image"
 
 
 def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
@@ -214,6 +241,106 @@ def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: 
     (request,) = engine.asked
     assert request["host_config"]["shm_size"] == 1 << 26
     assert request["environment"]["OMP_NUM_THREADS"] == "2"
+
+
+DISTRIBUTED = {
+    "BACKENDAI_CLUSTER_SIZE": "2",
+    "BACKENDAI_CLUSTER_HOSTS": "main1,sub1",
+    "BACKENDAI_CLUSTER_LOCAL_RANK": "0",
+}
+
+
+def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_made_of_one(engine: Any) -> None:
+    main = dataclasses.replace(MAIN, interface_names=INTERFACE_VARIABLES)
+    first = dataclasses.replace(main, omp_threads=2, explicit_environment={**DISTRIBUTED, "MASTER_PORT": "1234"})
+    apply(engine, first)
+    (made_first,) = engine.asked
+    saved = dict(made_first["environment"])
+    environment = [f"{name}={value}" for name, value in saved.items()]
+    # An image that was built from it sets one again, and has a variable that was taken away.
+    config = {"Env": [*environment, "GONE"], "Labels": made_first["labels"]}
+    config["Env"][config["Env"].index(f"GLOO_SOCKET_IFNAME={saved['GLOO_SOCKET_IFNAME']}")] = "GLOO_SOCKET_IFNAME=ib0"
+    engine.images["saved"] = {"Id": "sha256:2", "Config": config}
+    image = find_image(engine, "saved")
+    assert image is not None
+    assert {"MASTER_ADDR", "TF_CONFIG", "OMP_NUM_THREADS", "NCCL_SOCKET_IFNAME"} <= image.derived
+    assert image.environment == {"PATH": "/bin", "GLOO_SOCKET_IFNAME": "ib0", **DISTRIBUTED, "MASTER_PORT": "1234"}
+    again = dataclasses.replace(
+        main,
+        omp_threads=4,
+        image_environment=image.environment,
+        stale=image.derived,
+        explicit_environment={**DISTRIBUTED, "BACKENDAI_CLUSTER_LOCAL_RANK": "1"},
+    )
+    engine.made.clear()
+    apply(engine, again)
+    second = engine.asked[-1]["environment"]
+    assert (second["OMP_NUM_THREADS"], second["GLOO_SOCKET_IFNAME"], second["MASTER_PORT"]) == ("4", "ib0", "1234")
+    assert json.loads(second["TF_CONFIG"])["task"]["index"] == 1
+    single = dataclasses.replace(again, explicit_environment={"BACKENDAI_CLUSTER_SIZE": "1"})
+    engine.made.clear()
+    apply(engine, single)
+    asked = engine.asked[-1]
+    # The engine would add them from the image otherwise.
+    assert {name: asked["environment"][name] for name in image.derived} == dict.fromkeys(image.derived)
+    assert asked["labels"][labels.DERIVED] == "{}"
+
+
+@pytest.mark.parametrize("label", [None, "", "no JSON", "[]", '{"PATH": 1}', '{"PATH": "0123456789abcdef"}'])
+def test_a_label_that_does_not_fit_takes_no_variable_of_an_image_away(engine: Any, label: str | None) -> None:
+    engine.images["odd"] = {"Id": "sha256:2", "Config": {"Env": ["PATH=/bin"], "Labels": {labels.DERIVED: label}}}
+    image = find_image(engine, "odd")
+    assert image is not None
+    assert (image.environment, image.derived) == ({"PATH": "/bin"}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("config", "argv", "folder"),
+    [
+        (
+            {"Entrypoint": ["/opt/backendai/bin/entrypoint"], "Cmd": ["/run", "-x"], "WorkingDir": "/"},
+            ("/run", "-x"),
+            "/app",
+        ),
+        ({"Entrypoint": ["/opt/backendai/bin/entrypoint"], "Cmd": None, "WorkingDir": "/new"}, (), "/new"),
+        (
+            {"Entrypoint": None, "Cmd": ["/opt/backendai/bin/entrypoint", "/opt/backendai/bin/entrypoint", "/run"]},
+            ("/run",),
+            "/app",
+        ),
+        ({"Entrypoint": ["/mine"], "Cmd": ["a"], "WorkingDir": "/"}, ("/mine", "a"), "/app"),
+    ],
+    ids=["saved", "with another folder", "saved twice", "with an entrypoint of its own"],
+)
+def test_our_entrypoint_is_not_run_again_by_an_image_that_was_made_of_a_container(
+    engine: Any, config: dict[str, Any], argv: tuple[str, ...], folder: str
+) -> None:
+    engine.images["saved"] = {"Id": "sha256:2", "Config": {**config, "Labels": {labels.FOLDER: "/app"}}}
+    image = find_image(engine, "saved")
+    assert image is not None
+    assert (image.argv, image.folder) == (argv, folder)
+
+
+def test_the_id_of_a_container_is_recorded_before_it_starts_and_forgotten_after_it_is_gone(
+    engine: Any, tmp_path: Path
+) -> None:
+    ids = ContainerIds(tmp_path / "containers")
+    seen: list[tuple[str, dict[str, str]]] = []
+    for name in ("create_container", "start", "remove_container"):
+        call = getattr(engine, name)
+
+        def noted(*given: Any, _call: Any = call, _name: str = name, **more: Any) -> Any:
+            seen.append((_name, ids.read()))
+            return _call(*given, **more)
+
+        setattr(engine, name, noted)
+    containers.apply_containers(engine, ids, plan_containers({}, [MAIN]))
+    recorded = {"main1": "id-backendai-train-llm-main1"}
+    assert seen == [("create_container", {}), ("start", recorded)]
+    seen.clear()
+    other = dataclasses.replace(MAIN, memory=1 << 31)
+    containers.apply_containers(engine, ids, plan_containers(made(engine), [other]))
+    assert seen == [("remove_container", recorded), ("create_container", {}), ("start", recorded)]
 
 
 def test_container_has_its_limits(engine: Any) -> None:
@@ -478,23 +605,6 @@ def test_removed_container_has_no_exit_code(engine: Any) -> None:
     assert containers.exit_code_of(engine, "id-gone") is None
 
 
-def test_conflicting_names_exclude_those_of_this_session(engine: Any) -> None:
-    apply(engine, MAIN)
-    engine.made += [
-        {"Id": "a", "Names": ["/backendai-train-llm-sub1"], "Labels": {}, "State": "exited"},
-        {"Id": "b", "Names": ["/backendai-train-llm-sub10"], "Labels": {}, "State": "running"},
-        {"Id": "c", "Names": None, "Labels": None, "State": "dead"},
-        {
-            "Id": "d",
-            "Names": ["/backendai-train-llm-sub2"],
-            "Labels": {**MAIN.labels, labels.SESSION_ID: "2"},
-            "State": "running",
-        },
-    ]
-    names = [f"backendai-train-llm-{hostname}" for hostname in ("main1", "sub1", "sub2", "sub3")]
-    assert containers.conflicting_names(engine, names, "1") == names[1:3]
-
-
 def test_container_without_session_network_joins_only_the_default(engine: Any) -> None:
     single = dataclasses.replace(MAIN, network=None, address=None, mac=None)
     assert apply(engine, single)[0].after == PHRASE.replace("10.128.3.2", "-")
@@ -508,37 +618,28 @@ def test_changes_do_not_contain_the_environment(engine: Any) -> None:
     assert "hunter2" not in str(apply(engine, MAIN))
 
 
-def test_unmanaged_containers_are_ignored(engine: Any) -> None:
-    other = dataclasses.replace(MAIN, labels={**MAIN.labels, labels.SESSION_ID: "2"})
-    foreign = dataclasses.replace(MAIN, labels={labels.SESSION_ID: "1"})
-    for container in (other, foreign):
-        containers.apply_containers(engine, plan_containers([], [container]))
-    assert containers.find_containers(engine, "1") == []
-    assert len(containers.find_containers(engine)) == 1
-
-
 def test_first_error_is_raised_after_all_containers_were_tried(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     engine.calls.clear()
     for container in engine.made:
         container["State"] = "exited"
-    steps = plan_containers(containers.find_containers(engine, "1"), [MAIN, SUB])
+    steps = plan_containers(made(engine), [MAIN, SUB])
     engine.made.pop(0)
     with pytest.raises(APIError, match="No such container: id-backendai-train-llm-main1"):
-        containers.apply_containers(engine, steps)
+        containers.apply_containers(engine, IDS, steps)
     assert engine.made[0]["State"] == "running"
 
 
 def test_containers_are_listed_by_name_whatever_the_order_of_the_engine(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     engine.made.reverse()
-    listed = [container["Labels"][labels.HOSTNAME] for container in containers.find_containers(engine, "1")]
+    listed = [container["Labels"][labels.HOSTNAME] for container in containers.find_labelled(engine, "1")]
     assert listed == ["main1", "sub1"]
 
 
 def test_removal_includes_running_and_already_removed_containers(engine: Any) -> None:
     apply(engine, MAIN, SUB)
-    existing = containers.find_containers(engine, "1")
+    existing = containers.find_labelled(engine, "1")
     engine.made = [container for container in engine.made if container["Labels"][labels.HOSTNAME] == "sub1"]
     assert containers.remove_containers(engine, existing) == [
         Change(f"container {name}", "running", None)
@@ -566,10 +667,10 @@ def test_rejected_start_is_retried_until_the_timeout(
     monkeypatch.setattr(engine, "start", refused_at_first)
     if not started:
         with pytest.raises(APIError, match="not found"):
-            containers.start_stopped(engine, "1", ["main1"], prepared.append, timeout)
+            containers.start_stopped(engine, [engine.made[0]], prepared.append, timeout)
         assert (engine.made[0]["State"], now) == ("exited", [100.0 + timeout])
         return
-    (change,) = containers.start_stopped(engine, "1", ["main1"], prepared.append, timeout)
+    (change,) = containers.start_stopped(engine, [engine.made[0]], prepared.append, timeout)
     assert (change.after, engine.made[0]["State"], now) == ("running", "running", [103.0])
     assert prepared == [f"id-{MAIN.name}"] * 7, "before each try"
 

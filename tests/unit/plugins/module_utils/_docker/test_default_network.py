@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +15,23 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_
     NetworkConflictError,
     apply_default_network,
     create_default_network,
+    gateway_address,
     plan_default_network,
+    read_default_network,
+    renew_default_network,
+    save_default_network,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
-DESIRED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
+DESIRED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16", 1400)
+OF_ANY = DefaultNetwork("backendai-default", "backendai0", mtu=1400)
 
 
 class Engine:
     """A fake engine with networks; as on a real one, the name filter also matches names that contain the given one."""
+
+    api_version = "1.41"
 
     def __init__(self) -> None:
         self.existing: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
@@ -39,7 +49,7 @@ class Engine:
 
     def create_network(self, name: str, driver: str, **settings: Any) -> None:
         assert name not in [network["Name"] for network in self.existing], "two networks of one name"
-        pools = (settings["ipam"] or {}).get("Config")
+        pools = (settings["ipam"] or {}).get("Config") or [{"Subnet": "172.18.0.0/16", "Gateway": "172.18.0.1"}]
         network = {"Id": f"id-{name}", "Name": name, "Driver": driver, "EnableIPv6": False, "IPAM": {"Config": pools}}
         self.existing.append({**network, "Options": settings["options"], "Labels": settings["labels"]})
 
@@ -56,11 +66,12 @@ def test_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> 
         Change("network backendai-default bridge", None, "backendai0"),
         Change("network backendai-default icc", None, "false"),
         Change("network backendai-default ipv6", None, "false"),
+        Change("network backendai-default mtu", None, "1400"),
         Change("network backendai-default subnet", None, "10.127.0.0/16"),
     ]
 
 
-@pytest.mark.parametrize("desired", [DESIRED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
+@pytest.mark.parametrize("desired", [DESIRED, OF_ANY], ids=["subnet", "any"])
 def test_existing_network_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
     create_default_network(engine, desired)
     assert plan_default_network(engine, desired) == []
@@ -87,11 +98,11 @@ def test_a_missing_network_is_created_except_in_check_mode(engine: Any, check_mo
 
 def test_unspecified_subnet_is_not_compared(engine: Any) -> None:
     create_default_network(engine, DESIRED)
-    assert plan_default_network(engine, DefaultNetwork("backendai-default", "backendai0")) == []
+    assert plan_default_network(engine, OF_ANY) == []
 
 
 def test_managed_network_that_differs_is_replaced(engine: Any) -> None:
-    create_default_network(engine, DefaultNetwork("backendai-default", "br0", "10.127.0.0/16"))
+    create_default_network(engine, dataclasses.replace(DESIRED, bridge="br0"))
     assert plan_default_network(engine, DESIRED) == [Change("network backendai-default bridge", "br0", "backendai0")]
     create_default_network(engine, DESIRED)
     assert plan_default_network(engine, DESIRED) == []
@@ -117,3 +128,53 @@ def test_unmanaged_network_is_never_changed(engine: Any) -> None:
         "the Docker network backendai-default exists and does not belong to backendai.cluster: remove it, or set"
         " agent_default_network to another name."
     )
+
+
+def options(engine: Any) -> dict[str, str]:
+    (network,) = [network for network in engine.existing if network["Name"] == "backendai-default"]
+    return dict(network["Options"])
+
+
+def test_the_mtu_of_a_network_without_containers_follows_the_way_out(engine: Any) -> None:
+    create_default_network(engine, DESIRED)
+    narrower = dataclasses.replace(DESIRED, mtu=1300)
+    change = Change("network backendai-default mtu", "1400", "1300")
+    assert apply_default_network(engine, narrower, nullcontext(), check_mode=False) == [change]
+    assert options(engine)["com.docker.network.driver.mtu"] == "1300"
+
+
+def test_a_network_with_containers_stays_when_the_way_out_changes(engine: Any) -> None:
+    create_default_network(engine, DESIRED)
+    engine.attached = [{"network": "id-backendai-default"}]
+    narrower = dataclasses.replace(DESIRED, mtu=1300)
+    assert apply_default_network(engine, narrower, nullcontext(), check_mode=False) == []
+    assert renew_default_network(engine, narrower) is False
+    assert options(engine)["com.docker.network.driver.mtu"] == "1400"
+
+
+def test_a_network_without_an_mtu_has_the_engines_own(engine: Any) -> None:
+    create_default_network(engine, DESIRED)
+    del engine.existing[-1]["Options"]["com.docker.network.driver.mtu"]
+    assert plan_default_network(engine, dataclasses.replace(DESIRED, mtu=1500)) == []
+
+
+def test_what_the_network_is_created_from_is_stored_with_the_mtu_that_it_has(engine: Any, tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    assert read_default_network(store) is None
+    create_default_network(engine, DESIRED)
+    save_default_network(engine, store, dataclasses.replace(DESIRED, mtu=1300))
+    assert read_default_network(store) == DESIRED
+    store.default_network_file.write_text("{")
+    assert read_default_network(store) is None
+
+
+def test_the_address_of_the_bridge_is_the_engines(engine: Any) -> None:
+    assert gateway_address(engine, "backendai-default") is None
+    create_default_network(engine, OF_ANY)
+    assert gateway_address(engine, "backendai-default") == "172.18.0.1/16"
+
+
+def test_a_network_of_others_is_not_renewed(engine: Any) -> None:
+    engine.existing.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
+    assert renew_default_network(engine, DESIRED) is False
+    assert len(engine.existing) == 2

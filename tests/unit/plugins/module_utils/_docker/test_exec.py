@@ -43,6 +43,17 @@ def test_output_is_returned_and_the_command_is_limited_by_the_kit(server: Engine
     assert server.commands == [[*LIMIT, "70", "hostname", "-f"]]
 
 
+def test_standard_error_is_no_answer(server: EngineServer, client: Any) -> None:
+    def print_both(send: Any, _over: Any) -> None:
+        send(b"bash: warning: cannot change locale\n", 2)
+        send(b"ma")
+        send(b"ERROR: ld.so: ignored.\n", 2)
+        send(b"in1\n")
+
+    server.prints = print_both
+    assert run_as_work(client, "c", ["hostname"], 60) == "main1\n"
+
+
 def test_control_characters_of_a_container_are_escaped(server: EngineServer, client: Any) -> None:
     server.prints = says(b"\x1b]0;owned\x07\x1b[2Jmain1\r\n\tnext\xc2\x9b31m\xe2\x80\xae")
     assert run_as_work(client, "c", ["x"], 60) == ("\\x1b]0;owned\\x07\\x1b[2Jmain1\\r\n\tnext\\x9b31m\\u202e")

@@ -232,7 +232,8 @@ def test_pull_error_contains_the_reference_of_other_agents() -> None:
         pull(FakeDocker({}), reference="lab/python@sha256:a")
     assert str(raised.value) == (
         "session_image: 'lab/python:1' is not on this host and cannot be pulled as 'lab/python@sha256:a', which other"
-        " agents have (manifest for lab/python@sha256:a not found)"
+        " agents have (manifest for lab/python@sha256:a not found; by its own name: manifest for lab/python:1 not"
+        " found)"
     )
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +14,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.mirrors 
     find_configuration,
     parse_mirrors,
     set_mirrors,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.engine_settings import (
+    EngineSettings,
+    parse_engine_settings,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.host_record import (
     HostRecord,
@@ -57,10 +59,9 @@ def record(tmp_path: Path) -> Path:
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Return an engine with a configuration in a folder that is not there."""
     made = Engine(tmp_path / "docker" / "daemon.json")
-    monkeypatch.setattr(mirrors, "CONFIGURATION", str(made.path))
     monkeypatch.setattr(mirrors, "RELOAD_SECONDS", 0.05)
     monkeypatch.setattr(mirrors, "_reload", made.reload)
-    monkeypatch.setattr(mirrors, "engine_arguments", lambda: ["/usr/sbin/dockerd", "-H", "fd://"])
+    monkeypatch.setattr(mirrors, "read_engine_settings", lambda: EngineSettings(str(made.path)))
     return made
 
 
@@ -224,25 +225,8 @@ def test_mirrors_are_compared_without_their_slash() -> None:
     assert parse_mirrors([f"{OURS}/", OURS, "http://[2001:db8::1]:80"]) == [OURS, "http://[2001:db8::1]:80"]
 
 
-def test_configuration_is_where_the_engine_has_it() -> None:
-    assert find_configuration(["dockerd", "--config-file=/srv/engine.json"], [OURS]) == "/srv/engine.json"
-    assert find_configuration(["dockerd", "--config-file", "/srv/engine.json"], [OURS]) == "/srv/engine.json"
-    assert find_configuration(["dockerd"], [OURS]) == find_configuration([], [OURS]) == "/etc/docker/daemon.json"
-
-
 def test_engine_with_mirrors_on_its_command_line_gets_no_others() -> None:
-    arguments = ["dockerd", "--registry-mirror", THEIRS]
-    with pytest.raises(MirrorError, match="has --registry-mirror on its command line, and does not start with both"):
-        find_configuration(arguments, [OURS])
-    assert find_configuration(arguments, []) == "/etc/docker/daemon.json"
-
-
-@pytest.mark.parametrize(("pid", "expected"), [("17", ["dockerd", "-H", "fd://"]), ("18", []), ("0", [])])
-def test_command_line_of_the_engine_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: str, expected: list[str]
-) -> None:
-    (tmp_path / "17").mkdir()
-    (tmp_path / "17" / "cmdline").write_bytes(b"dockerd\0-H\0fd://\0")
-    monkeypatch.setattr(mirrors, "PROC", tmp_path)
-    monkeypatch.setattr(subprocess, "run", lambda *_command, **_how: SimpleNamespace(stdout=f"{pid}\n"))
-    assert mirrors.engine_arguments() == expected
+    settings = parse_engine_settings(["dockerd", "--registry-mirror", THEIRS, "--config-file=/srv/engine.json"])
+    with pytest.raises(MirrorError, match=r"does not start with both: move that to /srv/engine\.json$"):
+        find_configuration(settings, [OURS])
+    assert find_configuration(settings, []) == "/srv/engine.json"

@@ -10,12 +10,13 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork, desired_network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import bridge_name
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from tests.unit.builders import SESSION_ID, bridged, plan
 from tests.unit.fake_docker import FakeDocker
 
-DESIRED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, "bai-1", SESSION_ID)
-PHRASE = "10.128.3.0/29, mtu 1450, bridge bai-1"
+DESIRED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, bridge_name(SESSION_ID), SESSION_ID)
+PHRASE = "10.128.3.0/29, mtu 1450, bridge bai-5f0c6a523c"
 FOREIGN = {"Id": "f", "Name": "bridge", "Labels": {}, "IPAM": {"Config": [{"Subnet": "172.17.0.0/16"}]}}
 
 
@@ -36,7 +37,7 @@ def test_existing_network_needs_no_change(engine: Any) -> None:
     assert networks.plan_network(engine, DESIRED) is None
 
 
-@pytest.mark.parametrize("drift", [{"mtu": 1400}, {"subnet": "10.128.3.8/29"}, {"bridge": "bai-2"}])
+@pytest.mark.parametrize("drift", [{"mtu": 1400}, {"subnet": "10.128.3.8/29"}])
 def test_network_with_other_properties_is_a_change(engine: Any, drift: dict[str, Any]) -> None:
     networks.create_network(engine, dataclasses.replace(DESIRED, **drift))
     assert networks.plan_network(engine, DESIRED) == Change(
@@ -50,7 +51,7 @@ def test_network_is_internal_without_agent_address_on_its_bridge(engine: Any) ->
     assert (request["name"], request["driver"]) == ("backendai-train-llm", "bridge")
     assert (request["internal"], request["check_duplicate"]) == (True, True)
     assert request["options"] == {
-        "com.docker.network.bridge.name": "bai-1",
+        "com.docker.network.bridge.name": "bai-5f0c6a523c",
         "com.docker.network.bridge.inhibit_ipv4": "true",
         "com.docker.network.container_iface_prefix": "cluster",
         "com.docker.network.driver.mtu": "1450",
@@ -69,6 +70,19 @@ def test_only_the_networks_of_the_session_are_removed(engine: Any) -> None:
     assert networks.remove_networks(engine, SESSION_ID) == [Change("network backendai-train-llm", "id-backendai", None)]
     assert [network["Name"] for network in engine.joined] == ["bridge", "backendai-other"]
     assert networks.remove_networks(engine, SESSION_ID) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"Name": "strange"}, {"Options": {}}, {"Options": None}, {"Options": {networks.BRIDGE_OPTION: "bai-0000000000"}}],
+    ids=["name", "no bridge", "no options", "another bridge"],
+)
+def test_a_network_that_only_has_the_labels_of_a_session_is_not_its_own(engine: Any, change: dict[str, Any]) -> None:
+    networks.create_network(engine, DESIRED)
+    engine.joined[-1].update(change)
+    assert networks.find_networks(engine, SESSION_ID) == []
+    assert networks.remove_networks(engine, SESSION_ID) == []
+    assert len(engine.joined) == 2
 
 
 def test_subnets_of_all_networks_are_in_use(engine: Any) -> None:

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall import engine_rules
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.engine_rules import engine_rules_exist
+from ansible_collections.backendai.cluster.plugins.module_utils._host import engine_settings
 
 
 @pytest.fixture(autouse=True)
-def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "daemon.json"
-    monkeypatch.setattr(engine_rules, "CONFIGURATION", path)
-    return path
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the command line of the engine, which has no file unless a test writes one."""
+    given = ["dockerd", "--config-file", str(tmp_path / "daemon.json")]
+    monkeypatch.setattr(engine_settings, "engine_arguments", lambda: given)
+    return given
 
 
 def host(monkeypatch: pytest.MonkeyPatch, **codes: int | None) -> None:
@@ -46,8 +47,16 @@ def test_rules_of_either_backend_count(
     ("text", "exist"), [('{"iptables": false}', True), ('{"iptables": true}', False), ("{", False), ("[]", False)]
 )
 def test_engine_that_is_configured_to_add_no_rules_has_none(
-    monkeypatch: pytest.MonkeyPatch, configuration: Path, text: str, exist: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, exist: bool
 ) -> None:
-    configuration.write_text(text)
+    (tmp_path / "daemon.json").write_text(text)
     host(monkeypatch, iptables=1, nft=1)
     assert engine_rules_exist() is exist
+
+
+def test_engine_that_is_told_on_its_command_line_to_add_no_rules_has_none(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    host(monkeypatch, iptables=1, nft=1)
+    arguments.append("--iptables=false")
+    assert engine_rules_exist()

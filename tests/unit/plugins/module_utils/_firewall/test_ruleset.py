@@ -265,7 +265,16 @@ def test_the_ruleset_never_accepts(text: str) -> None:
     assert all(hook.endswith("policy accept;") for hook in hooks)
     assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
     verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
-    assert verdicts <= {"return", "drop", "notrack", "vxlan_peers", "session_sshd", "host_firewall", "published", *ENDS}
+    # The last one is the size of segments.
+    limits = {"mtu"}
+    jumps = {"vxlan_peers", "session_sshd", "host_firewall", "published", *ENDS}
+    assert verdicts <= {"return", "drop", "notrack", *jumps, *limits}
+
+
+@TEXTS
+def test_connections_of_containers_agree_on_segments_that_fit_their_route(text: str) -> None:
+    limit = "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu"
+    assert chains(text)["forward"][1:3] == [f'iifname "backendai0" {limit}', f'oifname "backendai0" {limit}']
 
 
 @TEXTS

@@ -292,6 +292,11 @@ def test_infiniband_nodes_are_those_for_programs_without_links(
     assert infiniband_nodes(root) == [f"/dev/infiniband/{name}" for name in nodes]
 
 
+def test_what_a_driver_says_on_standard_error_is_no_answer(root: Path, nvidia_smi: Driver) -> None:
+    nvidia_smi("echo 'GPU-b, 00000000:3C:00.0, H100, 80 GiB' >&2; echo 'GPU-a, 00000000:3B:00.0, H100, 80 GiB'")
+    assert [device.id for device in find_accelerators((), root).devices] == ["GPU-a"]
+
+
 @pytest.mark.parametrize(
     ("script", "timeout", "warning"),
     [

@@ -168,9 +168,9 @@ def refusal(homes: Homes, stream: Iterator[bytes]) -> str:
 
 
 TOO_LARGE = (
-    "session_image: 'lab/home:1' has more than 2,000 files or 256 MiB in /home/work, which is the most that is copied for"
-    f" user work: make them that user's in the image, with the line RUN chown -R {USER}:{GROUP} /home/work, or use one"
-    " that has less there"
+    "session_image: 'lab/home:1' has more than 2,000 files or 256 MiB in /home/work, which is the most that is copied"
+    f" for user work: make them that user's in the image, with the line RUN chown -R {USER}:{GROUP} /home/work, or use"
+    " one that has less there"
 )
 
 

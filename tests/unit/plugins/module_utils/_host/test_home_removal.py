@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host import home_removal
+from ansible_collections.backendai.cluster.plugins.module_utils._host import home_removal, units
 from ansible_collections.backendai.cluster.plugins.module_utils._host.home_removal import (
     lacks_space,
     remove_retired,
@@ -157,7 +157,7 @@ def test_a_unit_that_cannot_be_started_keeps_nothing_waiting(
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/called\n{script}\n')
     (tmp_path / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(home_removal, "START_SECONDS", 0.3)
+    monkeypatch.setattr(units, "SECONDS", 0.3)
     began = time.monotonic()
     start_removal()
     assert time.monotonic() - began < 10

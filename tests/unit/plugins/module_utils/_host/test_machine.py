@@ -21,8 +21,43 @@ def test_missing_memory_total_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         machine.memory_total()
 
 
-def test_online_cpus_are_sorted_and_limited_by_affinity() -> None:
-    assert machine.online_cpus() == sorted(os.sched_getaffinity(0))
+def kernel(root: Path, **files: str) -> Path:
+    """Make the files of a kernel below a folder: ``online`` and ``isolated`` cores, and those of groups."""
+    places = {"v2": "fs/cgroup/cpuset.cpus.effective", "v1": "fs/cgroup/cpuset/cpuset.effective_cpus"}
+    for name, text in files.items():
+        path = root / "sys" / places.get(name, f"devices/system/cpu/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({"online": "0-3,6"}, [0, 1, 2, 3, 6]),
+        ({"online": "0-3", "isolated": ""}, [0, 1, 2, 3]),
+        ({"online": "0-5", "isolated": "4-5"}, [0, 1, 2, 3]),
+        ({"online": "0-15", "v2": "2-3,9"}, [2, 3, 9]),
+        ({"online": "0-15", "v1": "0-1"}, [0, 1]),
+        ({"online": "0-1", "v2": ""}, [0, 1]),
+    ],
+    ids=["some are off", "none isolated", "isolated", "a container", "a container of version 1", "no such controller"],
+)
+def test_cores_are_those_that_the_kernel_has_for_containers(
+    files: dict[str, str], cpus: list[int], tmp_path: Path
+) -> None:
+    assert machine.online_cpus(kernel(tmp_path, **files)) == cpus
+
+
+def test_cores_do_not_depend_on_the_affinity_of_the_login() -> None:
+    before = os.sched_getaffinity(0)
+    unlimited = machine.online_cpus()
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert machine.online_cpus() == unlimited
+        assert len(unlimited) >= len(before)
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @pytest.mark.parametrize(("kernel", "images"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")])

@@ -50,6 +50,7 @@ class FakeHost:
         self.calls: list[str] = []
         self.dies = ""
         self.roles = ["agent"]
+        self.cleared = ""
 
     def called(self, name: str) -> None:
         """Note a call; a host that dies there is killed after it."""
@@ -62,8 +63,8 @@ class FakeHost:
         owner = self.owners.get(program, "")
         return owner if owner in self.installed.packages else ""
 
-    def clear(self, _tables: object) -> None:
-        self.engine = None
+    def clear(self, _tables: object, data_root: str) -> None:
+        self.engine, self.cleared = None, data_root
         self.called("engine")
 
     def purge(self, packages: frozenset[str]) -> None:
@@ -243,15 +244,27 @@ def test_an_engine_that_others_use_keeps_its_command_and_the_toolkit_of_gpus(hos
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_data_of_the_engine_in_another_folder_is_named(host: FakeHost, agent: Agent, *, killed: bool) -> None:
-    host.engine = EngineContents("/data")
+@pytest.mark.parametrize("others", [False, True])
+def test_data_of_the_engine_beside_files_of_others_is_named(
+    host: FakeHost, agent: Agent, tmp_path: Path, *, killed: bool, others: bool
+) -> None:
+    data = tmp_path / "data"
+    (data / "overlay2").mkdir(parents=True)
+    if others:
+        (data / "results").touch()
+    host.engine = EngineContents(str(data))
     if killed:
         # The engine is gone then, and only the record knows.
         host.dies = "engine"
         with pytest.raises(KeyboardInterrupt):
             agent.remove()
-    (kept,) = agent.remove().kept
-    assert kept.startswith("folder /data: the engine was set to keep its data there")
+    kept = agent.remove().kept
+    assert (
+        kept
+        == [f"folder {data}: the engine was set to keep its data there, beside results: remove what it has left"]
+        * others
+    )
+    assert host.cleared == str(data)
 
 
 def test_sudo_stays_if_root_has_no_password(host: FakeHost, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -10,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+    INTERFACE_VARIABLES,
     MPI_SELECTIONS,
     build_environment,
     derived_variables,
     environment_text,
     hostfile,
+    interface_variables,
     parse_environment,
     session_environment,
     threads,
@@ -152,6 +155,63 @@ def test_open_mpi_exclude_list_prevents_an_include_list(selection: str) -> None:
     assert len([name for name in environment if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
 
 
+EVERYWHERE = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "FI_TCP_IFACE", "FI_SOCKETS_IFACE"}
+LAUNCHERS = {"HYDRA_IFACE", "I_MPI_HYDRA_IFACE"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, EVERYWHERE | LAUNCHERS | {"UCX_NET_DEVICES"}),
+        ({"infiniband": True}, EVERYWHERE | LAUNCHERS),
+        ({"network_driver": "host"}, EVERYWHERE),
+        ({"network_driver": "host", "infiniband": True}, EVERYWHERE),
+    ],
+    ids=["network of the session", "InfiniBand", "network of the agents", "both"],
+)
+def test_programs_get_the_interface_unless_that_would_switch_rdma_off(changes: dict[str, Any], names: set[str]) -> None:
+    asked = {key: value for key, value in changes.items() if key != "infiniband"}
+    made = plan({"agent1": 2, "agent2": 1}, **asked)
+    made = dataclasses.replace(made, infiniband=changes.get("infiniband", False))
+    session = session_environment(made, made.kernels[1])
+    interface = made.interface_on("agent1")
+    environment = build_environment({}, session, interface, interface_names=interface_variables(made))
+    assert {name for name, value in environment.items() if value == interface} == names
+
+
+def test_a_session_of_one_container_names_no_interface() -> None:
+    assert interface_variables(plan({"agent1": 1})) == ()
+
+
+@pytest.mark.parametrize("name", sorted(EVERYWHERE | LAUNCHERS | {"UCX_NET_DEVICES"}))
+def test_an_interface_that_somebody_has_chosen_stays(name: str) -> None:
+    names = interface_variables(plan({"agent1": 2}))
+    assert build_environment({name: "ib0"}, of(1), interface_names=names)[name] == "ib0"
+    assert build_environment({name: "ib0"}, {**of(1), name: "ib1"}, interface_names=names)[name] == "ib1"
+
+
+PROXIES = [written for name in ("http", "https", "all") for written in (f"{name}_proxy", f"{name}_proxy".upper())]
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+@pytest.mark.parametrize("where", ["image", "user"])
+def test_the_names_of_a_session_are_reached_without_a_proxy(proxy: str, where: str) -> None:
+    image, user = ({proxy: "http://p:3128"}, {}) if where == "image" else ({}, {proxy: "http://p:3128"})
+    environment = build_environment(image, {**of(1), **user})
+    assert environment["no_proxy"] == environment["NO_PROXY"] == "localhost,127.0.0.1,main1,sub1,sub2,sub3"
+
+
+@pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
+def test_who_names_hosts_without_a_proxy_decides_alone(name: str) -> None:
+    environment = build_environment({"HTTP_PROXY": "http://p:3128"}, {**of(1), name: "example.com"})
+    assert {key: value for key, value in environment.items() if key.lower() == "no_proxy"} == {name: "example.com"}
+
+
+@pytest.mark.parametrize("given", [{}, {"http_proxy": ""}])
+def test_without_a_proxy_no_host_is_named(given: dict[str, str]) -> None:
+    assert not {"no_proxy", "NO_PROXY"} & build_environment(given, of(1)).keys()
+
+
 def test_unknown_interface_is_not_set_before_the_start() -> None:
     names = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
     assert names & build_environment({}, of(1), "").keys() == set()
@@ -254,7 +314,7 @@ def test_only_unset_variables_are_derived() -> None:
     assert list(derived_variables({"GLOO_SOCKET_IFNAME": "eth9"}, explicit)) == [
         "MASTER_ADDR",
         "TF_CONFIG",
-        "NCCL_SOCKET_IFNAME",
+        *(name for name in INTERFACE_VARIABLES if name != "GLOO_SOCKET_IFNAME"),
     ]
     assert derived_variables({}, of(0, {"agent1": 1})) == {}
 

@@ -72,8 +72,14 @@ def test_an_empty_image_is_not_refused() -> None:
 
 @pytest.mark.parametrize("folder", ["/usr/bin", "/bin", "/usr/local/bin"])
 def test_programs_that_the_image_has_are_not_replaced(folder: str) -> None:
-    judged = judge_image(image_with({f"{folder}/ssh": file(), f"{folder}/scp": link("ssh")}).look, (), ())
+    judged = judge_image(image_with({f"{folder}/ssh": file(b"ELF"), f"{folder}/scp": link("ssh")}).look, (), ())
     assert judged == Leads({}, ("sftp", "ssh-keygen"), {})
+
+
+def test_an_empty_file_where_something_was_mounted_is_no_program() -> None:
+    """An image that was made of a container has one."""
+    judged = judge_image(image_with({"/usr/bin/ssh": file(), "/usr/bin/scp": file(b"ELF")}).look, (), ())
+    assert judged == Leads({}, ("ssh", "sftp", "ssh-keygen"), {})
 
 
 def test_a_program_that_leads_nowhere_is_lacking_and_bound_where_it_leads() -> None:
@@ -165,8 +171,17 @@ def test_what_a_link_leads_to_is_named_with_its_own_path() -> None:
         ({"/etc/passwd": link("../usr/lib/passwd")}, {"/etc/passwd": "/usr/lib/passwd"}),
         ({"/etc/profile.d": link("/usr/etc")}, {"/etc/profile.d/backendai.sh": "/usr/etc/backendai.sh"}),
         ({"/home/work": link("/srv/work")}, {"/home/work": "/srv/work"}),
+        (
+            {
+                **{f"/{name}": link(f"var/{name}") for name in ("home", "mnt", "opt", "srv")},
+                "/root": link("var/roothome"),
+                "/tmp": link("sysroot/tmp"),
+                "/usr/local": link("../var/usrlocal"),
+            },
+            {"/home/work": "/var/home/work", "/opt/backendai": "/var/opt/backendai"},
+        ),
     ],
-    ids=["home nowhere", "home", "root nowhere", "opt", "run", "nowhere", "passwd", "profile.d", "work"],
+    ids=["home nowhere", "home", "root nowhere", "opt", "run", "nowhere", "passwd", "profile.d", "work", "ostree"],
 )
 def test_links_inside_the_image_are_bound_where_they_lead(nodes: dict[str, Node], expected: dict[str, str]) -> None:
     assert leads(nodes) == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
@@ -92,6 +94,26 @@ def test_name_with_a_digest_is_pulled_unchanged() -> None:
 )
 def test_equal_images_are_no_mismatch(images: list[ImageIdentity]) -> None:
     assert image_mismatch({f"agent{number}": {IMAGE: image} for number, image in enumerate(images)}) == ""
+
+
+def test_a_loaded_image_is_the_same_in_different_stores_by_its_content() -> None:
+    own, other = (ImageIdentity(f"sha256:{digit}", f"sha256:{digit}", "", "layers") for digit in "12")
+    assert image_mismatch({"agent1": {IMAGE: own}, "agent2": {IMAGE: other}}) == ""
+    for content in ("", "others"):
+        images = {"agent1": {IMAGE: own}, "agent2": {IMAGE: dataclasses.replace(other, content=content)}}
+        assert "is not the same on all agents" in image_mismatch(images)
+    unknown = {"agent1": dataclasses.replace(own, content=""), "agent2": dataclasses.replace(other, content="")}
+    assert "is not the same" in image_mismatch({agent: {IMAGE: image} for agent, image in unknown.items()})
+
+
+def test_a_digest_that_a_registry_has_is_pulled_rather_than_one_that_may_be_loaded() -> None:
+    digests = [f"sha256:{digit * 64}" for digit in "12"]
+    in_containerd = ImageIdentity(digests[0], digests[0], f"lab/python@{digests[0]}")
+    pulled = ImageIdentity("sha256:9", digests[1], f"lab/python@{digests[1]}")
+    assert (in_containerd.may_be_loaded, pulled.may_be_loaded) == (True, False)
+    only = {"agent1": {IMAGE: in_containerd}}
+    assert pull_reference(IMAGE, only) == in_containerd.reference
+    assert pull_reference(IMAGE, {**only, "agent2": {IMAGE: pulled}}) == pulled.reference
 
 
 def test_image_mismatch_lists_digests_and_agents() -> None:

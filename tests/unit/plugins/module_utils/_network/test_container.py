@@ -248,3 +248,18 @@ def test_container_with_a_lost_interface_is_named(
     desired = MAIN._replace(session=session)
     links = {name: {**link, "ifindex": -1} for name, link in host.items()}
     assert plan_changes(monkeypatch, desired=desired, host=links, **drift) == InterfacePlan([], {"main1": lost})
+
+
+@pytest.mark.parametrize("mtu", [1400, 9000])
+def test_links_get_the_mtu_of_the_agents_way_out_where_they_are(monkeypatch: pytest.MonkeyPatch, mtu: int) -> None:
+    plan = plan_changes(monkeypatch, desired=MAIN._replace(mtu=mtu))
+    port = Change("port of main1 on backendai0", "mtu 1500", f"mtu {mtu}")
+    assert plan.steps == [
+        LinkOperation(port, (f"link set dev veth8 mtu {mtu}",)),
+        inside("eth0 of main1", "mtu 1500", f"mtu {mtu}", f"link set dev eth0 mtu {mtu}"),
+    ]
+    assert plan.lost == {}
+
+
+def test_links_with_the_mtu_of_the_agents_way_out_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan_changes(monkeypatch, desired=MAIN._replace(mtu=1500)) == InterfacePlan([], {})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host import engine_settings
 from ansible_collections.backendai.cluster.plugins.module_utils._network import name_servers as servers
 
 
@@ -13,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network import 
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the files of a host, which has none of them."""
     monkeypatch.setattr(servers, "RESOLVER_FILES", (tmp_path / "resolv.conf", tmp_path / "systemd"))
-    monkeypatch.setattr(servers, "ENGINE_FILE", tmp_path / "daemon.json")
+    monkeypatch.setattr(engine_settings, "engine_arguments", lambda: [f"--config-file={tmp_path}/daemon.json"])
     return tmp_path
 
 
@@ -42,3 +43,10 @@ def test_damaged_engine_configuration_names_none(host: Path, text: str) -> None:
 def test_undecodable_resolver_file_names_none(host: Path) -> None:
     (host / "resolv.conf").write_bytes(b"nameserver 192.0.2.53\n\xff")
     assert servers.name_servers() == ["8.8.4.4", "8.8.8.8"]
+
+
+def test_name_servers_of_the_engines_command_line_count(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host / "resolv.conf").write_text("nameserver 192.0.2.53\n")
+    arguments = ["dockerd", "--dns", "192.0.2.1", "--dns=10.0.0.1"]
+    monkeypatch.setattr(engine_settings, "engine_arguments", lambda: arguments)
+    assert servers.name_servers() == ["10.0.0.1", "192.0.2.1", "192.0.2.53"]

@@ -101,7 +101,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Return the sessions whose terminals are told, and what."""
     told: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        agent, "announce", lambda _host, sessions, text: told.extend((one.plan.name, text) for one in sessions)
+        agent, "announce", lambda _host, _store, sessions, text: told.extend((one.plan.name, text) for one in sessions)
     )
     return told
 

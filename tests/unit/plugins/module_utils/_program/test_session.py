@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import keep_output
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ownership import OwnContainers
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import patched_network
 from tests.unit.phases import NOWHERE, failure_of, result_of
@@ -116,8 +116,8 @@ def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) ->
 def test_wait_uses_the_requested_timeout(
     agent: dict[str, Any], engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait(client: FakeDocker, session_id: str, seconds: float) -> tuple[bool, int | None]:
-        assert (client, session_id, seconds) == (engine, SESSION_ID, 7)
+    def wait(client: FakeDocker, at: Store, session_id: str, seconds: float) -> tuple[bool, int | None]:
+        assert (client, str(at.root), session_id, seconds) == (engine, agent["state_path"], SESSION_ID, 7)
         return False, None
 
     monkeypatch.setattr(session, "wait_for_end", wait)
@@ -178,10 +178,12 @@ def test_logs_of_the_part_of_that_id_are_read(
 
 
 def test_kept_output_is_read_unless_the_session_lives(agent: dict[str, Any], store: Store, engine: Any) -> None:
-    labelled = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
-    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": labelled, "State": "exited", "Log": []})
+    labelled = own_labels("main1")
+    engine.made.append(
+        {"Id": "id-main1", "Names": ["/backendai-train-llm-main1"], "Labels": labelled, "State": "exited", "Log": []}
+    )
     store.save(held(BATCH))
-    keep_output(engine, store, held(BATCH), engine.containers(all=True))
+    keep_output(engine, store, held(BATCH), {"main1": engine.made[0]})
     (live,) = parts("logs", {**agent, "session_id": SESSION_ID})["parts"]
     store.remove(SESSION_ID)
     (ended,) = parts("logs", agent)["parts"]
@@ -232,7 +234,8 @@ def test_check_mode_creates_no_marker(
     acts: list[str] = []
 
     def acting(name: str, gives: Any) -> None:
-        def act(_client: FakeDocker, of: SessionPlan, marker: str) -> Any:
+        def act(_client: FakeDocker, own: OwnContainers, of: SessionPlan, marker: str) -> Any:
+            assert own == {}, "none was created"
             acts.append(f"{name} {marker} of {of.name}")
             return gives
 

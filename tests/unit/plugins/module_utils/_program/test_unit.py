@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
@@ -19,8 +18,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._program import unit
 from ansible_collections.backendai.cluster.plugins.module_utils._program.unit import ENGINE_SECONDS, main
+from ansible_collections.backendai.cluster.plugins.module_utils._session import ended_commands
 from tests.unit import agent
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.uptime import Uptime, uptime_of_numbers
@@ -39,8 +39,8 @@ def run(store: Store, *arguments: str) -> int:
 
 def stop_main1(engine: FakeDocker) -> None:
     """Add a stopped container."""
-    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
-    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "exited"})
+    bears = own_labels("main1")
+    engine.made.append({"Id": "id-main1", "Names": ["/backendai-train-llm-main1"], "Labels": bears, "State": "exited"})
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +66,20 @@ def test_containers_are_started_only_at_boot(store: Store, engine: FakeDocker, a
     stop_main1(engine)
     assert run(store, *arguments) == 0
     assert engine.calls == (["start id-main1"] if arguments else [])
+
+
+@pytest.mark.parametrize("arguments", [[], ["--start"]], ids=["heal", "boot"])
+def test_commands_that_nobody_waits_for_get_their_unit_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(ended_commands, "start_units", started.extend)
+    batch = plan({"agent1": 1}, command="python train.py")
+    store.save(held(batch))
+    store.kernel_folder(SESSION_ID, "main1").mkdir()
+    assert (run(store, *arguments), started) == (0, [])
+    store.start_marker(SESSION_ID).touch()
+    assert (run(store, *arguments), started) == (0, [f"backendai-output@{SESSION_ID}.service"])
 
 
 def test_engine_that_is_down_is_no_failure(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

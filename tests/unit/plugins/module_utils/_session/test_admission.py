@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
 from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import PRIVATE_KEYS
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -37,7 +36,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.session
     make_folder,
     make_nodes,
 )
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 2}, no_new_privileges=True)
@@ -118,8 +117,10 @@ def waiter(store: Store, engine: FakeDocker) -> Waiter:
     store.save(held(MADE))
     for name in ("main1", "sub1"):
         make_folder(store.kernel_folder(SESSION_ID, name), os.getgid())
-        known = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
-        engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": known, "State": "running"})
+        known = own_labels(name)
+        engine.made.append(
+            {"Id": f"id-{name}", "Names": [f"/backendai-train-llm-{name}"], "Labels": known, "State": "running"}
+        )
         engine.made[-1]["Pid"] = os.getpid()
     return Waiter(store)
 

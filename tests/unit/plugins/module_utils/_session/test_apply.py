@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import threading
 import time
@@ -23,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import interface_variables
 from ansible_collections.backendai.cluster.plugins.module_utils._model.image_look import HomeFolder, ImageLook
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.limits import ContainerLimits
@@ -41,6 +41,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.image_access import (
     ImageAccess,
@@ -70,7 +71,7 @@ CONTENTS = RenderedFiles(
 SSH_FILES = ("ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
 ORDER = (
     *("hosts", "passwd", "group", "derived", "hostfile", "sshd_config"),
-    *("ssh/config", "ssh/known_hosts", "ssh/authorized_keys", "environment"),
+    *("ssh/config", "ssh/known_hosts", "ssh/authorized_keys", "interfaces", "environment"),
 )
 FILES = tuple(sorted(ORDER))
 
@@ -336,17 +337,6 @@ def test_removal_of_what_is_not_there_leaves_the_rules_alone(
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
 
 
-def test_rules_go_with_the_containers_of_a_session_whose_folder_was_lost(
-    engine: Any, store: Store, kernel: FakeNetwork
-) -> None:
-    store.save(held(MADE))
-    apply(engine, store)
-    shutil.rmtree(store.folder(SESSION_ID))
-    engine.made = [entry for entry in engine.made if "State" in entry]
-    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
-    assert kernel.table == render(build_isolation_policy([], routed=()), None, ["eth0"])
-
-
 def test_removal_is_repeatable_after_a_firewall_error(
     engine: Any, store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,16 +358,6 @@ def test_removal_is_repeatable_after_a_firewall_error(
         Change("session train-llm", "held", None)
     ]
     assert MADE.network.bridge not in kernel.table
-
-
-def test_removal_without_session_folder_removes_the_link(
-    engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path
-) -> None:
-    store.save(held(MADE))
-    apply(engine, store)
-    shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
-    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
-    assert (engine.made, engine.joined, kernel.links) == ([], [], set())
 
 
 def test_a_container_that_lost_its_name_is_removed_with_its_session(engine: Any, store: Store) -> None:
@@ -405,12 +385,37 @@ def test_removal_in_check_mode_only_returns_changes(engine: Any, store: Store) -
     assert store.session(SESSION_ID) is not None
 
 
-def test_removal_without_session_folder_removes_containers(engine: Any, store: Store) -> None:
+@pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "applied"])
+def test_what_only_has_the_labels_of_a_session_is_neither_asked_nor_removed(
+    engine: Any, store: Store, check_mode: bool
+) -> None:
+    """Such as what runs from an image that was made of main1."""
     store.save(held(MADE))
     apply(engine, store)
-    store.remove(SESSION_ID)
-    remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
-    assert (engine.made, engine.joined) == ([], [])
+    saved = {**engine.made[0], "Id": "saved", "Names": ["/saved"], "Labels": dict(engine.made[0]["Labels"])}
+    strange = {**engine.joined[0], "Id": "strange-network", "Name": "strange"}
+    engine.made.append(saved)
+    engine.joined.append(strange)
+    engine.calls.clear()
+    end = SessionEnd()
+    changes = remove_claimed(engine, store, SESSION_ID, None, end=end, check_mode=check_mode)
+    assert {change.subject for change in changes}.isdisjoint({"container saved", "network strange"})
+    assert not [call for call in engine.calls if "saved" in call or "strange" in call]
+    assert (saved in engine.made, saved["State"], strange in engine.joined) == (True, "running", True)
+    assert len(engine.made) == (3 if check_mode else 1)
+
+
+def test_nothing_is_removed_of_a_session_whose_folder_was_lost(
+    engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    there = [entry["Id"] for entry in (*engine.made, *engine.joined)]
+    shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
+    links = {*kernel.links}
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
+    assert [entry["Id"] for entry in (*engine.made, *engine.joined)] == there
+    assert kernel.links == links
 
 
 def test_containers_match_the_plan(store: Store) -> None:
@@ -447,11 +452,10 @@ def test_containers_match_the_plan(store: Store) -> None:
         "ai.backend.session-name": "train-llm",
         "ai.backend.kernel-id": SESSION_ID,
         "ai.backend.cluster-host": "main1",
-        "ai.backend.slots": json.dumps({"cpu": 1, "mem": GIB, "shmem": 64 << 20}),
-        "ai.backend.devices": '{"lab.device": ["/dev/fuse", "/dev/net/tun"]}',
+        "ai.backend.nonce": "nonce-1",
         "ai.backend.image-digest": "sha256:1",
+        "ai.backend.folder": "/",
     }
-    assert sub.labels["ai.backend.devices"] == "{}"
 
 
 def test_limits_depend_on_the_cores_of_a_container(store: Store) -> None:
@@ -600,7 +604,7 @@ def test_a_container_that_has_lost_its_gpu_is_recreated(
     store.save(held(MADE))
     apply(engine, store)
     engine.calls.clear()
-    monkeypatch.setattr(slicing, "lost_nodes", lambda _client, _session: {"main1": "/dev/nvidia0, /dev/nvidiactl"})
+    monkeypatch.setattr(slicing, "lost_nodes", lambda *_of: {"main1": "/dev/nvidia0, /dev/nvidiactl"})
     (change,) = apply(engine, store, check_mode=check_mode)
     assert (change.subject, change.before) == (
         "container backendai-train-llm-main1",
@@ -618,7 +622,7 @@ def test_containers_that_the_hook_gives_gpus_get_the_nodes_of_theirs(
     gpus = [*nodes]
     store.save(held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": gpus}), "sub1": PinnedResources([3])}))
     apply(engine, store)
-    main, sub = (call["host_config"]["devices"] for call in engine.asked if "host_config" in call)
+    main, sub = (call["host_config"]["devices"] for call in containers_asked(engine))
     assert [device["PathOnHost"] for device in main] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia1"]
     assert sub == []
 
@@ -631,13 +635,18 @@ def test_containers_get_the_host_capabilities(
         held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": PinnedResources([3])})
     )
     apply(engine, store)
-    main, sub = (call["host_config"] for call in engine.asked if "host_config" in call)
+    main, sub = (call["host_config"] for call in containers_asked(engine))
     limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
     assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
     assert (main["device_requests"][0]["Driver"], sub["device_requests"]) == ("cdi", None)
     # Reduced host capabilities do not change existing containers.
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     assert apply(engine, store) == []
+
+
+def containers_asked(engine: FakeDocker) -> list[dict[str, Any]]:
+    """Return what the engine was asked for containers, by name: they are created in parallel."""
+    return sorted((call for call in engine.asked if "host_config" in call), key=lambda call: str(call["name"]))
 
 
 def mixed() -> SessionPlan:
@@ -653,7 +662,6 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
     main, sub = desired.containers
     assert (main.image, main.image_environment, main.memory, main.shm_size) == (IMAGE, {"PATH": "/bin"}, GIB, 64 << 20)
     assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
-    assert [json.loads(container.labels[labels.SLOTS])["cpu"] for container in (main, sub)] == [1, 2]
     assert (main.omp_threads, sub.omp_threads) == (1, 2)
     lists = {file.path.parent.name: file.content for file in desired.files if file.path.name == "hostfile"}
     assert lists == dict.fromkeys(["main1", "sub1"], "main1 slots=1\nsub1 slots=2\nsub2 slots=1\n")
@@ -856,6 +864,26 @@ def test_derived_variables_are_listed_unless_set_explicitly(store: Store) -> Non
     image = Image("", {"TF_CONFIG": "{}"})
     desired = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
     assert [file.content for file in desired.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
+
+
+def test_hosts_without_a_proxy_are_derived_again_unless_set_explicitly(store: Store) -> None:
+    proxy = {"MASTER_PORT": "1", "https_proxy": "http://p:3128", **SIZE_2}
+    environments = {"main1": {**proxy, "NO_PROXY": "example.com"}, "sub1": proxy}
+    contents = CONTENTS._replace(environments=environments)
+    image = Image("", {"TF_CONFIG": "{}"})
+    desired = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
+    listed = [file.content for file in desired.files if file.path.name == "derived"]
+    assert listed == ["MASTER_ADDR\n", "MASTER_ADDR\nno_proxy\nNO_PROXY\n"]
+
+
+def test_containers_learn_which_variables_name_their_interface(store: Store) -> None:
+    made = dataclasses.replace(MADE, infiniband=True)
+    for session in (MADE, made):
+        desired = desired_slice(store, held(session), CONTENTS, {IMAGE: Image("", {})}, "x", HostCapabilities())
+        texts = {str(file.content) for file in desired.files if file.path.name == "interfaces"}
+        assert texts == {"".join(f"{name}\n" for name in interface_variables(session))}
+        assert {container.interface_names for container in desired.containers} == {interface_variables(session)}
+        assert any("UCX_NET_DEVICES" in text for text in texts) is not session.infiniband
 
 
 SIZE_2 = {

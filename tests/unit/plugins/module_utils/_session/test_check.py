@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import check_and_commit, find_failures
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 2, "agent2": 1})
@@ -82,26 +82,24 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
 
 def run_containers(engine: FakeDocker, *hostnames: str, state: str = "running") -> None:
     for hostname in hostnames:
-        bears = {
-            labels.OWNER: labels.OWNER_VALUE,
-            labels.SESSION_ID: SESSION_ID,
-            labels.HOSTNAME: hostname,
-            labels.IMAGE_DIGEST: "sha256:1",
-        }
-        container = {"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+        bears = {**own_labels(hostname), labels.IMAGE_DIGEST: "sha256:1"}
+        name = f"backendai-train-llm-{hostname}"
+        container = {"Id": f"id-{hostname}", "Names": [f"/{name}"], "Labels": bears, "State": state}
         engine.made.append({**container, "Pid": PIDS[hostname]})
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_healthy_slice_has_no_findings(engine: Any) -> None:
+def test_a_healthy_slice_has_no_findings(engine: Any, store: Store) -> None:
     run_containers(engine, "main1", "sub1")
-    assert find_failures(engine, held(MADE), 1) == []
+    assert find_failures(engine, store, held(MADE), 1) == []
 
 
-def test_every_container_here_is_probed_towards_every_container_anywhere(engine: Any, probing: Probing) -> None:
+def test_every_container_here_is_probed_towards_every_container_anywhere(
+    engine: Any, store: Store, probing: Probing
+) -> None:
     run_containers(engine, "main1", "sub1")
     probed = probing()
-    find_failures(engine, held(MADE), 1)
+    find_failures(engine, store, held(MADE), 1)
     assert probed == [
         (
             [ProbeSource("main1", 101), ProbeSource("sub1", 102)],
@@ -113,19 +111,19 @@ def test_every_container_here_is_probed_towards_every_container_anywhere(engine:
 
 
 @pytest.mark.usefixtures("probing")
-def test_containers_that_are_missing_or_stopped_are_named(engine: Any) -> None:
+def test_containers_that_are_missing_or_stopped_are_named(engine: Any, store: Store) -> None:
     run_containers(engine, "sub1", state="exited")
-    assert find_failures(engine, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
+    assert find_failures(engine, store, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
 
 
-def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
+def test_unreachable_pairs_are_named(engine: Any, store: Store, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
     probing(
         Reachability("main1", "sub1", True, True),
         Reachability("main1", "sub2", False, True),
         Reachability("sub1", "sub2", False, False),
     )
-    assert find_failures(engine, held(MADE), 1) == [
+    assert find_failures(engine, store, held(MADE), 1) == [
         "main1 does not reach sub2 over TCP",
         "sub1 does not reach sub2 over TCP",
         "sub1 does not reach sub2 with frames of 1450 bytes",
@@ -133,76 +131,80 @@ def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
 
 
 @pytest.mark.usefixtures("probing")
-def test_sshds_here_are_waited_for(engine: Any, listening: list[tuple[int, int]]) -> None:
+def test_sshds_here_are_waited_for(engine: Any, store: Store, listening: list[tuple[int, int]]) -> None:
     run_containers(engine, "main1", "sub1")
     listening.append((102, 22))
-    assert find_failures(engine, held(MADE), 5) == []
+    assert find_failures(engine, store, held(MADE), 5) == []
     assert listening == []
 
 
 @pytest.mark.usefixtures("probing")
-def test_no_sshd_is_waited_for_once_its_container_has_ended(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sshd_is_waited_for_once_its_container_has_ended(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_containers(engine, "main1", "sub1")
     monkeypatch.setattr(check, "listens", lambda _pid, _port: False)
     monkeypatch.setattr(check, "runs", lambda _pid: False)
     began = time.monotonic()
-    assert find_failures(engine, held(MADE), 60) == []
+    assert find_failures(engine, store, held(MADE), 60) == []
     assert time.monotonic() - began < 30
 
 
-def test_in_the_network_of_an_agent_sshds_answer(engine: Any, probing: Probing) -> None:
+def test_in_the_network_of_an_agent_sshds_answer(engine: Any, store: Store, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
     made = plan({"agent1": 2, "agent2": 1}, network_driver="host")
     probed = probing()
-    find_failures(engine, held(made), 1)
+    find_failures(engine, store, held(made), 1)
     ports = [*made.host_ports("agent1"), *made.host_ports("agent2")]
     assert [(target.port, target.sshd) for target in probed[0][1]] == [(port, True) for port in ports]
 
 
 @pytest.mark.usefixtures("probing")
-def test_failed_login_is_reported_with_the_ssh_error(engine: Any, logins: dict[tuple[str, str], str]) -> None:
+def test_failed_login_is_reported_with_the_ssh_error(
+    engine: Any, store: Store, logins: dict[tuple[str, str], str]
+) -> None:
     run_containers(engine, "main1", "sub1")
     logins["sub1", "sub2"] = "Host key verification failed."
-    assert find_failures(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
+    assert find_failures(engine, store, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
 
 
 @pytest.mark.usefixtures("probing")
-def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple[str, str], str]) -> None:
+def test_the_last_container_logs_in_to_the_first(engine: Any, store: Store, logins: dict[tuple[str, str], str]) -> None:
     run_containers(engine, "sub2")
     logins["sub2", "main1"] = "no"
-    assert find_failures(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
+    assert find_failures(engine, store, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
 
 
 def test_single_container_session_only_logs_in_to_itself(
-    engine: Any, probing: Probing, logins: dict[tuple[str, str], str]
+    engine: Any, store: Store, probing: Probing, logins: dict[tuple[str, str], str]
 ) -> None:
     run_containers(engine, "main1")
     probed = probing()
     logins["main1", "main1"] = "no"
-    assert find_failures(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
+    assert find_failures(engine, store, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
     assert probed == []
 
 
 @pytest.mark.usefixtures("probing")
-def test_failed_login_is_retried(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_login_is_retried(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run_containers(engine, "main1")
     answers = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
     monkeypatch.setattr(check, "chain_passes", lambda *_login: False)
     monkeypatch.setattr(check, "check_logins", lambda *_login: LoginReport({}, answers.pop(0)))
-    assert find_failures(engine, held(plan({"agent1": 1})), 5) == []
+    assert find_failures(engine, store, held(plan({"agent1": 1})), 5) == []
     assert answers == []
 
 
 @pytest.mark.usefixtures("probing")
-def test_agent_without_containers_passes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_without_containers_passes(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(check, "chain_passes")
-    assert find_failures(engine, held(MADE, "agent3"), 1) == []
+    assert find_failures(engine, store, held(MADE, "agent3"), 1) == []
 
 
 @pytest.mark.usefixtures("probing")
 @pytest.mark.parametrize("agents", [{"agent1": 7}, {"agent1": 1, "agent2": 5, "agent3": 4}])
 def test_logins_of_all_agents_form_one_ring_in_few_commands(
-    agents: dict[str, int], engine: Any, monkeypatch: pytest.MonkeyPatch
+    agents: dict[str, int], engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_plan = plan(agents)
     taken: list[tuple[str, str]] = []
@@ -218,7 +220,7 @@ def test_logins_of_all_agents_form_one_ring_in_few_commands(
         monkeypatch.setitem(PIDS, kernel.hostname, 100)
     run_containers(engine, *(kernel.hostname for kernel in session_plan.kernels))
     for agent in agents:
-        assert find_failures(engine, held(session_plan, agent), 1) == []
+        assert find_failures(engine, store, held(session_plan, agent), 1) == []
     following = dict(taken)
     assert len(taken) == len(following) == len(session_plan.kernels)
     way = ["main1"]

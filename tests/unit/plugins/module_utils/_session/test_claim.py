@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import NameTakenError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import GpuRequest, PinnedResources
@@ -18,17 +19,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.held_sess
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Failure
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     ClaimRefusedError,
     ClaimRequest,
     ClaimResult,
-    ContainerNameConflictError,
     claim,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, read_kept
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ownership import own_containers
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
-from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
+from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, own_labels, plan
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.plugins.module_utils._session.test_logs import TIME, add
 
@@ -53,14 +55,17 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
     return set_facts
 
 
-def labels_of(session_id: str) -> dict[str, str]:
-    return {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: session_id, labels.HOSTNAME: "main1"}
-
-
 def claimed(
-    engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), check_mode: bool = False
+    engine: Any,
+    store: Store,
+    of: SessionPlan = MADE,
+    *,
+    clear: Sequence[str] = (),
+    nonce: str = "nonce-1",
+    never_completed: bool = False,
+    check_mode: bool = False,
 ) -> ClaimResult:
-    request = ClaimRequest(of, "agent1", "nonce-1", 600, clear)
+    request = ClaimRequest(of, "agent1", nonce, 600, clear, never_completed=never_completed)
     return claim(engine, store, SETTINGS, request, check_mode=check_mode)
 
 
@@ -100,6 +105,36 @@ def test_rules_are_applied_once(engine: Any, store: Store, kernel: FakeNetwork, 
     request = ClaimRequest(MADE, "agent1", "nonce-1", 600, applied_next=applied_next)
     claim(engine, store, SETTINGS, request, check_mode=False)
     assert bool(kernel.table) is not applied_next
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_claim_mends_what_its_agent_lacks(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
+) -> None:
+    asked: list[Any] = []
+
+    def mend(_store: Store, connect: Callable[[], Any]) -> tuple[list[Change], list[Failure]]:
+        asked.append(connect())
+        return [], []
+
+    monkeypatch.setattr(claiming, "mend_lacks", mend)
+    claimed(engine, store, check_mode=check_mode)
+    assert asked == ([] if check_mode else [engine])
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("vital", [True, False])
+def test_a_claim_is_refused_while_its_agent_lacks_what_is_vital(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, vital: bool
+) -> None:
+    need = next(need for need in NEEDS if need.mend and need.vital is vital)
+    failures = [Failure(need, "it lacks something, and cannot be mended (no): repair it")]
+    monkeypatch.setattr(claiming, "mend_lacks", lambda *_where: ([], failures))
+    if vital:
+        assert refusal(engine, store) == failures[0].phrase
+    else:
+        assert claimed(engine, store).changes == CHANGES
 
 
 @pytest.mark.usefixtures("facts")
@@ -296,22 +331,60 @@ def test_session_name_in_use_is_refused(engine: Any, store: Store) -> None:
 
 
 @pytest.mark.usefixtures("facts")
-@pytest.mark.parametrize("labelled", [{}, {**labels_of("lost")}], ids=["of others", "of a session that was lost"])
+@pytest.mark.parametrize(
+    "labelled",
+    [{}, own_labels("main1", "lost"), own_labels("main1")],
+    ids=["of others", "of a session that was lost", "with all labels of this one"],
+)
 def test_container_name_in_use_is_refused(engine: Any, store: Store, labelled: dict[str, str]) -> None:
     name = MADE.kernels[0].container
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labelled, "State": "exited"}]
-    with pytest.raises(ContainerNameConflictError) as taken:
+    with pytest.raises(NameTakenError) as taken:
         claimed(engine, store)
-    assert str(taken.value) == f"container {name} already exists on agent1 and does not belong to this session"
+    assert str(taken.value) == (
+        f"container {name} already exists on agent1 and does not belong to this session, which needs that name: remove"
+        f" it there (docker rm -f {name}), or choose another session_name"
+    )
     assert (store.session(SESSION_ID), engine.calls) == (None, [])
 
 
 @pytest.mark.usefixtures("facts")
-def test_orphaned_containers_of_the_session_are_removed(engine: Any, store: Store) -> None:
-    name = MADE.kernels[0].container
-    engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labels_of(SESSION_ID), "State": "exited"}]
+def test_containers_of_an_expired_claim_of_the_session_are_removed(engine: Any, store: Store) -> None:
+    store.save(held(MADE, expires_at=1.0))
+    store.container_ids(SESSION_ID).record("sub1", "b")
+    for container_id, hostname in (("a", "main1"), ("b", "sub1")):
+        add(engine, hostname, Id=container_id)
     assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
-    assert engine.calls == ["remove a"]
+    assert sorted(engine.calls) == ["remove a", "remove b"]
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("state", [{"expires_at": 9e12}, {"expires_at": None}], ids=["claimed", "committed"])
+def test_what_a_killed_run_has_created_is_the_sessions_under_the_nonce_of_the_next_one(
+    engine: Any, store: Store, state: dict[str, Any]
+) -> None:
+    store.save(held(MADE, **state))
+    add(engine, "main1")
+    add(engine, "sub1", Labels={**own_labels("sub1"), labels.NONCE: "another"})
+    claimed(engine, store, nonce="nonce-2", never_completed=True)
+    session = store.session(SESSION_ID)
+    assert session is not None
+    assert session.nonce == "nonce-2"
+    assert store.container_ids(SESSION_ID).read() == {"main1": "id-main1"}
+    assert [*own_containers(engine, store, session)] == ["main1"]
+
+
+@pytest.mark.usefixtures("facts")
+def test_the_name_of_a_network_in_use_is_refused(engine: Any, store: Store) -> None:
+    one = plan({"agent1": 2})
+    network = {"Id": "n", "Name": "backendai-train-llm", "Driver": "bridge", "Labels": {}, "IPAM": {}}
+    engine.joined = [{**network, "Labels": {**own_labels("main1", "lost")}}]
+    with pytest.raises(NameTakenError) as taken:
+        claimed(engine, store, one)
+    assert str(taken.value) == (
+        "network backendai-train-llm already exists on agent1 and does not belong to this session, which needs that"
+        " name: remove it there (docker network rm backendai-train-llm), or choose another session_name"
+    )
 
 
 @pytest.mark.usefixtures("facts")
@@ -331,8 +404,13 @@ def test_check_mode_keeps_expired_claims(engine: Any, store: Store) -> None:
 @pytest.mark.usefixtures("facts")
 def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
-    add(engine, "main1", Labels=labels_of(OTHER_ID), Log=[(TIME, b"one\n")])
-    changes = [Change("container main1", "exited", None), Change("session train-llm", "held", None), *CHANGES]
+    store.container_ids(OTHER_ID).record("main1", "id-main1")
+    add(engine, "main1", Labels=own_labels("main1", OTHER_ID), Log=[(TIME, b"one\n")])
+    changes = [
+        Change("container backendai-train-llm-main1", "exited", None),
+        Change("session train-llm", "held", None),
+        *CHANGES,
+    ]
     assert claimed(engine, store, clear=[OTHER_ID]) == ClaimResult(changes, KEYS)
     # Its processes were asked, and what they printed is kept.
     assert "SIGPWR id-main1" in engine.calls

@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.reachab
     Reachability,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session import connectivity
-from ansible_collections.backendai.cluster.plugins.module_utils._session.connectivity import check_pairs
+from ansible_collections.backendai.cluster.plugins.module_utils._session.connectivity import Running, check_pairs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import held, plan
 
@@ -69,29 +69,35 @@ def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_each_local_container_is_checked_towards_all_containers(world: World) -> None:
-    assert check_pairs(ENGINE, held(MADE), {"main1": 101, "sub1": 102}, 3) == [
+    assert check_pairs(ENGINE, held(MADE), {"main1": Running("id-main1", 101), "sub1": Running("id-sub1", 102)}, 3) == [
         pair(source, target) for source in ("main1", "sub1") for target in ("main1", "sub1", "sub2")
     ]
     targets = [PeerTarget(kernel.hostname, kernel.address or "") for kernel in MADE.kernels]
     assert world.probed == [([ProbeSource("main1", 101), ProbeSource("sub1", 102)], targets, 1450, 3)]
     everybody = ["main1", "sub1", "sub2"]
-    assert world.asked == {"backendai-train-llm-main1": everybody, "backendai-train-llm-sub1": everybody}
+    assert world.asked == {"id-main1": everybody, "id-sub1": everybody}
 
 
 def test_no_login_without_tcp_and_no_latency_without_an_answer(world: World) -> None:
     world.met = [Reachability("main1", "sub1", False, True), Reachability("main1", "sub2", False, False)]
-    others = [entry for entry in check_pairs(ENGINE, held(MADE), {"main1": 101}, 3) if entry["to"] != "main1"]
+    others = [
+        entry
+        for entry in check_pairs(ENGINE, held(MADE), {"main1": Running("id-main1", 101)}, 3)
+        if entry["to"] != "main1"
+    ]
     assert others == [
         pair("main1", "sub1", tcp=False, ssh=None),
         pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
     ]
-    assert world.asked == {"backendai-train-llm-main1": ["main1"]}
+    assert world.asked == {"id-main1": ["main1"]}
     assert world.timed == [("main1", "sub1")]
 
 
 def test_failed_login_is_reported_with_its_output(world: World) -> None:
     world.said = LoginReport(ADDRESSES, {"sub2": "Permission denied"})
-    (failed,) = (entry for entry in check_pairs(ENGINE, held(MADE), {"main1": 101}, 3) if not entry["ssh"])
+    (failed,) = (
+        entry for entry in check_pairs(ENGINE, held(MADE), {"main1": Running("id-main1", 101)}, 3) if not entry["ssh"]
+    )
     assert failed == pair("main1", "sub2", ssh=False, ssh_error="Permission denied")
 
 
@@ -109,13 +115,17 @@ def test_failed_login_is_reported_with_its_output(world: World) -> None:
 def test_name_resolves_to_its_first_address(world: World, addresses: list[str], leads: bool) -> None:
     listed = [str(MADE.kernels[2].address) if address == "ADDRESS" else address for address in addresses]
     world.said = LoginReport({**ADDRESSES, "sub2": listed}, {})
-    resolved = {entry["to"]: entry["name"] for entry in check_pairs(ENGINE, held(MADE), {"main1": 101}, 3)}
+    resolved = {
+        entry["to"]: entry["name"] for entry in check_pairs(ENGINE, held(MADE), {"main1": Running("id-main1", 101)}, 3)
+    }
     assert resolved == {"main1": True, "sub1": True, "sub2": leads}
 
 
 def test_single_container_session_checks_name_and_login_to_itself(world: World) -> None:
     world.said = LoginReport({"main1": ["127.0.0.1"]}, {})
-    assert check_pairs(ENGINE, held(plan({"agent1": 1})), {"main1": 101}, 3) == [pair("main1", "main1")]
+    assert check_pairs(ENGINE, held(plan({"agent1": 1})), {"main1": Running("id-main1", 101)}, 3) == [
+        pair("main1", "main1")
+    ]
     assert world.probed == []
 
 
@@ -131,13 +141,13 @@ def test_exec_error_fails_names_and_logins(world: World, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(connectivity, "check_logins", refuse)
     assert world.met == WELL
-    assert check_pairs(ENGINE, held(MADE), {"sub1": 102}, 3)[0] == pair(
+    assert check_pairs(ENGINE, held(MADE), {"sub1": Running("id-sub1", 102)}, 3)[0] == pair(
         "sub1", "main1", name=False, ssh=False, ssh_error="container is paused"
     )
 
 
 def test_logins_after_the_time_limit_are_not_tried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connectivity, "LOGINS_SECONDS", 0)
-    reports = check_pairs(ENGINE, held(MADE), {"main1": 101}, 3)
+    reports = check_pairs(ENGINE, held(MADE), {"main1": Running("id-main1", 101)}, 3)
     assert world.asked == {}
     assert {report["ssh_error"] for report in reports} == {"not tried: the logins of other containers took 0 seconds"}

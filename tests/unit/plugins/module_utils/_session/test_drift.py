@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._session import drift, links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import find_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from tests.unit.builders import SESSION_ID, bridged, held, plan
+from tests.unit.builders import SESSION_ID, bridged, held, own_labels, plan
 from tests.unit.fake_network import FakeNetwork
 
 MADE = bridged(plan({"agent1": 2, "agent2": 1}))
@@ -33,7 +33,7 @@ def slice_here(engine: Any, store: Store) -> LocalSession:
     assert desired is not None
     networks.create_network(engine, desired)
     for kernel in session.kernels:
-        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: kernel.hostname}
+        bears = own_labels(kernel.hostname)
         engine.made.append(
             {"Id": kernel.hostname, "Names": [f"/{kernel.container}"], "Labels": bears, "State": "running"}
         )
@@ -68,7 +68,7 @@ def test_changed_interfaces_are_named(
     engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detached = Change("port of sub1 on bai-5f0c6a523c", "detached", "attached")
-    monkeypatch.setattr(drift, "plan_interfaces", lambda _client, _held: InterfacePlan([LinkOperation(detached)], {}))
+    monkeypatch.setattr(drift, "plan_interfaces", lambda *_of: InterfacePlan([LinkOperation(detached)], {}))
     assert find_drift(engine, store, slice_here) == [detached]
 
 
@@ -162,7 +162,7 @@ def test_single_container_session_has_no_network_drift(engine: Any, store: Store
 def test_a_container_that_has_lost_its_gpu_is_drift(
     engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drift, "lost_nodes", lambda _client, _session: {"sub1": "/dev/nvidia0"})
+    monkeypatch.setattr(drift, "lost_nodes", lambda *_of: {"sub1": "/dev/nvidia0"})
     assert find_drift(engine, store, slice_here) == [
         Change("container backendai-train-llm-sub1", "running, without /dev/nvidia0", "running")
     ]

@@ -38,6 +38,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
     mount_sources,
     service_state,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Lack, Lacking
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     REPORTING,
@@ -48,7 +49,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.facts i
     cpu_load,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
-from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, plan
+from tests.unit.builders import GIB, IMAGE, NOW, SESSION_ID, held, image_data, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.image_tree import image_with, link
 from tests.unit.silent_mount import MS_NODEV, MS_NOSUID, mount_memory, own_mounts
@@ -73,8 +74,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "own_addresses", lambda *_where: ["192.0.2.1"])
     monkeypatch.setattr(surveying.network, "udp_ports", lambda _links: {53: "another program"})
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
-    monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0", "backendai0"})
-    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: True)
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: [])
 
 
 def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
@@ -83,28 +83,40 @@ def read(engine: Any, store: Store, questions: FactsQuery | None = None, **setti
 
 def container(hostname: str, state: str = "running", **changes: str) -> dict[str, Any]:
     bears = {
-        labels.OWNER: labels.OWNER_VALUE,
-        labels.SESSION_ID: SESSION_ID,
-        labels.HOSTNAME: hostname,
+        **own_labels(hostname),
         labels.IMAGE_DIGEST: "sha256:1",
-        labels.SLOTS: json.dumps({"cpu": 2, "mem": GIB}),
         **changes,
     }
-    return {"Id": hostname, "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+    limits = {"CpusetCpus": "0-1", "Memory": GIB}
+    name = f"backendai-train-llm-{hostname}"
+    return {"Id": hostname, "Names": [f"/{name}"], "Labels": bears, "State": state, "HostConfig": limits}
 
 
-def test_agent_without_rules_of_the_engine_or_default_network_is_not_schedulable(
+def test_agent_takes_no_sessions_while_it_lacks_what_it_does_not_mend_itself(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read(engine, store)["schedulable"] is True
-    monkeypatch.setattr(service_state, "engine_rules_exist", lambda: False)
-    monkeypatch.setattr(surveying.network, "interfaces", lambda: {"eth0"})
+    lack = Lack("the engine's own rules are missing", "rules of the engine", "missing", "present")
+    setting = Lack("net.ipv4.ip_forward is 0 instead of 1", "kernel setting net.ipv4.ip_forward", "0", "1")
+    lacks = [
+        Lacking(NEEDS[0], setting),
+        *(Lacking(need, lack) for need in NEEDS if need.harmless),
+        *(Lacking(need, Lack("the bridge is missing", "bridge", None, "present")) for need in NEEDS if need.blocks),
+        Lacking(NEEDS[-1], lack),
+    ]
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: lacks[:-2])
     facts = read(engine, store)
+    assert (facts["schedulable"], facts["obstacles"]) == (True, [])
+    assert facts["warnings"] == [
+        "net.ipv4.ip_forward is 0 instead of 1: its timer backendai-reconcile.timer mends that."
+    ]
+    monkeypatch.setattr(service_state, "find_lacks", lambda _store: lacks)
+    facts = read(engine, store)
+    bridge, rules = facts["obstacles"]
     assert facts["schedulable"] is False
+    restart = "restart the engine (systemctl restart docker)"
     consequence = "so it receives no new sessions"
-    rules = f"the engine's own rules are missing, {consequence}: restart the engine (systemctl restart docker)."
-    bridge = f"the bridge backendai0 of the default network is missing, {consequence}: run"
-    assert facts["obstacles"] == [rules, f"{bridge} backendai.cluster.provision_agents on it."]
+    assert bridge.startswith(f"the bridge is missing, {consequence}: {restart}, or end its sessions and run ")
+    assert rules == f"the engine's own rules are missing, {consequence}: {restart}."
 
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:
@@ -303,7 +315,8 @@ def test_capacity_excludes_what_containers_of_others_use(
 ) -> None:
     uses(monkeypatch, 1.2, GIB + 1)
     stopped = {**foreign("stopped", Memory=GIB), "State": "exited"}
-    engine.made = [foreign("web", **limits), container("main1", **{labels.SLOTS: "{}"}), stopped]
+    store.save(held(MADE))
+    engine.made = [foreign("web", **limits), container("main1"), stopped]
     facts = read(engine, store, **{"reserved": {}, "reserve": "auto", **settings})
     assert facts["capacity"] == capacity
 
@@ -417,18 +430,12 @@ def test_accelerator_warnings_are_returned(engine: Any, store: Store, monkeypatc
     assert read(engine, store)["warnings"] == ["nvidia-smi fails"]
 
 
-def test_devices_of_active_sessions_and_orphans_are_not_free(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("mine", "claimed", "given-up", "orphaned", "lost", "free")
+def test_devices_of_active_sessions_are_not_free(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("mine", "claimed", "given-up", "lost", "free")
     has(monkeypatch, *(Device("tpu", name) for name in names))
     for number, (name, until) in enumerate([("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("lost", None)]):
         of = dataclasses.replace(MADE, id=f"{number:08x}{OTHER_ID[8:]}")
         store.save(held(of, expires_at=until, pinned={"main1": PinnedResources([0], {"tpu": [name]})}))
-    engine.made = [
-        container("main1", **{labels.SESSION_ID: "lost", labels.DEVICES: '{"tpu": ["orphaned"]}'}),
-        container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
-    ]
     facts = read(engine, store, FactsQuery(excluded=[f"00000003{OTHER_ID[8:]}"]))
     assert {device["id"] for device in facts["devices"] if device["free"]} == {"given-up", "lost", "free"}
 
@@ -479,10 +486,90 @@ def test_expired_and_excluded_sessions_are_not_active() -> None:
     assert active_sessions([mine, theirs, given_up], [SESSION_ID]) == [theirs]
 
 
-def test_orphaned_containers_are_counted(engine: Any, store: Store) -> None:
-    engine.made = [container("main1"), container("sub1", "exited", **{labels.SLOTS: '{"cpu": 1}'})]
+def given(path: str) -> list[dict[str, str]]:
+    return [{"PathOnHost": f"/gone{path}", "PathInContainer": path, "CgroupPermissions": "rwm"}]
+
+
+def test_a_device_of_a_session_whose_folder_was_moved_away_is_given_to_nobody(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(monkeypatch, Device("tpu", "/dev/accel0"), Device("tpu", "/dev/accel1"))
+    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"tpu": ["/dev/accel0"]})}))
+    engine.made = [container("main1")]
+    engine.made[0]["HostConfig"]["Devices"] = given("/dev/accel0")
+    before = read(engine, store)
+    store.folder(SESSION_ID).rename(store.root / "elsewhere")
+    after = read(engine, store)
+    for facts in (before, after):
+        assert [device["free"] for device in facts["devices"]] == [False, True]
+    assert (after["sessions"], after["containers"]) == ([], 1)
+    assert after["allocated"] == {"cpu": 2, "mem": GIB, "tpu": 1}
+    (warning,) = after["warnings"]
+    assert warning == (
+        "container backendai-train-llm-main1: of no session here, although labels name one, as those of an image do"
+        " that was made of a container. Nothing touches what is of no session, and what runs of it counts: cpu 2, mem"
+        " 1g, tpu 1 (/dev/accel0): remove what is not needed with docker rm -f backendai-train-llm-main1."
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "counts"), [("running", 1), ("paused", 1), ("restarting", 1), ("exited", 0), ("created", 0)]
+)
+def test_what_only_has_the_labels_of_a_session_counts_by_its_limits_while_it_runs(
+    engine: Any, store: Store, state: str, counts: int
+) -> None:
+    store.save(held(MADE))
+    own = read(engine, store)["allocated"]
+    saved = {**container("main1", state), "Id": "saved", "Names": ["/saved"], "HostConfig": {"NanoCpus": 1_500_000_000}}
+    engine.made = [container("main1"), saved]
     facts = read(engine, store)
-    assert (facts["allocated"], facts["containers"]) == ({"cpu": 3, "mem": GIB}, 2)
+    assert facts["allocated"] == {**own, "cpu": own["cpu"] + 2 * counts}
+    assert (facts["containers"], len(facts["sessions"][0]["states"])) == (2 + counts, 1)
+    (warning,) = facts["warnings"]
+    assert warning.startswith("container saved: of no session here")
+    assert ("cpu 2" in warning) is bool(counts)
+
+
+def test_a_device_that_a_session_and_something_else_have_counts_once(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(monkeypatch, Device("tpu", "/dev/accel0"), Device("tpu", "/dev/accel1"))
+    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"tpu": ["/dev/accel0"]})}))
+    saved = {"Id": "saved", "Names": ["/saved"], "HostConfig": {"Devices": given("/dev/accel0")}}
+    engine.made = [container("main1"), {**container("main1"), **saved}]
+    facts = read(engine, store)
+    assert (facts["allocated"].get("tpu", 0), [device["free"] for device in facts["devices"]]) == (0, [False, True])
+
+
+def test_containers_that_a_damaged_session_has_recorded_count_whether_they_run_or_not(
+    engine: Any, store: Store
+) -> None:
+    store.save(held(MADE))
+    store.container_ids(SESSION_ID).record("main1", "main1")
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    engine.made = [container("main1", "exited"), container("sub1", "exited")]
+    facts = read(engine, store)
+    assert (facts["allocated"], facts["containers"]) == ({"cpu": 2, "mem": GIB}, 1)
+
+
+def test_the_first_of_many_containers_of_no_session_are_named(engine: Any, store: Store) -> None:
+    engine.made = [{**container("main1", "exited"), "Id": name, "Names": [f"/{name}"]} for name in "gfedcba"]
+    (warning,) = read(engine, store)["warnings"]
+    assert warning.startswith("containers a, b, c, d, e, 2 more: of no session here")
+    assert warning.endswith("and none of it counts: remove what is not needed with docker rm -f a b c d e.")
+
+
+def test_a_network_of_a_session_that_is_not_held_is_named(engine: Any, store: Store) -> None:
+    engine.joined = [
+        {"Id": name, "Name": name, "Driver": driver, "Labels": own_labels("main1", of), "IPAM": {}}
+        for name, driver, of in (("a", "bridge", SESSION_ID), ("b", "bridge", OTHER_ID), ("c", "overlay", OTHER_ID))
+    ]
+    store.save(held(MADE))
+    (warning,) = read(engine, store)["warnings"]
+    assert warning == (
+        "network b: of no session here, although labels name one. Nothing touches it: remove what is not needed with"
+        " docker network rm b."
+    )
 
 
 def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) -> None:
@@ -494,8 +581,7 @@ def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) ->
 def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
-    others = container("x", **{labels.SESSION_ID: "other"})
-    engine.made = [container("main1"), {**container("sub1", "exited"), **ended}, others]
+    engine.made = [container("main1"), {**container("sub1", "exited"), **ended}]
     part = {
         "id": SESSION_ID,
         "name": "train-llm",
@@ -609,9 +695,12 @@ def test_core_load_is_the_number_of_pinned_containers() -> None:
         ("dead", 3),
     ],
 )
-def test_only_containers_that_have_ended_have_an_exit_code(engine: Any, state: str, expected: int | None) -> None:
+def test_only_containers_that_have_ended_have_an_exit_code(
+    engine: Any, store: Store, state: str, expected: int | None
+) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    assert container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", expected)}
+    states = container_states(engine, store, held(MADE), {"main1": engine.made[0]})
+    assert states == {"main1": ContainerState(state, "sha256:1", expected)}
 
 
 def test_a_damaged_session_is_left_out_and_the_agent_gets_no_new_ones(engine: Any, store: Store) -> None:
@@ -644,6 +733,29 @@ def test_a_cordoned_agent_is_not_schedulable_and_tells_its_sessions_when_they_en
     facts = AgentFacts.from_dict("agent1", read(engine, store))
     assert (facts.schedulable, facts.cordon) == (False, Cordon("disk", "carol", NOW, end))
     assert facts.sessions[0].cordon == (facts.cordon if told else None)
+
+
+def test_an_engine_that_is_newer_than_any_known_is_a_warning(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "version", lambda: {"Version": "30.0.0", "ApiVersion": "1.99"})
+    facts = read(engine, store)
+    assert (facts["engine"], facts["schedulable"]) == ("30.0.0", True)
+    assert [warning.partition(":")[0] for warning in facts["warnings"]] == [
+        "the engine is newer than this version of backendai.cluster"
+    ]
+
+
+def test_an_agent_whose_engine_adds_its_rules_by_nftables_receives_no_new_sessions(engine: Any, store: Store) -> None:
+    engine.info = lambda: {**FakeDocker().info(), "FirewallBackend": {"Driver": "nftables"}}
+    facts = read(engine, store)
+    (obstacle,) = facts["obstacles"]
+    assert facts["schedulable"] is False
+    assert obstacle == (
+        "the engine adds its rules by nftables, with which sessions and their isolation have not been tried, so it"
+        " receives no new sessions: remove firewall-backend from /etc/docker/daemon.json or its command line, and"
+        " restart the engine (systemctl restart docker)."
+    )
 
 
 @pytest.mark.parametrize(("mode", "warned"), [("report", True), ("enforce", False)])

@@ -9,11 +9,11 @@ from typing import Any
 import docker.errors
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._session import gpu_access
 from ansible_collections.backendai.cluster.plugins.module_utils._session.gpu_access import lost_nodes
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import held, own_labels, plan
 
 NODES = {
     "GPU-aaaa": ("/dev/null", "/dev/zero", "/dev/nvidia-uvm"),
@@ -32,8 +32,10 @@ LOOKED_AT = {"main1": ["/dev/null", "/dev/zero", "/dev/full"], "sub1": ["/dev/ra
 def asked(engine: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Sequence[str]]:
     """Run the session, and the script on this host; return the nodes that it looks at, by container."""
     for hostname in PINNED:
-        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
-        engine.made.append({"Id": hostname, "Names": [f"/{hostname}"], "Labels": bears, "State": "running"})
+        bears = own_labels(hostname)
+        engine.made.append(
+            {"Id": hostname, "Names": [f"/backendai-train-llm-{hostname}"], "Labels": bears, "State": "running"}
+        )
     looked_at: dict[str, Sequence[str]] = {}
 
     def run_here(_client: Any, container: str, command: Sequence[str], seconds: int) -> str:
@@ -52,47 +54,55 @@ def prints(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(gpu_access, "run_as_work", lambda *_command: text)
 
 
-def test_containers_whose_gpus_can_be_opened_have_lost_none(engine: Any, asked: dict[str, Sequence[str]]) -> None:
-    assert lost_nodes(engine, SESSION) == {}
+def test_containers_whose_gpus_can_be_opened_have_lost_none(
+    engine: Any, store: Store, asked: dict[str, Sequence[str]]
+) -> None:
+    assert lost_nodes(engine, store, SESSION) == {}
     assert asked == LOOKED_AT
 
 
-def test_missing_nodes_are_lost(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nodes_are_lost(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_access, "gpu_nodes", lambda: {"GPU-aaaa": ("/dev/absent0", "/dev/zero", "/dev/absentctl")})
     monkeypatch.setattr(gpu_access, "_opens", lambda _node: True)
-    assert lost_nodes(engine, SESSION) == {"main1": "/dev/absent0, /dev/absentctl"}
+    assert lost_nodes(engine, store, SESSION) == {"main1": "/dev/absent0, /dev/absentctl"}
 
 
-def test_a_node_that_fails_for_another_reason_is_not_lost(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_fails_for_another_reason_is_not_lost(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """This process has no terminal."""
     monkeypatch.setattr(gpu_access, "gpu_nodes", lambda: {"GPU-aaaa": ("/dev/tty",)})
     monkeypatch.setattr(gpu_access, "_opens", lambda _node: True)
-    assert lost_nodes(engine, SESSION) == {}
+    assert lost_nodes(engine, store, SESSION) == {}
 
 
 def test_a_node_that_the_agent_cannot_open_is_not_looked_at(
-    engine: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Sequence[str]]
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Sequence[str]]
 ) -> None:
     monkeypatch.setattr(gpu_access, "gpu_nodes", lambda: {"GPU-aaaa": ("/dev/absent0", "/dev/zero")})
-    assert lost_nodes(engine, SESSION) == {}
+    assert lost_nodes(engine, store, SESSION) == {}
     assert asked["main1"] == ["/dev/zero"]
 
 
-def test_what_else_a_container_prints_is_ignored(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_else_a_container_prints_is_ignored(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     prints(monkeypatch, "/dev/zero\n/dev/sda\nnoise\n")
-    assert lost_nodes(engine, SESSION) == {"main1": "/dev/zero"}
+    assert lost_nodes(engine, store, SESSION) == {"main1": "/dev/zero"}
 
 
 @pytest.mark.parametrize("state", ["exited", "paused", "created"])
-def test_a_container_that_does_not_run_is_not_asked(engine: Any, asked: dict[str, Sequence[str]], state: str) -> None:
+def test_a_container_that_does_not_run_is_not_asked(
+    engine: Any, store: Store, asked: dict[str, Sequence[str]], state: str
+) -> None:
     engine.made[0]["State"] = state
-    assert lost_nodes(engine, SESSION) == {}
+    assert lost_nodes(engine, store, SESSION) == {}
     assert [*asked] == ["sub1"]
 
 
-def test_a_container_that_cannot_be_asked_has_lost_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_that_cannot_be_asked_has_lost_nothing(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_command: Any) -> str:
         raise docker.errors.APIError("container main1 is not running")
 
     monkeypatch.setattr(gpu_access, "run_as_work", fail)
-    assert lost_nodes(engine, SESSION) == {}
+    assert lost_nodes(engine, store, SESSION) == {}

@@ -27,7 +27,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
     monkeypatch.setattr(
         look,
         "announce",
-        lambda _engine, sessions, text: texts.append(([session.plan.name for session in sessions], text)),
+        lambda _engine, _store, sessions, text: texts.append(([session.plan.name for session in sessions], text)),
     )
     return texts
 

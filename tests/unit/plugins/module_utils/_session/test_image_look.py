@@ -97,7 +97,12 @@ def test_users_do_not_make_a_record_grow_for_ever(client: Any, store: Store, mon
 
 
 def test_what_an_image_has_is_told(server: EngineServer, client: Any, store: Store) -> None:
-    files = {"/etc/passwd": link("../usr/lib/passwd"), "/usr/lib/passwd": file(b"a\xff\r\n"), "/usr/bin/ssh": file()}
+    files = {
+        "/etc/passwd": link("../usr/lib/passwd"),
+        "/usr/lib/passwd": file(b"a\xff\r\n"),
+        "/usr/bin/ssh": file(b"ELF"),
+        "/bin/scp": file(),
+    }
     server.image = image_with({**files, "/home/work": Node(FOLDER, mode=0o750, uid=1000, gid=100)})
     found = look(client, store)
     assert found.passwd == "a\ufffd\r\n"
@@ -400,7 +405,7 @@ def test_a_container_whose_layer_the_engine_does_not_tell_is_not_looked_at_throu
     ):
         judge(client)
     assert not any("archive" in path for path, _query in server.asked)
-    assert find_unjudgeable(client, [listed("exited"), listed("running", "sub1")]) == {
+    assert find_unjudgeable(client, {"main1": listed("exited"), "sub1": listed("running", "sub1")}) == {
         "main1": "files that can be judged on this engine (what it wrote outside of the folders of its session is lost)"
     }
 
@@ -410,4 +415,4 @@ def listed(state: str, hostname: str = "main1") -> dict[str, Any]:
 
 
 def test_a_stopped_container_of_overlay2_can_be_judged(stopped: Any) -> None:
-    assert find_unjudgeable(stopped, [listed("exited")]) == {}
+    assert find_unjudgeable(stopped, {"main1": listed("exited")}) == {}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
@@ -16,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.interfa
     apply_interfaces,
     plan_interfaces,
 )
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
@@ -28,25 +27,28 @@ FOREIGN = {"IPAddress": "172.19.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:ac
 @pytest.fixture
 def main1(engine: FakeDocker, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what the engine knows of the running main1; the caller may change it."""
-    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
-    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "running"})
+    bears = own_labels("main1")
+    engine.made.append({"Id": "id-main1", "Names": ["/backendai-train-llm-main1"], "Labels": bears, "State": "running"})
     inspected = {"State": {"Pid": 42}, "NetworkSettings": {"Networks": {"backendai-default": DEFAULT}}}
     monkeypatch.setattr(engine, "inspect_container", lambda _container: inspected)
     return inspected
 
 
-def test_endpoint_is_that_on_the_default_network(engine: Any, kernel: FakeNetwork, main1: dict[str, Any]) -> None:
+def test_endpoint_is_that_on_the_default_network(
+    engine: Any, store: Store, kernel: FakeNetwork, main1: dict[str, Any]
+) -> None:
     main1["NetworkSettings"]["Networks"] = {"a-foreign-one": FOREIGN, "backendai-default": DEFAULT}
-    assert plan_interfaces(engine, held(MADE)) == InterfacePlan([], {})
+    assert plan_interfaces(engine, store, held(MADE)) == InterfacePlan([], {})
     (container,) = kernel.plugged
     assert (container.endpoint.address, container.endpoint.mac) == ("172.18.0.2/16", "02:42:ac:12:00:02")
+    assert container.mtu == 1500, "that of the way out"
 
 
 def test_container_that_was_disconnected_has_lost_its_interface(
-    engine: Any, kernel: FakeNetwork, main1: dict[str, Any]
+    engine: Any, store: Store, kernel: FakeNetwork, main1: dict[str, Any]
 ) -> None:
     main1["NetworkSettings"]["Networks"] = {"a-foreign-one": FOREIGN}
-    assert plan_interfaces(engine, held(MADE)).lost == {"main1": "eth0"}
+    assert plan_interfaces(engine, store, held(MADE)).lost == {"main1": "eth0"}
     assert kernel.plugged == []
 
 
@@ -58,9 +60,11 @@ def test_the_rules_get_new_ports_alone(engine: Any, store: Store, kernel: FakeNe
     assert kernel.pins.startswith("flush set inet backendai")
 
 
-def test_container_that_has_ended_is_skipped(engine: Any, kernel: FakeNetwork, main1: dict[str, Any]) -> None:
+def test_container_that_has_ended_is_skipped(
+    engine: Any, store: Store, kernel: FakeNetwork, main1: dict[str, Any]
+) -> None:
     main1["State"]["Pid"] = 0
-    assert plan_interfaces(engine, held(MADE)) == InterfacePlan([], {})
+    assert plan_interfaces(engine, store, held(MADE)) == InterfacePlan([], {})
     assert kernel.plugged == []
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._host.time_limit import limited_to
@@ -27,7 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.kept_lo
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine_server import EngineServer, Printer, never_stops, says_and_hangs
-from tests.unit.plugins.module_utils._session.test_logs import TIME, add, write_app_logs
+from tests.unit.plugins.module_utils._session.test_logs import TIME, add, by_hostname, write_app_logs
 
 MIB = 1 << 20
 
@@ -50,7 +49,7 @@ def keep(engine: Any, store: Store, apps: int = 0, seconds: float = 60) -> dict[
     """Keep the logs of all containers in the folder that :func:`kept` returns."""
     named = [App(f"a{number}", 9000 + number) for number in range(apps)]
     kept(store).mkdir()
-    return keep_logs(engine, kept(store), AppLogs(store, SESSION_ID), named, engine.containers(all=True), seconds)
+    return keep_logs(engine, kept(store), AppLogs(store, SESSION_ID), named, by_hostname(engine), seconds)
 
 
 def kept(store: Store) -> Path:
@@ -178,7 +177,7 @@ def test_replaced_containers_do_not_add_up(engine: Any, store: Store, monkeypatc
     for number in range(4):
         engine.made = []
         add(engine, "main1", Id=f"{number:012}", Log=noise(250_000, number), state="exited")
-        output.keep_output(engine, store, held(made), engine.containers(all=True))
+        output.keep_output(engine, store, held(made), by_hostname(engine))
     files = [path.name for path in (store.root / "output" / SESSION_ID).glob("*.gz")]
     assert "main1@000000000003@.gz" in files
     assert sum(path.stat().st_size for path in (store.root / "output" / SESSION_ID).glob("*.gz")) <= 300_000
@@ -237,7 +236,7 @@ def test_log_that_never_ends_does_not_keep_a_session_from_ending(
 ) -> None:
     with EngineServer(tmp_path / "docker.sock").serving() as server:
         server.prints = printer
-        containers = [{"Id": "c", "Labels": {labels.HOSTNAME: name}} for name in ("main1", "sub1")]
+        containers = {name: {"Id": "c"} for name in ("main1", "sub1")}
         began = time.monotonic()
         lost = keep_logs(connect(server.url), tmp_path, AppLogs(store, SESSION_ID), (), containers, 2)
     assert time.monotonic() - began < 15

@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import read_logs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 
 APPS = [{"name": "jupyter", "port": 8080}, {"name": "tensorboard", "port": 6006}]
 MADE = plan({"agent1": 2, "agent2": 1}, apps=APPS)
@@ -31,9 +31,16 @@ def write_app_logs(store: Store, **contents: bytes) -> Path:
 
 def add(engine: Any, hostname: str, *, state: str = "running", **more: Any) -> None:
     """Add a container of the session to an engine."""
-    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
+    bears = own_labels(hostname)
     bears[labels.IMAGE_DIGEST] = "sha256:1"
-    engine.made.append({"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state, **more})
+    engine.made.append(
+        {"Id": f"id-{hostname}", "Names": [f"/backendai-train-llm-{hostname}"], "Labels": bears, "State": state, **more}
+    )
+
+
+def by_hostname(engine: Any) -> dict[str, Any]:
+    """Return the containers of the session."""
+    return {entry["Labels"][labels.HOSTNAME]: entry for entry in engine.made}
 
 
 def test_logs_of_containers_and_of_apps_in_main1_are_read(engine: Any, store: Store) -> None:

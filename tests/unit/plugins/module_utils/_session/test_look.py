@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -17,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets
 from ansible_collections.backendai.cluster.plugins.module_utils._session import look
 from ansible_collections.backendai.cluster.plugins.module_utils._session.look import look_at_sessions, read_times
 from ansible_collections.backendai.cluster.plugins.module_utils._session.use import begin_use, read_use
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 TIMED = plan({"agent1": 2}, idle_timeout=600, max_lifetime=3600)
@@ -47,8 +46,13 @@ class Agent:
         """Let a session begin, look at it once, and let half a minute pass."""
         self.store.save(session)
         for kernel in session.kernels:
-            bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: kernel.hostname}
-            found = {"Id": kernel.hostname, "Names": [f"/{kernel.hostname}"], "Labels": bears, "State": "running"}
+            bears = own_labels(kernel.hostname)
+            found = {
+                "Id": kernel.hostname,
+                "Names": [f"/backendai-train-llm-{kernel.hostname}"],
+                "Labels": bears,
+                "State": "running",
+            }
             self.engine.made.append(found)
             self.store.kernel_folder(SESSION_ID, kernel.hostname).mkdir(parents=True)
         begin_use(self.store, session)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import requests
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Answer, Folder, NoFolder, Place
@@ -43,7 +42,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_s
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
-from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
+from tests.unit.builders import SESSION_ID, agent_facts, held, own_labels, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.silent_mount import bind, mount_memory, own_mounts, silent_mount
 
@@ -510,8 +509,16 @@ def test_no_container_starts_with_a_folder_that_is_not_the_one_that_was_judged(
 def stop_containers(engine: FakeDocker) -> None:
     """Let the containers of the session exist, stopped."""
     for name in ("main1", "sub1"):
-        known = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
-        engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": known, "State": "exited", "Pid": 7})
+        known = own_labels(name)
+        engine.made.append(
+            {
+                "Id": f"id-{name}",
+                "Names": [f"/backendai-train-llm-{name}"],
+                "Labels": known,
+                "State": "exited",
+                "Pid": 7,
+            }
+        )
 
 
 @pytest.mark.parametrize("inside", [Folder("/a", 1, 2, 0), Folder("/a", 2, 1, 0), NoFolder.SILENT, NoFolder.MISSING])

@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.reap im
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.plugins.module_utils._session.test_logs import APPS, TIME, add, write_app_logs
+from tests.unit.plugins.module_utils._session.test_logs import APPS, TIME, add, by_hostname, write_app_logs
 
 MADE = plan({"agent1": 2, "agent2": 1}, apps=APPS)
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -107,6 +107,7 @@ def test_claim_that_was_never_committed_is_neither_asked_nor_kept(engine: Any, s
 def test_damaged_session_is_asked_and_its_loss_is_said(engine: Any, store: Store) -> None:
     store.folder(SESSION_ID).mkdir()
     (store.folder(SESSION_ID) / "session.json").write_text("{")
+    store.container_ids(SESSION_ID).record("main1", "id-main1")
     add(engine, "main1")
     assert end(engine, store).to_dict() == {"lost_output": ["main1: its plan is damaged, so its output has no place"]}
     assert "SIGPWR id-main1" in engine.calls
@@ -209,7 +210,7 @@ def test_unknown_session_has_nothing_to_stop(engine: Any, store: Store) -> None:
 
 def keep(engine: Any, store: Store, of: Any, days: float) -> None:
     """Keep the output of a session with one container."""
-    output.keep_output(engine, store, held(of), engine.containers(all=True), days)
+    output.keep_output(engine, store, held(of), by_hostname(engine), days)
 
 
 def test_expired_output_is_removed_except_of_sessions_that_are_held(engine: Any, store: Store) -> None:
@@ -261,7 +262,7 @@ def test_expired_output_that_cannot_be_removed_is_no_loss(
     add(engine, "main1", state="exited", Log=[(TIME, b"one\n")])
     keep(engine, store, OTHER, -1)
     monkeypatch.setattr(output.shutil, "rmtree", fail)
-    assert output.keep_output(engine, store, held(MADE), engine.containers(all=True)) == {}
+    assert output.keep_output(engine, store, held(MADE), by_hostname(engine)) == {}
     assert reap(engine, store, {}, [], expired=True, check_mode=False).failures == {}
     assert find_kept(store, OTHER_ID)
 

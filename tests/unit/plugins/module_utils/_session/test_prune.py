@@ -10,7 +10,6 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 from requests.exceptions import ReadTimeout
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.image_records import ImageRecords
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import prune
@@ -23,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.prune i
     UnknownNeedError,
     prune_images,
 )
-from tests.unit.builders import IMAGE, SESSION_ID, held, plan
+from tests.unit.builders import IMAGE, SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 
 NOW = 1_800_000_000.0
@@ -59,8 +58,8 @@ class Engine:
     def info(self) -> dict[str, Any]:
         return {"DockerRootDir": "/var/lib/docker"}
 
-    def images(self) -> list[dict[str, Any]]:
-        return [{"Id": image_id} for image_id in self.there]
+    def images(self, **_filters: Any) -> list[dict[str, Any]]:
+        return [{"Id": image_id, "Size": image["Size"]} for image_id, image in self.there.items()]
 
     def containers(self, **_options: Any) -> list[dict[str, Any]]:
         return self.running
@@ -249,7 +248,9 @@ def test_nothing_is_removed_if_a_session_cannot_be_read(engine: Engine, store: S
 
 def test_session_needs_its_image_until_it_ends(store: Store) -> None:
     engine: Any = FakeDocker()
-    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID}
+    bears = own_labels("main1")
+    store.container_ids(SESSION_ID).folder.mkdir(parents=True)
+    store.container_ids(SESSION_ID).record("main1", "x")
     engine.made = [{"Id": "x", "Names": ["/x"], "Labels": bears, "State": "exited", "ImageID": "sha256:1"}]
     remove_containers(engine, store, SESSION_ID, None, None)
     known = ImageRecords(store.images_folder).find("sha256:1")

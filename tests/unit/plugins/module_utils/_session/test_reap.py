@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -24,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.end import SessionEnd
 from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import ReapResult, reap
-from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
+from tests.unit.builders import IMAGE, SESSION_ID, held, own_labels, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
@@ -52,7 +51,7 @@ class Mortal(FakeDocker):
 
     def run(self, of: SessionPlan, *hostnames: str, state: str = "running") -> None:
         for hostname in hostnames:
-            bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: of.id, labels.HOSTNAME: hostname}
+            bears = own_labels(hostname, of.id)
             name = f"backendai-{of.name}-{hostname}"
             self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": bears, "State": state})
 
@@ -184,37 +183,48 @@ def test_command_is_refused_before_the_commit(store: Store, state: dict[str, Any
     assert str(refused.value) == sentence
 
 
-def test_end_of_main1_returns_its_exit_code(engine: Any) -> None:
+def record_main1(store: Store) -> None:
+    """Let the agent have the session, and the id of its main1."""
+    store.save(held(BATCH))
+    store.container_ids(SESSION_ID).record("main1", "id-backendai-train-llm-main1")
+
+
+def test_end_of_main1_returns_its_exit_code(engine: Any, store: Store) -> None:
+    record_main1(store)
     engine.run(BATCH, "main1", "sub1")
     engine.end("id-backendai-train-llm-main1", 3)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, 3)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, 3)
 
 
 @pytest.mark.parametrize("state", ["running", "created"])
-def test_wait_ends_after_its_timeout(engine: Any, clock: Clock, state: str) -> None:
+def test_wait_ends_after_its_timeout(engine: Any, store: Store, clock: Clock, state: str) -> None:
+    record_main1(store)
     engine.run(BATCH, "main1", state=state)
     engine.run(BATCH, "sub1", state="exited")
     engine.run(OTHER, "main1", state="exited")
-    assert wait_for_end(engine, SESSION_ID, 1.75) == (False, None)
+    assert wait_for_end(engine, store, SESSION_ID, 1.75) == (False, None)
     assert clock.now == 1.75
 
 
-def test_a_wait_ends_with_the_command(engine: Any, clock: Clock) -> None:
+def test_a_wait_ends_with_the_command(engine: Any, store: Store, clock: Clock) -> None:
+    record_main1(store)
     engine.run(BATCH, "main1")
     clock.happens[2.0] = lambda: engine.end("id-backendai-train-llm-main1", 143)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, 143)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, 143)
     assert clock.now == 2.0
 
 
-def test_missing_container_has_ended_without_an_exit_code(engine: Any, clock: Clock) -> None:
+def test_missing_container_has_ended_without_an_exit_code(engine: Any, store: Store, clock: Clock) -> None:
+    record_main1(store)
     engine.run(BATCH, "main1")
     clock.happens[1.0] = engine.made.clear
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, None)
     assert clock.now == 1.0
 
 
-def test_container_removed_during_a_read_has_ended(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_removed_during_a_read_has_ended(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_main1(store)
     engine.run(BATCH, "main1", state="exited")
     listed = engine.containers
 
@@ -224,7 +234,7 @@ def test_container_removed_during_a_read_has_ended(engine: Any, monkeypatch: pyt
         return containers
 
     monkeypatch.setattr(engine, "containers", list_and_lose)
-    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, store, SESSION_ID, 60) == (True, None)
 
 
 @pytest.mark.parametrize("state", [{}, {"expires_at": 9e12}, {"expires_at": 1.0}], ids=["committed", "claimed", "over"])
@@ -368,6 +378,8 @@ def test_corrupt_session_stops_no_other(engine: Any, store: Store) -> None:
 def test_end_of_a_corrupt_session_needs_no_plan(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1")
+    for name in ("main1", "sub1"):
+        store.container_ids(SESSION_ID).record(name, f"id-backendai-train-llm-{name}")
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     result = run_reap(engine, store, (SESSION_ID,))
     assert result.changes[-1] == Change(f"session {SESSION_ID}", "held", None)

@@ -20,9 +20,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._network.container import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import leftovers, reconcile
+from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Failure
 from ansible_collections.backendai.cluster.plugins.module_utils._session.leftovers import remove_folders
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
-from tests.unit.builders import NOW, SESSION_ID, held, plan
+from tests.unit.builders import NOW, SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
@@ -34,8 +35,17 @@ LINK = str(MADE.network and MADE.network.link)
 def stopped(engine: FakeDocker, *hostnames: str, state: str = "exited") -> None:
     """Let these containers of the session be there."""
     for name in hostnames:
-        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
-        engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": bears, "State": state})
+        bears = own_labels(name)
+        engine.made.append(
+            {"Id": f"id-{name}", "Names": [f"/backendai-train-llm-{name}"], "Labels": bears, "State": state}
+        )
+
+
+def mounting(engine: FakeDocker, store: Store) -> None:
+    """Let a container be there that has mounted the files of the session, whatever it is called."""
+    source = str(store.kernel_folder(SESSION_ID, "main1"))
+    mounts = [{"Source": source, "Destination": "/run/backendai"}, {"Type": "volume", "Name": "v"}]
+    engine.made.append({"Id": "m", "Names": ["/m"], "Labels": {}, "State": "exited", "Mounts": mounts})
 
 
 def restored(store: Store, engine: FakeDocker | None = None, *, start: bool = False) -> list[str]:
@@ -187,7 +197,10 @@ def test_networks_of_running_containers_are_restored_every_time(
 
 @pytest.mark.parametrize("start", [True, False], ids=["engine start", "timer"])
 def test_links_of_no_session_are_removed(store: Store, engine: FakeDocker, kernel: FakeNetwork, *, start: bool) -> None:
+    mounting(engine, store)
     stopped(engine, "main1", state="running")
+    # An image has the labels of the container that it was made of, too.
+    engine.made[-1]["Labels"] = own_labels("main1", f"00000000-02{OTHER_ID[11:]}")
     foreign = f"bax-{SESSION_ID.replace('-', '')[:10]}"
     kernel.links = {"bai-0000000001", "bax-0000000002", foreign, "eth0"}
     client: Any = engine
@@ -213,7 +226,9 @@ def test_folders_without_a_session_are_removed_unless_a_container_mounts_them(
     for path in (key, store.kernel_folder(SESSION_ID, "main1") / "ssh" / "id_ed25519"):
         path.parent.mkdir(parents=True)
         path.touch()
+    mounting(engine, store)
     stopped(engine, "main1", state="running")
+    engine.made[-1]["Labels"] = own_labels("main1", OTHER_ID)
     bridge = f"bai-{SESSION_ID.replace('-', '')[:10]}"
     kernel.links |= {bridge}
     client: Any = engine
@@ -303,6 +318,27 @@ def test_missing_rules_of_the_engine_are_a_failure(store: Store, kernel: FakeNet
     assert failure.endswith("restart the engine (systemctl restart docker)")
 
 
+def test_what_the_agent_lacks_is_mended_first_and_failures_are_named(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = Change("kernel setting net.ipv4.ip_forward", "0", "1")
+    failures = [Failure(NEEDS[0], "it cannot be mended")]
+
+    def mend(_store: Store, _engine: Any) -> tuple[list[Change], list[Failure]]:
+        assert not kernel.table
+        return [change], failures
+
+    monkeypatch.setattr(reconcile, "mend_lacks", mend)
+    store.save(held(MADE))
+
+    def engine() -> NoReturn:
+        raise DockerUnavailableError("the engine does not answer.")
+
+    changes, failed = restore(store, engine, start=False)
+    assert changes[0] == change
+    assert failed == ["it cannot be mended"]
+
+
 def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(dataclasses.replace(MADE, id=OTHER_ID, name="over"), expires_at=1.0))
     store.save(held(MADE))
@@ -341,8 +377,11 @@ def test_homes_of_sessions_that_are_gone_are_retired_and_their_removal_is_starte
 
 
 def test_homes_that_a_container_mounts_stay(store: Store, engine: FakeDocker) -> None:
-    with_home(store, SESSION_ID)
+    for session_id in (SESSION_ID, OTHER_ID):
+        with_home(store, session_id)
+    mounting(engine, store)
     stopped(engine, "main1", state="running")
+    engine.made[-1]["Labels"] = own_labels("main1", OTHER_ID)
     assert restored(store, engine) == []
     assert store.homes.session_ids() == [SESSION_ID]
 

@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.logs im
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, keep_output, read_kept
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs, encode_end
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.plugins.module_utils._session.test_logs import TIME, add, write_app_logs
+from tests.unit.plugins.module_utils._session.test_logs import TIME, add, by_hostname, write_app_logs
 
 APPS = [{"name": f"a{number}", "port": 9000 + number} for number in range(32)]
 MADE = plan({"agent1": 12}, apps=APPS)
@@ -54,7 +54,7 @@ def test_two_sessions_of_one_name_share_one_reply(engine: Any, store: Store) -> 
 
 def test_what_was_kept_of_a_hostile_session_is_no_larger(engine: Any, store: Store) -> None:
     printed_by_a_hostile_session(engine, store)
-    keep_output(engine, store, held(MADE), engine.containers(all=True))
+    keep_output(engine, store, held(MADE), by_hostname(engine))
     kept = find_kept(store, SESSION_ID)
     assert kept
     assert size(read_kept(store, kept, "", 9, ReplyLogs())) < reply_logs.BYTES + (1 << 18)

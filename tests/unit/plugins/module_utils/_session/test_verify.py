@@ -10,8 +10,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._session import verify as verifying
+from ansible_collections.backendai.cluster.plugins.module_utils._session.connectivity import Running
 from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import verify
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import held, own_labels, plan
 
 MADE = plan({"agent1": 2, "agent2": 1})
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -21,8 +22,13 @@ def test_drift_and_pairs_are_plain_data(engine: Any, store: Store, monkeypatch: 
     session = held(MADE)
     store.save(session)
     for hostname, pid in (("main1", 101), ("sub1", 0)):
-        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
-        state = {"State": "running" if pid else "created", "Pid": pid, "Names": [f"/{hostname}"], "Id": hostname}
+        bears = own_labels(hostname)
+        state = {
+            "State": "running" if pid else "created",
+            "Pid": pid,
+            "Names": [f"/backendai-train-llm-{hostname}"],
+            "Id": hostname,
+        }
         engine.made.append({"Labels": {**bears, labels.IMAGE_DIGEST: "sha256:1"}, **state})
     calls: list[Any] = []
 
@@ -33,7 +39,7 @@ def test_drift_and_pairs_are_plain_data(engine: Any, store: Store, monkeypatch: 
     monkeypatch.setattr(verifying, "find_drift", lambda *_slice: [Change("link bax-1", None, "mtu 1450")])
     monkeypatch.setattr(verifying, "check_pairs", check_pairs)
     part = verify(engine, store, session, 3)
-    assert calls == [(session, {"main1": 101}, 3)]
+    assert calls == [(session, {"main1": Running("main1", 101)}, 3)]
     assert (part["plan"], part["committed"], part["expired"]) == (MADE.to_dict(), True, False)
     assert {name: state["status"] for name, state in part["containers"].items()} == {
         "main1": "running",

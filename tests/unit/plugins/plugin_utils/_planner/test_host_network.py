@@ -184,7 +184,7 @@ def test_known_hosts_have_the_form_that_ssh_looks_for_with_a_port() -> None:
     session_plan = shared()
     main = session_plan.kernels[0]
     first = known_hosts(session_plan.kernels, public_keys(session_plan)).splitlines()[0]
-    assert first == f"[main1]:{main.ssh_port},[192.0.2.1]:{main.ssh_port} ssh-ed25519 HOST-main1"
+    assert first == f"main1,[main1]:{main.ssh_port},[192.0.2.1]:{main.ssh_port} ssh-ed25519 HOST-main1"
 
 
 def test_containers_get_the_address_and_port_of_each_other() -> None:

@@ -11,7 +11,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import Unusable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    ClusterState,
+    InventoryAgent,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
     Decision,
     decide,
@@ -221,6 +224,23 @@ def test_an_agent_that_cannot_be_used_is_looked_at_again(counted: Counted) -> No
         "session_designated_agents: 'agent4' cannot be used: its engine is down",
         "session_designated_agents: 'agent4' cannot be used: it is unreachable",
     ]
+
+
+def test_an_agent_that_is_away_is_looked_at_again_when_it_or_its_inventory_changes(counted: Counted) -> None:
+    entries = [waiting(1, agent_labels=["fast"]), waiting(2, resources={"cpu": 1, "mem": "64m", "tpu": 1})]
+    state = dataclasses.replace(full(), unavailable={"agent4": "it is off"}, unreachable=["agent4"])
+    known = {"agent4": InventoryAgent("default", frozenset({"fast"}))}
+    found, last = run(entries, dataclasses.replace(state, inventory=known))
+    assert counted.take() == (2, 0)
+    reasons = [answer.reason for _entry, answer in found if isinstance(answer, Unschedulable)]
+    assert [reason.endswith("; agent4 does not answer (it is off)") for reason in reasons] == [True, True]
+    again, _last = run(entries, dataclasses.replace(state, inventory=known), last)
+    assert counted.take() == (0, 0)
+    assert [answer.reason for _entry, answer in again if isinstance(answer, Unschedulable)] == reasons
+    run(entries, dataclasses.replace(state, inventory={"agent4": InventoryAgent("default", frozenset())}), last)
+    assert counted.take() == (2, 0)
+    run(entries, dataclasses.replace(state, inventory=known, unavailable={"agent4": "it hangs"}), last)
+    assert counted.take() == (2, 0)
 
 
 def test_what_was_decided_after_a_start_is_not_known_to_the_next_pass(counted: Counted) -> None:

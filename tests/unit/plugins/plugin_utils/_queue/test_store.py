@@ -467,16 +467,21 @@ def test_a_hidden_process_is_alive_while_its_entry_is_recent(
 # ---- the default path
 
 
-def test_the_queue_is_beside_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inventory_given_as_a_file_or_as_its_folder_is_one_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, folder, pipe = tmp_path / "hosts.yml", tmp_path / "inventory", tmp_path / "inventory" / "pipe"
     file.touch()
     folder.mkdir()
+    (folder / "hosts.yml").touch()
     os.mkfifo(pipe)
     monkeypatch.chdir(tmp_path)
-    current = str(tmp_path / "queue")
+    current, inside = str(tmp_path / ".queue"), str(folder / ".queue")
     hosts = ",".join(f"agent{number}" for number in range(1000))
     assert default_path([str(file)]) == default_path(["hosts.yml"]) == current
-    assert default_path([str(folder)]) == default_path(["inventory/"]) == str(folder / ".queue")
+    assert (
+        default_path([str(folder)]) == default_path(["inventory/"]) == default_path(["inventory/hosts.yml"]) == inside
+    )
     assert default_path([]) == default_path(["host1,"]) == default_path([hosts]) == current
     monkeypatch.chdir(folder)
     assert default_path(["host1,", str(tmp_path / "absent"), str(pipe), str(file), str(folder)]) == current
@@ -484,13 +489,42 @@ def test_the_queue_is_beside_the_inventory(tmp_path: Path, monkeypatch: pytest.M
 
 def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("agents: {hosts: {agent1: {}}}")
-    for path in (default_path([str(tmp_path)]), str(tmp_path / "queue")):
-        QueueStore(path).save(queued(1))
-    groups = [
-        sorted(InventoryManager(DataLoader(), sources=[source]).groups)
-        for source in (str(tmp_path), str(tmp_path / "hosts.yml"))
-    ]
-    shutil.rmtree(tmp_path / "queue")
-    without = sorted(InventoryManager(DataLoader(), sources=[str(tmp_path)]).groups)
-    assert without == groups[1] == ["agents", "all", "ungrouped"]
-    assert groups[0] != without
+    QueueStore(default_path([str(tmp_path)])).save(queued(1))
+    for source in (str(tmp_path), str(tmp_path / "hosts.yml")):
+        groups = sorted(InventoryManager(DataLoader(), sources=[source]).groups)
+        assert groups == ["agents", "all", "ungrouped"]
+
+
+@pytest.mark.parametrize("source", ["", "hosts.yml"], ids=["the folder", "a file in it"])
+def test_a_run_is_refused_while_a_queue_of_the_former_name_is_there(source: str, tmp_path: Path) -> None:
+    site = tmp_path / "our site"
+    former = QueueStore(str(site / "queue"))
+    former.save(queued(1))
+    (site / "hosts.yml").touch()
+    with pytest.raises(AnsibleActionFail) as refused:
+        default_path([str(site / source)])
+    move = f"mv '{site}/queue' '{site}/.queue'"
+    assert refused.value.message == (
+        f"session_queue_path: the queue of this inventory is {site}/.queue, and there is {site}/queue, as it was called"
+        f" before: run {move}, or set session_queue_path if that is another folder."
+    )
+    subprocess.run(["sh", "-c", move], check=True)
+    assert [entry.id for entry in QueueStore(default_path([str(site / source)])).entries()] == [queued(1).id]
+
+
+def test_sessions_of_two_queues_of_one_inventory_are_moved_into_one(tmp_path: Path) -> None:
+    QueueStore(str(tmp_path / ".queue")).save(queued(1))
+    QueueStore(str(tmp_path / "queue")).save(queued(2))
+    with pytest.raises(AnsibleActionFail) as refused:
+        default_path([str(tmp_path)])
+    move = f"mv {tmp_path}/queue/*.json {tmp_path}/.queue/"
+    assert f": run {move}, or" in refused.value.message
+    subprocess.run(["sh", "-c", move], check=True)
+    assert len(QueueStore(default_path([str(tmp_path)])).entries()) == 2
+
+
+def test_a_folder_without_sessions_beside_the_queue_is_somebody_elses(tmp_path: Path) -> None:
+    for name in ("queue", ".queue"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "queue" / "notes.txt").touch()
+    assert default_path([str(tmp_path)]) == str(tmp_path / ".queue")

@@ -10,14 +10,19 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Group
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    ClusterState,
+    InventoryAgent,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.agents import agents_report, render_agents
 from tests.unit.builders import GIB, NOW, agent_facts
 
 CORDON = {"reason": "disk", "by": "carol", "since": NOW}
 
 
-def report(*agents: Any, unavailable: Any = (), away: Any = ()) -> dict[str, Any]:
-    return agents_report({agent.name: agent for agent in agents}, dict(unavailable), away)
+def report(*agents: Any, unavailable: Any = (), away: Any = (), inventory: Any = ()) -> dict[str, Any]:
+    facts = {agent.name: agent for agent in agents}
+    return agents_report(ClusterState(facts, dict(unavailable), inventory=dict(inventory), unreachable=away))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,12 @@ def test_agents_without_facts_are_unreachable_or_unusable() -> None:
         ("agent2", "unusable", "Docker is down"),
     ]
     assert listed["groups"] == []
+
+
+def test_agents_without_facts_have_the_group_and_labels_of_the_inventory() -> None:
+    known = {"agent1": InventoryAgent("gpu", frozenset({"ssd", "a100"})), "agent2": InventoryAgent()}
+    rows = report(unavailable={"agent1": "no route to host", "agent2": "it is off"}, inventory=known)["agents"]
+    assert [(row["resource_group"], row["labels"]) for row in rows] == [("gpu", ["a100", "ssd"]), (None, [])]
 
 
 def test_amounts_are_those_of_the_facts() -> None:

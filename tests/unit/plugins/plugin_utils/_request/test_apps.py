@@ -30,7 +30,8 @@ def test_apps_default_to_http_without_a_command() -> None:
 
 
 def test_apps_know_the_path_at_which_they_live() -> None:
-    apps = spec(apps=[{**JUPYTER, "path": "keep", "start": "/lab?reset#x"}, {**BOARD, "path": "none"}]).apps
+    board = {**BOARD, "protocol": "http", "path": "none"}
+    apps = spec(apps=[{**JUPYTER, "path": "keep", "start": "/lab?reset#x"}, board]).apps
     assert [(app.path, app.start) for app in apps] == [("keep", "/lab?reset#x"), ("none", "/")]
     assert [app.base_url("train-llm") for app in apps] == ["/s/train-llm/jupyter", "/"]
 
@@ -54,6 +55,14 @@ def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
         ({"port": 22}, "session_apps[0].port: 22 is the port of ssh."),
         ({"protocol": "udp"}, "value of session_apps[0].protocol must be one of: http, tcp, got: udp."),
         ({"command": ["a"]}, "session_apps[0].command must be the text of a shell script."),
+        (
+            {"protocol": "tcp", "path": "keep"},
+            "session_apps[0].path: an app of protocol tcp has no link; remove it, or use protocol http.",
+        ),
+        (
+            {"protocol": "tcp", "start": "/lab"},
+            "session_apps[0].start: an app of protocol tcp has no link; remove it, or use protocol http.",
+        ),
         (
             {"cmd": "x"},
             "session_apps[0].cmd is not known; allowed are name, port, protocol, command, path, start, program.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import (
     DEFAULT_RESOURCES,
+    MAX_VARIABLE,
     parse_resources,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+    MAX_SCRIPT,
     SessionSpec,
     changed_options,
     check_designated_agents,
@@ -335,11 +338,68 @@ def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: 
         ({"OPTIND": 3}, "session_env.OPTIND: would break the shell of the container."),
         ({"LOCAL_USER_ID": 1001}, "session_env.LOCAL_USER_ID is set from session_uid."),
         ({"LOCAL_GROUP_ID": 1001}, "session_env.LOCAL_GROUP_ID is set from session_gid."),
+        (
+            {"NVIDIA_VISIBLE_DEVICES": "hunter2"},
+            "session_env.NVIDIA_VISIBLE_DEVICES is set from session_resources.",
+        ),
+        (
+            {"NVIDIA_MOFED": "hunter2"},
+            "session_env.NVIDIA_MOFED: no switch of NVIDIA's container runtime reaches it from a session.",
+        ),
+        (
+            {"HOME": "hunter2"},
+            (
+                "session_env.HOME is set by each login of user work; for caches elsewhere, set the program's own"
+                " variable, such as XDG_CACHE_HOME."
+            ),
+        ),
+        *(
+            ({name: "hunter2"}, f"session_env.{name} is set by each login of user work.")
+            for name in ("LOGNAME", "PWD", "SHELL", "TERM", "USER")
+        ),
+        *(
+            ({name: "hunter2"}, f"session_env.{name} is set by each shell, whatever it is given.")
+            for name in ("_", "OLDPWD", "PPID", "RANDOM", "SHELLOPTS", "SHLVL")
+        ),
         (None, "session_env is required."),
     ],
 )
 def test_environment_errors_never_show_a_value(env: Any, sentence: str) -> None:
     assert refusal(env=env) == sentence
+
+
+def test_a_variable_that_the_kernel_refuses_is_refused_with_its_size() -> None:
+    # A program with it cannot be started: of the longest one it can.
+    longest = {"LONG": "x" * (MAX_VARIABLE - len("LONG="))}
+    assert spec(env=longest).env == longest
+    subprocess.run(["/bin/true"], env=longest, check=True)
+    longer = {"LONG": longest["LONG"] + "x"}
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["/bin/true"], env=longer, check=True)
+    rule = "bytes with its name, and a variable has at most 131,071: put the value into a file"
+    assert refusal(env=longer) == f"session_env.LONG has 131,072 {rule}."
+    in_bytes = refusal(roles={"main": {"env": {"LONG": "é" * (1 << 16)}}})
+    assert in_bytes == f"session_roles.main.env.LONG has 131,077 {rule}."
+
+
+def test_variables_that_are_too_many_together_are_refused_with_their_size() -> None:
+    many = {f"V{number}": "x" * 100_000 for number in range(10)}
+    assert spec(env=many).env == many
+    subprocess.run(["/bin/true"], env=many, check=True)
+    more = {"MORE": "x" * 100_000}
+    rule = "bytes in all, and a container gets at most 1,048,576: put values into files."
+    assert refusal(env={**many, **more}) == f"session_env has 1,100,046 {rule}"
+    with_roles = refusal(env=many, roles={"main": {}, "sub": {"env": more}})
+    assert with_roles == f"session_env with session_roles.sub.env has 1,100,046 {rule}"
+
+
+@pytest.mark.parametrize("option", ["command", "stop_command", "bootstrap_script"])
+def test_a_script_runs_by_file_and_is_refused_with_its_size_above_a_mebibyte(option: str) -> None:
+    assert getattr(spec(**{option: "x" * MAX_SCRIPT}), option) == "x" * MAX_SCRIPT
+    rule = "bytes, and a script has at most 1,048,576: put it into a file of the image or of a folder that is mounted"
+    assert refusal(**{option: "x" * MAX_SCRIPT + "é"}) == f"session_{option} has 1,048,578 {rule}, and run that."
+    app = {"name": "web", "port": 8080, "command": "x" * (MAX_SCRIPT + 1)}
+    assert refusal(apps=[app]) == f"session_apps[0].command has 1,048,577 {rule}, and run that."
 
 
 def test_the_environment_may_choose_the_port_of_the_master() -> None:
