@@ -31,8 +31,8 @@ NEWEST_API = "1.56"
 """The newest version of the engine's API that this collection names."""
 
 _NEEDED = {"agent": ("nft", "ip"), "firewall": ("nft", "ip"), "gateway": ("nft", "haproxy")}
-# Measured: 1.0.2 and 0.9.8 refuse a raw payload in a concatenation, by which rules match the network of a frame.
-_OLDEST = {"nft": "1.0.6", "haproxy": "2.6", "ip": ""}
+# The oldest nft with which the rules were loaded and datagrams were sent.
+_OLDEST = {"nft": "0.9.8", "haproxy": "2.6", "ip": ""}
 _TITLES = {"nft": "nftables", "haproxy": "HAProxy", "ip": "iproute2"}
 _LOAD = "load it (modprobe {0}; in a container: on its host), or boot a kernel that has it"
 

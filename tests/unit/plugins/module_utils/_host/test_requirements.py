@@ -151,7 +151,7 @@ def test_a_distribution_without_an_engine_says_where_one_is() -> None:
             {"nft_error": "Protocol not supported"},
             "The kernel has no nftables (Protocol not supported), and an agent ne",
         ),
-        ({"programs": {"nft": "0.9.3"}}, "Debian 13 has nftables 0.9.3, and an agent needs nftables 1.0.6: install"),
+        ({"programs": {"nft": "0.9.3"}}, "Debian 13 has nftables 0.9.3, and an agent needs nftables 0.9.8: install"),
         ({"packages": {**SOURCES, "nftables": Package("0.9.3-2")}}, "Debian 13 has nftables 0.9.3, and an agent needs"),
     ],
 )
