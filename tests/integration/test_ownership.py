@@ -23,16 +23,17 @@ SAVED, BUILT = "test-saved:1", "test-built:1"
 OWN, PROBE = "test-own", "test-probe"
 #: Kills what creates the next container of a session, at about the time when its id is recorded.
 KILL = f"""
-timeout 60 docker events --filter event=create --filter label=ai.backend.session-id --format '{{{{.ID}}}}' |
-    {{ read -r id && kill -KILL $(pgrep -f '{PROGRAM}') && echo "$id"; }}
+events() {{ exec timeout 60 docker events --filter event=create --filter label=ai.backend.session-id "$@" 2>&-; }}
+read -r id < <(events --format '{{{{.ID}}}}') && kill -KILL $(pgrep -f '{PROGRAM}') && echo "$id"
 """
 
 pytestmark = pytest.mark.faults
 
 
 @pytest.fixture
-def images() -> Iterator[None]:
-    """Remove the images of the test, and what runs from them."""
+def images(agent1_sessions: Sessions) -> Iterator[None]:
+    """Remove the images of the test, and what runs from them, before the agents are looked at."""
+    assert agent1_sessions.name
     yield
     run_on(AGENT, f"docker rm -f {OWN} {PROBE}; docker rmi -f {BUILT} {SAVED}", check=False)
 
@@ -86,11 +87,12 @@ def test_a_session_from_a_saved_one_derives_its_variables_anew_and_has_no_key_of
     first = sessions.create(image=PYTHON, cluster_size=2, **SMALL)
     assert first.code == 0, first.output
     main = first.record["kernels"][0]
-    key = run_in(main, "cat", "/home/work/.ssh/id_ed25519.pub").split()[1]
+    public = run_in(main, "cat", "/home/work/.ssh/id_ed25519.pub").split()[1]
+    private = run_in(main, "cat", "/home/work/.ssh/id_ed25519").splitlines()[-2]
     run_on(AGENT, f"docker commit {main['container']} {SAVED}")
     assert sessions.terminate().code == 0
     search = f"docker export $(docker create --name {PROBE} {SAVED}) | tar -xO --wildcards '*' | grep -ac"
-    for text in (key, "PRIVATE KEY-----"):
+    for text in (public, private):
         assert run_on(AGENT, f"{search} -e {shlex.quote(text)}; docker rm -f {PROBE}", check=False).split()[0] == "0"
 
     request = {"cluster_size": 3, "resources": {"cpu": 2, "mem": "128m"}}
@@ -129,7 +131,8 @@ def test_a_device_of_a_session_whose_folder_was_moved_away_is_given_to_nobody(
         assert waits.record["status"] == "PENDING", waits.output
         assert states(main["container"]) == ["true"]
     finally:
-        run_on(AGENT, f"docker rm -f {main['container']}; rm -rf {away}")
+        left = f"{AGENT_STATE}/ports/*@{created.record['id']} {AGENT_STATE}/homes/sessions/{created.record['id']}"
+        run_on(AGENT, f"docker rm -f {main['container']}; rm -rf {away} {left}; rmdir {AGENT_STATE}/ports", check=False)
 
 
 def test_a_container_under_the_name_of_one_that_is_gone_is_never_adopted(agent1_sessions: Sessions) -> None:

@@ -46,6 +46,11 @@ SSH = "ssh"
 SSH_PORT = 22
 
 
+def container_name(session: str, hostname: str) -> str:
+    """Return the name of a container on its agent, of the name of its session."""
+    return f"backendai-{session}-{hostname}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Mount:
     """A folder of the agent that is mounted in every container at ``target``, with all file systems in it.

@@ -14,7 +14,7 @@ from ...module_utils._model import addressing
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.network import HOST_NETWORK, Network
 from ...module_utils._model.plan import Kernel, SessionPlan
-from ...module_utils._model.session import MAIN, SSH_PORT
+from ...module_utils._model.session import MAIN, SSH_PORT, container_name
 from .._placement.place import Placement
 from .._request.roles import Role
 from .._request.run_options import NetworkPools
@@ -110,7 +110,7 @@ def _make_kernel(name: str, session_id: str, role: Role, index: int, rank: int, 
         hostname=hostname,
         image=role.image,
         resources=dict(role.resources),
-        container=f"backendai-{name}-{hostname}",
+        container=container_name(name, hostname),
         **dataclasses.asdict(place),
     )
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from ...module_utils._model.held_session import ContainerState, HeldSession
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import container_name
 from .._placement.place import Unschedulable
 from .._request.spec import SessionSpec
 
@@ -147,14 +148,14 @@ def stranger_record(session_id: str, parts: Mapping[str, HeldSession]) -> dict[s
     status = "RUNNING" if running else "DEGRADED"
     if pending:
         status = "ERROR" if any(part.expired for part in pending) else "CREATING"
-    known = {"hostname", "agent", "status", "image_digest"}
     return {
         **unplanned_record(None, first.name, status, session_id),
         "kernels": [
             {
-                **dict.fromkeys(name for name in _KERNEL_FIELDS if name not in known),
+                **dict.fromkeys(_KERNEL_FIELDS),
                 "hostname": name,
                 "agent": agent,
+                "container": container_name(first.name, name),
                 "status": state.status,
                 "image_digest": state.image_digest,
             }

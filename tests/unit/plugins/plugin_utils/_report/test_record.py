@@ -125,9 +125,10 @@ def test_a_session_without_a_record_is_nobodys_and_has_what_its_agents_say() -> 
     record = stranger_record(SESSION_ID, cluster.strangers[SESSION_ID])
     assert list(record) == KEYS
     assert {key for kernel in record["kernels"] for key in kernel} == {*KERNEL_KEYS}
-    assert [(kernel["hostname"], kernel["agent"], kernel["status"]) for kernel in record["kernels"]] == [
-        ("main1", "agent1", "running"),
-        ("sub1", "agent2", "exited"),
+    told = [tuple(kernel[key] for key in ("hostname", "agent", "container", "status")) for kernel in record["kernels"]]
+    assert told == [
+        ("main1", "agent1", "backendai-train-llm-main1", "running"),
+        ("sub1", "agent2", "backendai-train-llm-sub1", "exited"),
     ]
     shown = (record["name"], record["status"], record["user"], record["uid"], record["recorded"])
     assert shown == ("train-llm", "DEGRADED", None, None, False)
