@@ -12,8 +12,6 @@ description:
   - "Internal: called by the roles of this collection."
   - Keeps in C(/var/lib/backendai/before.json), for root only, what was there before the first provisioning, and which
     packages, users and groups came with it, so that M(backendai.cluster.host_removal) can give the host back.
-  - With O(state=begun), fails if one of O(packages) is a Docker engine, and the host has another one, of another
-    package or of none, whose containers would stop.
   - What is written down once stays. After a provisioning that was interrupted, only what certainly came with it is
     attributed to this collection. Of a host that an earlier release provisioned, it is not known what was there.
 extends_documentation_fragment:
@@ -98,7 +96,6 @@ def main() -> None:
             sysctls, units = installation.read_sysctls(params["sysctls"]), installation.read_units(params["units"])
             packages = frozenset(map(name_of, params["packages"]))
             wanted = Installed(packages, frozenset(params["users"]), frozenset(params["groups"]))
-            installation.refuse_second_engine(params["packages"], host.packages)
             automatic = installation.read_automatic() if after.before else ()
             after = begin(after, host, wanted, sysctls, units, automatic)
             after = dataclasses.replace(after, agent_engine=params["engine"] or after.agent_engine)

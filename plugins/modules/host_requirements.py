@@ -23,39 +23,9 @@ options:
     choices: [accelerator, access, agent, firewall, gateway, manager]
     required: true
   family:
-    description: What differs between distributions.
+    description: What differs between distributions, as the role P(backendai.cluster.host#role) has it.
     type: dict
     required: true
-    suboptions:
-      name:
-        description: The distribution of the host, with its version.
-        type: str
-        required: true
-      manager:
-        description: The package manager; empty if the distribution is not known.
-        type: str
-        choices: ["", apt, dnf]
-        default: ""
-      install:
-        description: How a command begins that installs packages.
-        type: str
-        default: ""
-      remove:
-        description: How a command begins that removes packages.
-        type: str
-        default: ""
-      programs:
-        description: The packages of programs.
-        type: dict
-        default: {}
-      python:
-        description: The interpreter that packages of Python modules are for.
-        type: str
-        default: /usr/bin/python3
-      hints:
-        description: What to do about a package, program or requirement that is missing or too old.
-        type: dict
-        default: {}
   packages:
     description: The packages that the role needs.
     type: list
@@ -99,30 +69,21 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.host_look import look
 from ..module_utils._host.host_record import read_record
-from ..module_utils._host.requirements import Family, Wanted, judge
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._requirements.host_look import look
+from ..module_utils._requirements.requirements import Family, Wanted, judge
 
 _LIST: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
 _TEXT: dict[str, Any] = {"type": "str", "default": ""}
 _DICT: dict[str, Any] = {"type": "dict", "default": {}}
-_FAMILY: dict[str, dict[str, Any]] = {
-    "name": {"type": "str", "required": True},
-    "manager": {"type": "str", "choices": ["", "apt", "dnf"], "default": ""},
-    "install": _TEXT,
-    "remove": _TEXT,
-    "programs": _DICT,
-    "python": {"type": "str", "default": "/usr/bin/python3"},
-    "hints": _DICT,
-}
 OPTIONS: dict[str, dict[str, Any]] = {
     "role": {
         "type": "str",
         "choices": ["accelerator", "access", "agent", "firewall", "gateway", "manager"],
         "required": True,
     },
-    "family": {"type": "dict", "required": True, "options": _FAMILY},
+    "family": {"type": "dict", "required": True},
     "packages": _LIST,
     "optional": _LIST,
     "engine": {"type": "str", "choices": ["", "distribution", "docker-ce", "present"], "default": ""},

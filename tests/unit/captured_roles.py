@@ -65,9 +65,9 @@ class _Host:
 def judge_recorded(recorded: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``host_requirements`` returns with ``options`` on a fresh host of this distribution."""
     # By Ansible's importer, which is not there before.
-    ours = "ansible_collections.backendai.cluster.plugins.module_utils._host"
-    packages_of = importlib.import_module(f"{ours}.packages")
-    requirements = importlib.import_module(f"{ours}.requirements")
+    ours = "ansible_collections.backendai.cluster.plugins.module_utils"
+    packages_of = importlib.import_module(f"{ours}._host.packages")
+    requirements = importlib.import_module(f"{ours}._requirements.requirements")
     family = requirements.Family(**options["family"])
     wanted = requirements.Wanted(**{**options, "family": family})
     packages = {name: packages_of.Package(candidate=version) for name, version in recorded["packages"].items()}

@@ -17,7 +17,7 @@ def written_at_boot() -> dict[str, str]:
     texts: dict[str, str] = next(task["vars"] for task in tasks if task["name"].startswith("Write the kernel settings"))
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
     known = {
-        "__agent_kernel_features": variables["__agent_kernel_features"],
+        "__agent_modules": variables["__agent_modules"],
         "agent_sysctls": {"net.ipv4.ip_forward": 1, "net.core.somaxconn": 4096},
     }
     templar = Templar(loader=DataLoader(), variables=known)

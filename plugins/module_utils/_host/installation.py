@@ -15,9 +15,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from .._model.errors import ClusterError
 from .host_record import Installed
-from .packages import name_of
 
 LEFT_BY_PACKAGES = {
     "haproxy": ("/var/lib/haproxy", "/run/haproxy", "/run/haproxy.pid", "/run/haproxy-master.sock"),
@@ -59,23 +57,6 @@ def read_automatic() -> frozenset[str]:
 def uses_rpm() -> bool:
     """Return whether packages of this host are rpm's, also if dpkg is there as a tool."""
     return not _DPKG_STATUS.exists() and shutil.which("rpm") is not None
-
-
-def refuse_second_engine(packages: Collection[str], installed: Collection[str]) -> None:
-    """Raise :class:`ClusterError` if an engine among ``packages`` would replace another one, or hide it."""
-    path = shutil.which("dockerd")
-    names = {wanted: name_of(wanted) for wanted in packages}
-    coming = [name for name in ENGINES if name in names.values() and name not in installed]
-    if path is None or not coming:
-        return
-    owner = owner_of("dockerd")
-    if owner not in coming:
-        others = ", ".join(wanted for wanted, name in names.items() if name not in coming)
-        raise ClusterError(
-            f"this host has a Docker engine, {path} of {f'the package {owner}' if owner else 'no package'}, and"
-            f" {coming[0]} would take its place and stop its containers: set agent_packages for this host to a list"
-            f" without {coming[0]} ({others}), and sessions use the engine that is there"
-        )
 
 
 def read_sysctls(names: Collection[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +52,6 @@ def test_the_record_has_what_was_there_and_what_came(
         units={"docker.service": "not-found"},
         tables=("ip nat",),
     )
-
-
-@pytest.mark.usefixtures("host")
-def test_a_package_that_would_replace_the_engine_is_refused_and_nothing_is_written_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/dockerd")
-    monkeypatch.setattr(installation, "owner_of", lambda _name: "docker-ce")
-    result = result_of("host_record", {"state": "begun", "packages": ["docker.io", "runc"]}, capsys)
-    assert "this host has a Docker engine, /usr/bin/dockerd of the package docker-ce, and docker.io" in result["msg"]
-    assert not (tmp_path / "before.json").exists()
 
 
 def test_where_the_engine_comes_from_is_kept_until_another_is_named(

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.host_record import HostRecord
 from ansible_collections.backendai.cluster.plugins.module_utils._host.packages import Package
-from ansible_collections.backendai.cluster.plugins.module_utils._host.requirements import Host, Wanted
+from ansible_collections.backendai.cluster.plugins.module_utils._requirements.requirements import Host, Wanted
 from ansible_collections.backendai.cluster.plugins.modules import host_requirements
 from tests.unit.module_runs import result_of
 

@@ -387,7 +387,7 @@ def test_a_tunnel_datagram_is_judged_by_the_senders_of_its_network() -> None:
 
 @TEXTS
 def test_old_versions_of_nft_read_the_rules(text: str) -> None:
-    # 1.0.2 has no raw payload in concatenations. 0.9.8 has no "!", and crashes at counters of elements if the set has none.
+    # 1.0.2 takes no raw payload in concatenations; 0.9.8 has no "!", and crashes at counters of elements alone.
     assert re.findall(r"\. @th|@th\S* \.|status !", text) == []
     assert [line for line in text.splitlines() if "flags dynamic" in line and "counter;" not in line] == []
 

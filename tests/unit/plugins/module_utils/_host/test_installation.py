@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import installation
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 #: What needs a package, directly or not, on the host of these tests.
 NEEDED_BY = {"runc": {"docker.io"}, "docker.io": {"compose"}, "libc-extra": {"tool"}}
@@ -67,52 +66,6 @@ def dockerd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "dockerd"
     monkeypatch.setattr(shutil, "which", lambda _name: str(path))
     return path
-
-
-WANTED = ["busybox-static", "docker.io", "nftables"]
-
-
-@pytest.mark.parametrize("engine", ["docker.io", "docker.io=20.10*", "docker.io/stable"])
-@pytest.mark.parametrize(
-    ("owner", "named"),
-    [("docker-ce", "of the package docker-ce"), ("moby-engine", "of the package moby-engine"), ("", "of no package")],
-)
-def test_an_engine_that_debians_would_replace_is_refused_with_what_to_do(
-    dockerd: Path, monkeypatch: pytest.MonkeyPatch, owner: str, named: str, engine: str
-) -> None:
-    monkeypatch.setattr(installation, "owner_of", lambda _name: owner)
-    with pytest.raises(ClusterError) as refused:
-        installation.refuse_second_engine(["busybox-static", engine, "nftables"], {"bash"})
-    assert str(refused.value) == (
-        f"this host has a Docker engine, {dockerd} {named}, and docker.io would take its place and stop its containers:"
-        " set agent_packages for this host to a list without docker.io (busybox-static, nftables), and sessions use the"
-        " engine that is there"
-    )
-
-
-@pytest.mark.usefixtures("dockerd")
-@pytest.mark.parametrize(
-    ("owner", "packages", "installed"),
-    [
-        # A killed installation has unpacked it.
-        ("docker.io", WANTED, []),
-        ("docker.io", WANTED, ["docker.io"]),
-        # Both are there: nothing changes.
-        ("", WANTED, ["docker.io"]),
-        ("docker-ce", ["nftables"], []),
-        ("docker-ce", ["docker-ce", "nftables"], ["docker-ce"]),
-    ],
-)
-def test_an_engine_that_stays_is_not_refused(
-    monkeypatch: pytest.MonkeyPatch, owner: str, packages: list[str], installed: list[str]
-) -> None:
-    monkeypatch.setattr(installation, "owner_of", lambda _name: owner)
-    installation.refuse_second_engine(packages, installed)
-
-
-def test_a_host_without_an_engine_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    installation.refuse_second_engine(WANTED, [])
 
 
 def test_the_package_of_a_program_is_that_of_the_file_itself(dockerd: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -13,15 +14,18 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host import engine_look, host_look, installation
-from ansible_collections.backendai.cluster.plugins.module_utils._host.engine_look import (
+from ansible_collections.backendai.cluster.plugins.module_utils._host import installation
+from ansible_collections.backendai.cluster.plugins.module_utils._host.engine_settings import EngineSettings
+from ansible_collections.backendai.cluster.plugins.module_utils._host.packages import Package, name_of, read_packages
+from ansible_collections.backendai.cluster.plugins.module_utils._requirements import engine_look, host_look
+from ansible_collections.backendai.cluster.plugins.module_utils._requirements.engine_look import (
     Engine,
     ask_engine,
     find_programs,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.packages import Package, name_of, read_packages
-from ansible_collections.backendai.cluster.plugins.module_utils._host.requirements import Family, Wanted
+from ansible_collections.backendai.cluster.plugins.module_utils._requirements.requirements import Family, Wanted
 
+SETTINGS = "/srv/daemon.json"
 POLICY = """\
 docker.io:
   Installed: (none)
@@ -135,7 +139,7 @@ def test_the_version_of_a_program_is_read(
     assert host_look.look(Wanted("gateway", Family("Debian 13"))).programs[name] == version
 
 
-def test_the_interpreter_of_a_manager_is_run(program: Callable[[str, str], Path]) -> None:
+def test_the_interpreter_of_a_manager_is_run(program: Callable[[str, str], Path], tmp_path: Path) -> None:
     family = Family("Debian 13", python="/usr/bin/python3")
     found = host_look.look(Wanted("manager", family, manager_python=sys.executable))
     assert (found.manager_python, found.manager_venv) == (sys.version_info[:2], "")
@@ -143,6 +147,10 @@ def test_the_interpreter_of_a_manager_is_run(program: Callable[[str, str], Path]
     found = host_look.look(Wanted("manager", family, manager_python=str(broken)))
     assert (found.manager_python, found.manager_venv) == ((3, 12), "No venv")
     assert host_look.look(Wanted("manager", family, manager_python="/nowhere/python")).manager_python == ()
+    # What that of the distribution lacks comes with the packages, whatever its name is.
+    (tmp_path / "python3").symlink_to(broken)
+    same = Wanted("manager", family._replace(python=str(tmp_path / "python3")), manager_python=str(broken))
+    assert host_look.look(same).manager_venv == ""
 
 
 def test_the_programs_of_engines_are_found_with_their_packages(
@@ -157,34 +165,43 @@ def test_the_programs_of_engines_are_found_with_their_packages(
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Callable[..., str]]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """Return what starts an engine that answers with these data, a text as it is, and returns its address."""
+    monkeypatch.setattr(engine_look, "read_engine_settings", lambda: EngineSettings(SETTINGS))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "engine"))
     listener.listen()
+    threads: list[threading.Thread] = []
 
     def start(version: Any, info: Any = None, status: str = "200 OK") -> str:
-        def serve() -> None:
-            for answer in (version, info or {}):
-                connection, _address = listener.accept()
-                with connection:
-                    connection.recv(65536)
-                    body = answer if isinstance(answer, str) else json.dumps(answer)
-                    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n"
-                    connection.sendall(f"{head}{body}".encode())
+        answers = {"/_ping": "OK", "/v1.47/version": version, "/v1.47/info": info or {}}
 
-        threading.Thread(target=serve, daemon=True).start()
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _address = listener.accept()
+                    with connection:
+                        answer = answers[connection.recv(65536).split()[1].decode()]
+                        body = answer if isinstance(answer, str) else json.dumps(answer)
+                        connection.sendall(f"HTTP/1.1 {status}\r\nApi-Version: 1.47\r\n\r\n{body}".encode())
+
+        threads.append(threading.Thread(target=serve, daemon=True))
+        threads[-1].start()
         return f"unix://{tmp_path}/engine"
 
     with listener:
         yield start
+        # It wakes the thread, which would accept connections of another test later.
+        listener.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join(10)
 
 
 def test_an_engine_says_its_version_and_its_limits(engine: Callable[..., str]) -> None:
     parts = [{"Name": "Engine"}, {"Name": "containerd"}]
     version = {"Version": "27.3.1", "MinAPIVersion": "1.24", "Components": parts}
     found = ask_engine(engine(version, {"SecurityOptions": ["name=userns"]}))
-    assert found == Engine("27.3.1", "1.24", ("name=userns",))
+    assert found == Engine("27.3.1", "1.24", ("name=userns",), file=SETTINGS)
 
 
 def test_podman_is_no_engine(engine: Callable[..., str]) -> None:
@@ -219,6 +236,10 @@ def test_a_look_at_an_agent_has_its_engine(
     )
     found = host_look.look(wanted, "present")
     assert {*found.packages} == {"nftables", "docker.io", "docker-ce"}
-    assert (found.engine, found.kept_engine, found.is_family_python) == (Engine("27.3.1"), "present", True)
+    assert (found.engine, found.kept_engine, found.is_family_python) == (
+        Engine("27.3.1", file=SETTINGS),
+        "present",
+        True,
+    )
     assert found.interpreter == sys.executable
     assert os.path.realpath(found.interpreter) == os.path.realpath(sys.executable)

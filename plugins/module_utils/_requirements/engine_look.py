@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
-import os
 import shutil
-import socket
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn
 
-from . import installation
+from .._docker.light_client import LightClient, newest_version
+from .._host import installation
+from .._host.engine_settings import FILE, read_engine_settings
 
 SNAP = Path("/snap/docker/current/bin/dockerd")
 UNIX = "unix://"
@@ -25,13 +22,15 @@ _SECONDS = 30.0
 class Engine(NamedTuple):
     """What an engine says of itself.
 
-    ``oldest_api`` is the oldest version of its API that it answers, and ``options`` are its security options.
+    ``oldest_api`` is the oldest version of its API that it answers, ``options`` are its security options, and ``file``
+    is that of its settings.
     """
 
     version: str
     oldest_api: str = ""
     options: tuple[str, ...] = ()
     is_podman: bool = False
+    file: str = FILE
 
 
 class Program(NamedTuple):
@@ -61,30 +60,25 @@ def find_programs(snap: Path = SNAP) -> tuple[Program, ...]:
 
 def ask_engine(docker_host: str) -> Engine | None:
     """Return what the engine at an address says; ``None`` if none answers, or the address is no socket of this host."""
-    if not docker_host.startswith(UNIX):
+    path = docker_host.removeprefix(UNIX)
+    if path == docker_host:
         return None
     try:
-        version, info = (_get(docker_host[len(UNIX) :], path) for path in ("/version", "/info"))
-    except (OSError, ValueError, http.client.HTTPException):
+        # By a version of the API that it knows itself.
+        client = LightClient(path, newest_version(path, _SECONDS), _no_sdk, _SECONDS)
+        version, info = client.version(), client.info()
+    except (OSError, ValueError):
+        return None
+    if not (isinstance(version, dict) and isinstance(info, dict)):
         return None
     return Engine(
         str(version.get("Version") or ""),
         str(version.get("MinAPIVersion") or ""),
         tuple(map(str, info.get("SecurityOptions") or ())),
         any(part.get("Name") == "Podman Engine" for part in version.get("Components") or ()),
+        read_engine_settings().file,
     )
 
 
-def _get(path: str, target: str) -> dict[str, Any]:
-    """Return the data that a socket answers. Raises :class:`OSError`, :class:`ValueError` or an error of HTTP."""
-    connection = http.client.HTTPConnection("localhost", timeout=_SECONDS)
-    with contextlib.closing(connection), socket.socket(socket.AF_UNIX) as connected:
-        connected.settimeout(_SECONDS)
-        connected.connect(os.path.realpath(path))
-        connection.sock = connected
-        connection.request("GET", target)
-        answer = connection.getresponse()
-        data = json.loads(answer.read())
-    if answer.status != http.client.OK or not isinstance(data, dict):
-        raise ValueError(f"{target} answers {answer.status}")
-    return data
+def _no_sdk() -> NoReturn:
+    raise ConnectionError("the engine does not answer, and the Docker SDK may not be there to ask again")

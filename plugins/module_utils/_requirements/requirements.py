@@ -13,8 +13,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from .._docker.api_version import NEWEST
+from .._host.installation import ENGINES
+from .._host.packages import Package, name_of
 from .engine_look import Engine, Program
-from .packages import Package, name_of
 
 PRESENT, DISTRIBUTION, DOCKER_CE = "present", "distribution", "docker-ce"
 MODULES = {
@@ -27,8 +29,6 @@ MODULES = {
 
 OLDEST_PYTHON_OF_MANAGERS = (3, 11)
 OLDEST_ENGINE = "20.10"
-NEWEST_API = "1.56"
-"""The newest version of the engine's API that this collection names."""
 
 _NEEDED = {"agent": ("nft", "ip"), "firewall": ("nft", "ip"), "gateway": ("nft", "haproxy")}
 # The oldest nft with which the rules were loaded and datagrams were sent.
@@ -121,7 +121,7 @@ def judge(wanted: Wanted, host: Host) -> Verdict:
     ]
     if wanted.engines:
         problems += _problems_of_sdk(wanted, host, packages)
-        problems += _problems_of_engine(wanted, host, engine)
+        problems += _problems_of_engine(wanted, host, engine, packages)
     if wanted.role == "manager":
         problems += _problems_of_manager_python(wanted, host)
     return Verdict(engine, packages, problems)
@@ -198,7 +198,7 @@ def _problems_of_sdk(wanted: Wanted, host: Host, packages: Sequence[str]) -> Ite
         )
 
 
-def _problems_of_engine(wanted: Wanted, host: Host, choice: str) -> Iterator[str]:
+def _problems_of_engine(wanted: Wanted, host: Host, choice: str, packages: Sequence[str]) -> Iterator[str]:
     address, engine = wanted.docker_host, host.engine
     ours = next((program for program in host.engine_programs if not program.is_snap), None)
     snap = next((program for program in host.engine_programs if program.is_snap), None)
@@ -222,35 +222,34 @@ def _problems_of_engine(wanted: Wanted, host: Host, choice: str) -> Iterator[str
             f"agent_engine is {PRESENT}, and no Docker engine answers at {address}: systemctl enable --now"
             f" docker.service, or set agent_engine to {DISTRIBUTION}."
         )
-    if choice != PRESENT and not snap:
-        yield from _problems_of_coming_engine(wanted, host, choice, ours)
+    coming = next((name for name in map(name_of, packages) if name in ENGINES), "")
+    if coming and not snap:
+        yield from _problems_of_coming_engine(wanted.family, host, coming, ours)
+    elif choice != PRESENT and not coming and wanted.family.manager:
+        hint = wanted.family.hints.get("engine", "install one")
+        yield f"{wanted.family.name} has no package of a Docker engine: {hint}."
 
 
-def _problems_of_coming_engine(wanted: Wanted, host: Host, choice: str, there: Program | None) -> Iterator[str]:
-    family, packages = wanted.family, wanted.engines.get(choice, ())
-    if not packages:
-        if family.manager:
-            yield f"{family.name} has no package of a Docker engine: {family.hints.get('engine', 'install one')}."
-    elif there and there.package not in map(name_of, packages):
+def _problems_of_coming_engine(family: Family, host: Host, coming: str, there: Program | None) -> Iterator[str]:
+    package = host.packages.get(coming, Package())
+    if there and there.package != coming and not package.installed:
         remove = f"{family.remove} {there.package}" if there.package else f"{there.path} and its unit"
         yield (
-            f"This host has a Docker engine, {there}, and {packages[0]} would take its place and stop its containers:"
-            f" set agent_engine to {PRESENT} and systemctl enable --now docker.service, or remove that engine first"
-            f" ({remove})."
+            f"This host has a Docker engine, {there}, and {coming} would take its place and stop its containers:"
+            f" set agent_engine to {PRESENT}, with no engine in agent_packages, and systemctl enable --now"
+            f" docker.service, or remove that engine first ({remove})."
         )
-    elif not host.engine:
-        version = host.packages.get(packages[0], Package()).version
-        if version and _number(version) < _number(OLDEST_ENGINE):
-            yield _engine_is_old(_short(version))
+    elif package.version and not host.engine and _number(package.version) < _number(OLDEST_ENGINE):
+        yield _engine_is_old(_short(package.version))
 
 
 def _problems_of_running_engine(address: str, engine: Engine) -> Iterator[str]:
     if _number(engine.version) < _number(OLDEST_ENGINE):
         yield _engine_is_old(engine.version)
-    if _number(engine.oldest_api) > _number(NEWEST_API):
+    if _number(engine.oldest_api) > _number(NEWEST):
         yield (
             f"The Docker engine {engine.version} is too new: the oldest API that it answers is {engine.oldest_api}, and"
-            f" this collection knows {NEWEST_API}: upgrade the collection, or install an older engine."
+            f" this collection knows {NEWEST}: upgrade the collection, or install an older engine."
         )
     names = {option.partition("name=")[2].partition(",")[0] for option in engine.options}
     if "rootless" in names:
@@ -262,7 +261,7 @@ def _problems_of_running_engine(address: str, engine: Engine) -> Iterator[str]:
     if "userns" in names:
         yield (
             "The Docker engine maps users of containers to others, so sessions could not read their own files: take"
-            " userns-remap out of /etc/docker/daemon.json, and systemctl restart docker.service."
+            f" userns-remap out of {engine.file}, and systemctl restart docker.service."
         )
 
 

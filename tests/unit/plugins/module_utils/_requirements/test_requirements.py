@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.engine_look import SNAP, Engine, Program
 from ansible_collections.backendai.cluster.plugins.module_utils._host.packages import Package
-from ansible_collections.backendai.cluster.plugins.module_utils._host.requirements import Family, Host, Wanted, judge
+from ansible_collections.backendai.cluster.plugins.module_utils._requirements.engine_look import SNAP, Engine, Program
+from ansible_collections.backendai.cluster.plugins.module_utils._requirements.requirements import (
+    Family,
+    Host,
+    Wanted,
+    judge,
+)
 
 HINTS = {
     "haproxy": "use another host",
@@ -67,13 +72,28 @@ def test_an_engine_is_never_replaced_by_another(answers: Engine | None) -> None:
     (problem,) = agent("distribution", engine=answers, engine_programs=(DOCKER_CE,))
     assert problem == (
         "This host has a Docker engine, /usr/bin/dockerd of the package docker-ce, and docker.io would take its place"
-        " and stop its containers: set agent_engine to present and systemctl enable --now docker.service, or remove"
-        " that engine first (apt-get remove docker-ce)."
+        " and stop its containers: set agent_engine to present, with no engine in agent_packages, and systemctl enable"
+        " --now docker.service, or remove that engine first (apt-get remove docker-ce)."
     )
     (problem,) = agent(
         "docker-ce", engine=answers, engine_programs=(Program("/opt/dockerd"),), packages={**SOURCES, **CE}
     )
     assert problem.startswith("This host has a Docker engine, /opt/dockerd of no package, and docker-ce would take")
+
+
+def test_an_engine_in_the_operators_list_replaces_no_other_one_either() -> None:
+    there = FRESH._replace(
+        engine=RUNNING, engine_programs=(DOCKER_CE,), packages={**SOURCES, "moby-engine": SOURCES["docker.io"]}
+    )
+    for name in ("docker.io", "moby-engine"):
+        wanted = AGENT._replace(packages=[*NEEDED, name], engine="present")
+        (problem,) = judge(wanted, there).problems
+        assert f"of the package docker-ce, and {name} would take its place" in problem
+
+
+def test_an_engine_that_is_installed_beside_one_of_no_package_stays() -> None:
+    both = {**SOURCES, "docker.io": Package(installed="26.1.5", candidate="26.1.5")}
+    assert agent("distribution", packages=both, engine=RUNNING, engine_programs=(Program("/opt/dockerd"),)) == []
 
 
 CE = {"docker-ce": Package(candidate="5:29.1.3-1~debian.13~trixie")}

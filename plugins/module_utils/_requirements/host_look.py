@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .._host.packages import name_of, read_packages
 from .engine_look import ask_engine, find_programs
-from .packages import name_of, read_packages
 from .requirements import MODULES, Host, Wanted
 
 # A feature is there if its path exists: loaded as a module, or, for some, built into the kernel.
@@ -86,7 +86,7 @@ def _look_at_python(path: str, of_family: str) -> tuple[tuple[int, ...], str]:
         return (), ""
     version = tuple(map(int, result.stdout.split()))
     # What that of the distribution lacks is installed with the manager.
-    lack = _run([path, "-I", "-c", _VENV]).stderr if path != of_family else ""
+    lack = _run([path, "-I", "-c", _VENV]).stderr if os.path.realpath(path) != os.path.realpath(of_family) else ""
     return version, (lack.strip().splitlines() or [""])[-1]
 
 
