@@ -15,40 +15,23 @@ description:
   - Returns which packages to install, and where the Docker engine comes from.
 extends_documentation_fragment:
   - backendai.cluster.attributes
-  - backendai.cluster.options.engine
 options:
   role:
     description: The role that the host is to have.
     type: str
-    choices: [accelerator, access, agent, firewall, gateway, manager]
     required: true
   family:
     description: What differs between distributions, as the role P(backendai.cluster.host#role) has it.
     type: dict
     required: true
-  packages:
-    description: The packages that the role needs.
-    type: list
-    elements: str
-    default: []
-  optional:
-    description: Packages that the role installs where they exist.
-    type: list
-    elements: str
-    default: []
-  engine:
-    description: Where the Docker engine comes from; when empty, as before, or from where it is.
-    type: str
-    choices: ["", distribution, docker-ce, present]
-    default: ""
-  engines:
-    description: The packages of the Docker engine by where they come from, the engine itself first.
+  wanted:
+    description:
+      - What the role is to get. C(packages) are needed, and those of C(optional) are installed where they exist.
+      - C(engines) are the packages of the Docker engine by where it comes from, the engine itself first. C(engine) says
+        where it comes from; when empty, as before, or from where it is. C(docker_host) is its address.
+      - C(manager_python) is the interpreter of a manager.
     type: dict
     default: {}
-  manager_python:
-    description: The interpreter of a manager.
-    type: str
-    default: ""
 """
 
 EXAMPLES = r"""
@@ -56,7 +39,7 @@ EXAMPLES = r"""
   backendai.cluster.host_requirements:
     role: gateway
     family: {name: Debian 13, manager: apt, install: apt-get install}
-    packages: [haproxy, nftables]
+    wanted: {packages: [haproxy, nftables]}
 """
 
 RETURN = r"""
@@ -70,26 +53,14 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.host_record import read_record
-from ..module_utils._module import CONNECTION_OPTIONS, run_module
+from ..module_utils._module import run_module
 from ..module_utils._requirements.host_look import look
 from ..module_utils._requirements.requirements import Family, Wanted, judge
 
-_LIST: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
-_TEXT: dict[str, Any] = {"type": "str", "default": ""}
-_DICT: dict[str, Any] = {"type": "dict", "default": {}}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "role": {
-        "type": "str",
-        "choices": ["accelerator", "access", "agent", "firewall", "gateway", "manager"],
-        "required": True,
-    },
+    "role": {"type": "str", "required": True},
     "family": {"type": "dict", "required": True},
-    "packages": _LIST,
-    "optional": _LIST,
-    "engine": {"type": "str", "choices": ["", "distribution", "docker-ce", "present"], "default": ""},
-    "engines": _DICT,
-    "docker_host": CONNECTION_OPTIONS["docker_host"],
-    "manager_python": _TEXT,
+    "wanted": {"type": "dict", "default": {}},
 }
 
 
@@ -98,7 +69,7 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         params = module.params
-        wanted = Wanted(**{**{name: params[name] for name in OPTIONS}, "family": Family(**params["family"])})
+        wanted = Wanted(params["role"], Family(**params["family"]), **params["wanted"])
         record = read_record()
         verdict = judge(wanted, look(wanted, record.agent_engine if record else ""))
         if verdict.problems:

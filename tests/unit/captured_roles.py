@@ -69,7 +69,7 @@ def judge_recorded(recorded: Mapping[str, Any], options: Mapping[str, Any]) -> d
     packages_of = importlib.import_module(f"{ours}._host.packages")
     requirements = importlib.import_module(f"{ours}._requirements.requirements")
     family = requirements.Family(**options["family"])
-    wanted = requirements.Wanted(**{**options, "family": family})
+    wanted = requirements.Wanted(options["role"], family, **options["wanted"])
     packages = {name: packages_of.Package(candidate=version) for name, version in recorded["packages"].items()}
     host = requirements.Host(packages=packages, has_sdk=False, manager_python=(3, recorded["python"]))
     verdict = requirements.judge(wanted, host)

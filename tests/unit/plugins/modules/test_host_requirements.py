@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.modules import host_requireme
 from tests.unit.module_runs import result_of
 
 FAMILY = {"name": "Debian 13", "manager": "apt", "install": "apt-get install", "programs": {"nft": "nftables"}}
-GATEWAY = {"role": "gateway", "family": FAMILY, "packages": ["haproxy", "nftables"]}
+GATEWAY = {"role": "gateway", "family": FAMILY, "wanted": {"packages": ["haproxy", "nftables"]}}
 SOURCES = {name: Package(candidate=version) for name, version in {"haproxy": "3.0.11", "nftables": "1.1.3"}.items()}
 
 
