@@ -12,15 +12,12 @@ description:
   - "Internal: called by the roles of this collection."
   - Keeps in C(/var/lib/backendai/before.json), for root only, what was there before the first provisioning, and which
     packages, users and groups came with it, so that M(backendai.cluster.host_removal) can give the host back.
-  - With O(state=begun), fails if one of O(packages) is a Docker engine, and the host has another one, of another
-    package or of none, whose containers would stop.
   - What is written down once stays. After a provisioning that was interrupted, only what certainly came with it is
     attributed to this collection. Of a host that an earlier release provisioned, it is not known what was there.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 requirements:
-  - apt
-  - dpkg
+  - dpkg and apt, or rpm
 options:
   state:
     description: Whether an installation begins, or has ended.
@@ -52,6 +49,10 @@ options:
     type: list
     elements: str
     default: []
+  engine:
+    description: Where the Docker engine comes from; later provisionings use it, too.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -61,22 +62,16 @@ EXAMPLES = r"""
     packages: [docker.io]
 """
 
-RETURN = r"""
-missing:
-  description: The O(packages) that are not installed, in the order of that list. Those of a certain version always
-    are among them.
-  returned: always
-  type: list
-  elements: str
-  sample: [docker.io]
-"""
+RETURN = "# Only the common return values."
 
+import dataclasses
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host import installation
 from ..module_utils._host.host_record import Installed, begin, end, find_roles, first_record, read_record, write_record
+from ..module_utils._host.packages import name_of
 from ..module_utils._model.change import Change, as_diff
 from ..module_utils._module import run_module
 
@@ -87,6 +82,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "groups": {"type": "list", "elements": "str", "default": []},
     "sysctls": {"type": "list", "elements": "str", "default": []},
     "units": {"type": "list", "elements": "str", "default": []},
+    "engine": {"type": "str", "default": ""},
 }
 
 
@@ -98,19 +94,18 @@ def main() -> None:
         after = before or first_record(installation.read_tables(), find_roles())
         if params["state"] == "begun":
             sysctls, units = installation.read_sysctls(params["sysctls"]), installation.read_units(params["units"])
-            packages = frozenset(map(installation.name_of, params["packages"]))
+            packages = frozenset(map(name_of, params["packages"]))
             wanted = Installed(packages, frozenset(params["users"]), frozenset(params["groups"]))
-            installation.refuse_second_engine(params["packages"], host.packages)
             automatic = installation.read_automatic() if after.before else ()
             after = begin(after, host, wanted, sysctls, units, automatic)
+            after = dataclasses.replace(after, agent_engine=params["engine"] or after.agent_engine)
         else:
             after = end(after, host)
         if after != before and not module.check_mode:
             write_record(after)
         added = after.added - before.added if before else after.added
         changes = [Change("packages that came", None, ", ".join(sorted(added.packages)))] if added.packages else []
-        missing = [package for package in params["packages"] if package not in host.packages]
-        return {"changed": after != before, "diff": as_diff(changes), "missing": missing}
+        return {"changed": after != before, "diff": as_diff(changes)}
 
     run_module(module, run)
 

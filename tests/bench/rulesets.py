@@ -10,6 +10,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.tunnel_rules import build_tunnel_rules
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import PROGRAM
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import mac_of
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX
@@ -38,7 +39,7 @@ def states(ruleset: str) -> dict[str, str]:
     return {
         APPLIED: ruleset,
         UNGUARDED: f"{ruleset}flush chain inet {AGENTS_TABLE.name} ingress\n",
-        MANY_SESSIONS: with_elements(ruleset, other_sessions()),
+        MANY_SESSIONS: with_peers(with_elements(ruleset, other_sessions()), other_peers()),
         WITHOUT_TABLES: "".join(f"{table}\ndelete {table}\n" for table in tables),
     }
 
@@ -53,7 +54,6 @@ def other_sessions() -> dict[str, list[str]]:
     containers = [(f'"bench-{number}"', str(CONTAINER_ADDRESSES + number)) for number in range(1, CONTAINERS + 1)]
     return {
         "session_bridges": [f"{bridge} . {bridge}" for bridge in bridges],
-        "pinned4": [f"{PEERS + number} . {mac_of(str(PEERS + number))} . {VNI + number}" for number in numbers],
         "published4": [f"{HOST} . {PUBLISHED_PORT + number}" for number in numbers],
         "containers": [f"{address} . {mac_of(address)}" for _port, address in containers],
         "container_addresses": [address for _port, address in containers],
@@ -61,6 +61,32 @@ def other_sessions() -> dict[str, list[str]]:
         "port_macs": [mac_of(address) for _port, address in containers],
         "senders": [f"{port} . {mac_of(address)} . {address}" for port, address in containers],
     }
+
+
+def other_peers() -> list[tuple[str, str, str]]:
+    """Return who may send to the tunnels of other sessions over both agents: address, MAC and network of each."""
+    numbers = range(1, SESSIONS + 1)
+    return [(str(PEERS + number), mac_of(str(PEERS + number)), str(VNI + number)) for number in numbers]
+
+
+def with_peers(ruleset: str, peers: Iterable[tuple[str, str, str]]) -> str:
+    """Return a ruleset with more networks. Raises :class:`BenchError` if it has none, beside which they would be."""
+    added = build_tunnel_rules({"pinned4": peers})
+    sets = [
+        f"    set {name} {{ {kind}; elements = {{ {added.elements[name][0]} }} }}\n"
+        for name, kind in added.sets.items()
+    ]
+    lookup, _end, chains = added.chains.partition("    }\n")
+    for pattern, text in (
+        (r"^    set pinned4_\d+ .*\n", "".join(sets)),
+        (r"vmap \{ .*(?= \})", f", {lookup.partition('vmap { ')[2].partition(' }')[0]}"),
+        (r"^    chain vni_\d+ \{\n(?: {8}.*\n)*    \}\n", chains),
+    ):
+        found = [*re.finditer(pattern, ruleset, re.MULTILINE)]
+        if not found:
+            raise BenchError("the rules of an agent have no tunnel, and those of more sessions are added beside one")
+        ruleset = f"{ruleset[: found[-1].end()]}{text}{ruleset[found[-1].end() :]}"
+    return ruleset
 
 
 def with_elements(ruleset: str, added: Mapping[str, Iterable[str]]) -> str:

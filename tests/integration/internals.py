@@ -63,7 +63,7 @@ CONNECTIONS_TABLE = "ip backendai_connections"
 GATEWAY_TABLE = "inet backendai_gateway"
 SESSION_CHAIN = "forward"
 CHAIN_DROP_FORGED = "drop_forged"
-SET_PEERS, SET_SSH_PORTS = "pinned4", "ssh_ports"
+SET_PEERS, SET_SSH_PORTS = "pinned4_{vni}", "ssh_ports"
 
 # Networks and links.
 DEFAULT_NETWORK, DEFAULT_BRIDGE = "backendai-default", "backendai0"

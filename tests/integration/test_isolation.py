@@ -218,6 +218,7 @@ def test_tunnels_are_not_tracked(pair: SessionPair) -> None:
     ],
 )
 def test_missing_rules_are_reported_and_restored(pair: SessionPair, fault: str, opens: bool, drift: str) -> None:
+    fault, drift = (text.format(vni=pair.other.record["network"]["vni"]) for text in (fault, drift))
     with reconcile_paused("agent2"):
         run_on("agent2", f"nft {fault}")
         assert send_forged_frames(pair.other) == ({PEER, *LEGITIMATE, *FORGED} if opens else LEGITIMATE)
@@ -230,7 +231,7 @@ def test_missing_rules_are_reported_and_restored(pair: SessionPair, fault: str, 
     assert run.code == 0, run.output
     assert run.changed > 0
     assert f"+{drift}" in run.output
-    assert opens or f"+{drift}{address('agent1')} . " in run.output
+    assert opens or f"+{drift}{address('agent3')} . " in run.output
     assert send_forged_frames(pair.other) == {PEER, *LEGITIMATE}
 
 

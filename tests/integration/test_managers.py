@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,18 @@ def test_somebody_who_is_in_no_group_runs_nothing() -> None:
     assert "ended with 1" in answer
     assert "visudo" not in answer
     assert run_on(MANAGER, "visudo -c -q; echo $?").strip() == "0"
+
+
+def test_the_rules_are_valid_for_sudo_and_for_sudo_rs() -> None:
+    rules = run_on(MANAGER, "cat /etc/sudoers.d/backendai")
+    # Beside sudo, on the host that has its package.
+    run_on("agent3", "command -v visudo-rs > /dev/null || apt-get install --yes --no-install-recommends sudo-rs")
+    for name, text in (("manager", rules), ("access", run_on("agent3", "cat /etc/sudoers.d/backendai-access"))):
+        path = f"/run/rules-of-{name}"
+        run_on("agent3", f"umask 277 && printf %s {shlex.quote(text)} > {path}")
+        for program in ("visudo", "visudo-rs"):
+            assert "parsed OK" in run_on("agent3", f"{program} -c -f {path} 2>&1"), program
+        run_on("agent3", f"rm {path}")
 
 
 # ---- the key

@@ -55,8 +55,8 @@ ARCHIVE_PACKAGES = (
     "wireguard-go",
     "wireguard-tools",
 )
-#: Since Debian 13 the docker command is no longer in docker.io, which recommends it.
-ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli",)}
+#: Since Debian 13 the docker command is no longer in docker.io, which recommends it, and sudo-rs is a package.
+ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli", "sudo-rs")}
 #: Suites with packages of a newer one: of hosts for tests, if not of agent3.
 NEWER_SUITES = ("trixie-sid",)
 #: What a host with packages of a newer suite has of it. Its systemd is of the base: unstable's refuses to start with

@@ -19,6 +19,7 @@ HOST_ROOMS = (
     "_model",
     "_host",
     "_docker",
+    "_requirements",
     "_network",
     "_wireguard",
     "_firewall",

@@ -21,7 +21,7 @@ def written_at_boot(sysctls: object = SETTINGS) -> dict[str, str]:
     texts: dict[str, str] = next(task["vars"] for task in tasks if task["name"].startswith("Write the kernel settings"))
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
     known = {
-        "__agent_kernel_features": variables["__agent_kernel_features"],
+        "__agent_modules": variables["__agent_modules"],
         "__agent_sysctls": trust_as_template(variables["__agent_sysctls"]),
         "agent_sysctls": sysctls,
     }

@@ -78,7 +78,7 @@ def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) ->
         # Traffic that the host routes between other hosts is not filtered.
         forward="        # Containers are reachable from outside only through published ports.\n"
         "        iifname @external_ifaces oifname @external_ifaces return\n"
-        f"        iifname @external_ifaces ct direction original ct status ! dnat goto {routed}\n",
+        f"        iifname @external_ifaces ct direction original ct status & dnat == 0 goto {routed}\n",
         chain=(render_chains() if reports else "")
         + (_render_zones(rest, f"{match}goto {chain}") if apart else "")
         + _render_chain(chain, firewall.allow, rest, "ip daddr @compute4 " if apart else ""),

@@ -22,10 +22,8 @@ from .host_rules import FirewallRules, build_firewall_rules
 from .isolation_policy import IsolationPolicy
 from .policy import Firewall, filter_family
 from .table import LOG_RATE, TABLE
+from .tunnel_rules import build_tunnel_rules
 from .would_drop import STORAGE_CHAIN, STORAGE_SET, STORAGE_TYPE, render_storage_chain
-
-# The network identifier of a VXLAN datagram: three bytes, four bytes after the UDP header (RFC 7348).
-_VNI = "@th,96,24"
 
 _SETS = {
     "agents": "type ipv4_addr; flags interval",
@@ -35,12 +33,6 @@ _SETS = {
     "name_servers": "type ipv4_addr",
     "session_bridges": "type ifname . ifname",
     "tunnel_ports": "type inet_service",
-    "pinned4": f"typeof ip saddr . ether saddr . {_VNI}",
-    "pinned6": f"typeof ip6 saddr . ether saddr . {_VNI}",
-    "encrypted4": f"typeof ip saddr . iifname . {_VNI}",
-    "encrypted6": f"typeof ip6 saddr . iifname . {_VNI}",
-    "routed4": f"typeof ip saddr . {_VNI}",
-    "routed6": f"typeof ip6 saddr . {_VNI}",
     "ssh_ports": "type inet_service",
     "ssh_pinned4": "typeof ip saddr . ether saddr . tcp dport",
     "ssh_encrypted4": "typeof ip saddr . iifname . tcp dport",
@@ -81,6 +73,7 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
     ``firewall`` is the host firewall, ``external`` are the interfaces that lead to other hosts, not to containers.
     """
     rules = build_firewall_rules(firewall, isolation.wireguard_ports)
+    tunnels = build_tunnel_rules(isolation.peers)
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,
@@ -96,15 +89,16 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, externa
         "gateways6": filter_family(gateways, 6),
         "external_ifaces": _quote(external),
         **{match_set: [" . ".join(sender) for sender in matches] for match_set, matches in isolation.peers.items()},
+        **tunnels.elements,
         **rules.elements,
     }
     dynamic_sets = {"external_ifaces": "type ifname"} if external or firewall else {}
     dynamic_sets |= {STORAGE_SET: STORAGE_TYPE} if isolation.storage else {}
-    types = {**_SETS, **dynamic_sets, **rules.sets}
+    types = {**_SETS, **tunnels.sets, **dynamic_sets, **rules.sets}
     sets = "".join(_render_set(name, kind, elements.get(name, [])) for name, kind in types.items())
     drop_chains = "".join(_render_drop_chain(name, reason) for name, reason in _DROPS.items())
     drop_chains += render_storage_chain() if isolation.storage else ""
-    packets = f"{sets}{drop_chains}{_render_chains(rules, isolation, external)}"
+    packets = f"{sets}{drop_chains}{_render_chains(rules, tunnels.chains, isolation, external)}"
     return f"{_replace_table('inet', packets)}{_replace_table('bridge', _render_frames(isolation.pins))}"
 
 
@@ -176,8 +170,8 @@ def _render_frames(pins: Collection[Pin]) -> str:
 """
 
 
-def _render_chains(firewall: FirewallRules, isolation: IsolationPolicy, external: Collection[str]) -> str:
-    """Return the chains of the table, with the rules of the host firewall."""
+def _render_chains(firewall: FirewallRules, tunnels: str, isolation: IsolationPolicy, external: Collection[str]) -> str:
+    """Return the chains of the table, with the rules of the host firewall and those of tunnels."""
     egress = isolation.egress
     return f"""
     # Tunnel datagrams are matched one by one, and each direction is a connection of its own: none of them is tracked.
@@ -246,7 +240,7 @@ def _render_chains(firewall: FirewallRules, isolation: IsolationPolicy, external
         oifname "{DEFAULT_BRIDGE}" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu
         # Shared by containers of all sessions: no traffic between them, and access only through published ports.
         iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" goto drop_default_network
-        oifname "{DEFAULT_BRIDGE}" ct direction original ct status ! dnat goto drop_routed
+        oifname "{DEFAULT_BRIDGE}" ct direction original ct status & dnat == 0 goto drop_routed
         # With bridge netfilter, frames within one session pass here; all other traffic of session bridges is dropped.
         iifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
         oifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
@@ -260,16 +254,7 @@ def _render_chains(firewall: FirewallRules, isolation: IsolationPolicy, external
         udp dport @tunnel_ports jump vxlan_peers
         iifname != "lo" tcp dport @ssh_ports jump session_sshd
     }}
-    chain vxlan_peers {{
-        ip saddr . ether saddr . {_VNI} @pinned4 return
-        ip6 saddr . ether saddr . {_VNI} @pinned6 return
-        ip saddr . iifname . {_VNI} @encrypted4 return
-        ip6 saddr . iifname . {_VNI} @encrypted6 return
-        ip saddr . {_VNI} @routed4 return
-        ip6 saddr . {_VNI} @routed6 return
-        goto drop_tunnel
-    }}
-    # Traffic to encrypted addresses must use the WireGuard device, also while that is missing.
+{tunnels}    # Traffic to encrypted addresses must use the WireGuard device, also while that is missing.
     chain output {{
         type filter hook output priority filter; policy accept;
         ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_unencrypted

@@ -39,15 +39,16 @@ _ROUTED_KEYS = {
     "reported_routed_ports6": ("ip6 saddr . meta l4proto . th dport . ip6 daddr", "meta l4proto { tcp, udp } "),
 }
 
+# Of a set without a counter, nft 0.9.8 takes no elements with one: it crashes.
 SETS = {
-    name: f"typeof {key}; size {MAX_ELEMENTS}; flags dynamic"
+    name: f"typeof {key}; size {MAX_ELEMENTS}; flags dynamic; counter"
     for name, (key, _when) in {**_KEYS, **_ROUTED_KEYS}.items()
 }
 """The types of the sets, by name."""
 
 STORAGE_SET, STORAGE_CHAIN = "dropped_storage4", "drop_storage"
 _STORAGE_KEY, _STORAGE_WHEN = _ROUTED_KEYS["reported_routed_ports4"]
-STORAGE_TYPE = f"typeof {_STORAGE_KEY}; size {MAX_ELEMENTS}; flags dynamic"
+STORAGE_TYPE = f"typeof {_STORAGE_KEY}; size {MAX_ELEMENTS}; flags dynamic; counter"
 
 
 class WouldDrop(NamedTuple):

@@ -72,7 +72,8 @@ class HostRecord:
     ``lost`` are packages of before that other packages have replaced.
     ``sysctls`` and ``units`` have the first values of kernel settings and the first states of units, by name, and
     ``tables`` are the nftables tables of the first time. ``engine`` is the engine's configuration, if it was changed.
-    ``engine_folder`` has the data of an engine that had nothing of others when its removal began.
+    ``engine_folder`` has the data of an engine that had nothing of others when its removal began. ``agent_engine`` is
+    where the engine comes from, as the first provisioning of the agent has chosen.
     """
 
     complete: bool = True
@@ -85,6 +86,7 @@ class HostRecord:
     tables: tuple[str, ...] = ()
     engine: EngineFile | None = None
     engine_folder: str = ""
+    agent_engine: str = ""
 
 
 def begin(

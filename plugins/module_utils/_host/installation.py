@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads what is installed on a Debian host, and removes what is to go."""
+"""Reads what is installed on a host, and removes what is to go from hosts of Debian's family."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
-from .._model.errors import ClusterError
 from .host_record import Installed
 
 LEFT_BY_PACKAGES = {
@@ -22,17 +22,21 @@ LEFT_BY_PACKAGES = {
 }
 """What packages of Debian leave when they are removed with their configuration."""
 
-ENGINES = ("docker-ce", "docker.io")
-"""The packages of the Docker engine: of Docker, and of Debian. Each replaces the other."""
+ENGINES = ("docker-ce", "docker.io", "moby-engine")
+"""The packages of the Docker engine: of Docker, of Debian, and of Fedora. Each replaces the others."""
 
 # Another program may be at it, such as unattended-upgrades.
-_APT = ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=60")
+_APT = ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=600")
+_DPKG_STATUS = Path("/var/lib/dpkg/status")
 _REMOVED = re.compile(r"^(?:Purg|Remv) ([^\s:]+)", re.MULTILINE)
 
 
 def read_installed() -> Installed:
     """Return the packages, users and groups of this host. Raises :class:`subprocess.CalledProcessError`."""
-    listing = _run("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\n")
+    if uses_rpm():
+        listing = _run("rpm", "--query", "--all", "--queryformat", "installed %{NAME}\n")
+    else:
+        listing = _run("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\n")
     return Installed(
         frozenset(line.split()[1] for line in listing.splitlines() if line.startswith("installed ")),
         frozenset(user.pw_name for user in pwd.getpwall()),
@@ -41,30 +45,18 @@ def read_installed() -> Installed:
 
 
 def read_automatic() -> frozenset[str]:
-    """Return the packages that came as dependencies only. Raises :class:`subprocess.CalledProcessError`."""
+    """Return the packages that came as dependencies only; none where that is not known.
+
+    Raises :class:`subprocess.CalledProcessError`.
+    """
+    if uses_rpm():
+        return frozenset()
     return frozenset(line.partition(":")[0] for line in _run("apt-mark", "showauto").split())
 
 
-def name_of(wanted: str) -> str:
-    """Return the name of a package to install, which a version or a release may follow."""
-    return re.split("[=/]", wanted)[0]
-
-
-def refuse_second_engine(packages: Collection[str], installed: Collection[str]) -> None:
-    """Raise :class:`ClusterError` if an engine among ``packages`` would replace another one, or hide it."""
-    path = shutil.which("dockerd")
-    names = {wanted: name_of(wanted) for wanted in packages}
-    coming = [name for name in ENGINES if name in names.values() and name not in installed]
-    if path is None or not coming:
-        return
-    owner = owner_of("dockerd")
-    if owner not in coming:
-        others = ", ".join(wanted for wanted, name in names.items() if name not in coming)
-        raise ClusterError(
-            f"this host has a Docker engine, {path} of {f'the package {owner}' if owner else 'no package'}, and"
-            f" {coming[0]} would take its place and stop its containers: set agent_packages for this host to a list"
-            f" without {coming[0]} ({others}), and sessions use the engine that is there"
-        )
+def uses_rpm() -> bool:
+    """Return whether packages of this host are rpm's, also if dpkg is there as a tool."""
+    return not _DPKG_STATUS.exists() and shutil.which("rpm") is not None
 
 
 def read_sysctls(names: Collection[str]) -> dict[str, str]:
@@ -137,8 +129,10 @@ def owner_of(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         return ""
+    target = os.path.realpath(path)
+    command = ["rpm", "--query", "--file", "--queryformat", "%{NAME}:", target]
     result = subprocess.run(
-        ["dpkg-query", "--search", os.path.realpath(path)], capture_output=True, text=True, check=False
+        command if uses_rpm() else ["dpkg-query", "--search", target], capture_output=True, text=True, check=False
     )
     return result.stdout.partition(":")[0] if result.returncode == 0 else ""
 

@@ -165,6 +165,9 @@ class Removal:
 
     def _keep_needed(self, packages: frozenset[str], foreign: Sequence[str]) -> set[str]:
         """Return the packages that stay, because others, or an engine with ``foreign`` contents, need them."""
+        if packages and installation.uses_rpm():
+            self.kept.append(f"packages: remove those that you do not need: dnf remove {' '.join(sorted(packages))}")
+            return {*packages}
         protected = packages & {installation.owner_of(name) for name in ENGINE_PROGRAMS} if foreign else set()
         needed = installation.keep_needed(packages, protected)
         for package, by in needed.items():

@@ -205,6 +205,11 @@ AGENT_ROWS = {
     "agent_egress_allow.protocol": Row("udp", "UDP answers, and TCP at that port does not", CLOSED),
     "agent_egress_allow.ports": Row("one of each protocol", "these answer", CLOSED),
     "agent_egress_allow.destinations": Row("the host", "it answers", CLOSED),
+    "agent_engine": Row(
+        "docker-ce",
+        "an agent with another engine is refused",
+        "integration/test_provision.py::test_all_that_a_host_lacks_is_said_in_one_run_and_nothing_is_changed",
+    ),
     "agent_packages": Row("with ethtool", "dpkg: the package", PACKAGES, "agent"),
     "agent_apt_cache_valid_time": Row("ten years", INDEX, PACKAGES, "agent"),
     "agent_sysctls": Row("tcp_fin_timeout", "sysctl", PACKAGES, "agent"),
@@ -323,6 +328,7 @@ MANAGER_ROWS = {
     "manager_timer": Row("true", "systemctl: the timer", TIMER, "manager"),
     "manager_interval": Row("52w", "systemctl: the timer", TIMER, "manager"),
     "manager_timeout": Row("7min", "systemctl: the limit of a run", TIMER, "manager"),
+    "manager_python": Row("/usr/bin/python3.11", "readlink: that of the environment", OF_MANAGER, "manager"),
     "manager_packages": Row("with ethtool", "dpkg: the package", OF_MANAGER, "manager"),
     "manager_apt_cache_valid_time": Row("ten years", INDEX, OF_MANAGER, "manager"),
     "manager_end_sessions": Row(

@@ -36,6 +36,7 @@ VARIABLES: Mapping[str, Any] = {
     "manager_timer": True,
     "manager_interval": "52w",
     "manager_timeout": "7min",
+    "manager_python": "/usr/bin/python3.11",
     "manager_packages": ["openssh-client", "python3-venv", "sudo", "ethtool"],
     "manager_apt_cache_valid_time": TEN_YEARS,
 }
@@ -70,6 +71,8 @@ def test_packages_are_those_that_were_asked_for(manager: OwnHost) -> None:
     """No index of packages was updated, and none of Python was reached: nobody could have."""
     assert manager.run("dpkg-query --show --showformat '${Package}' ethtool") == "ethtool"
     assert manager.run(f"{LIBRARY}/venv/bin/python -I -c 'import ansible, rich'") == ""
+    # By the name of the system's, python3, this would lead there.
+    assert manager.run(f"readlink {LIBRARY}/venv/bin/python3.11") == "/usr/bin/python3.11\n"
 
 
 def test_its_timer_runs_as_often_and_as_long_as_was_asked_for(manager: OwnHost) -> None:

@@ -40,29 +40,29 @@ def unquoted(elements: list[str]) -> list[tuple[str, ...]]:
 
 
 def test_other_sessions_have_the_elements_that_real_ones_would_have() -> None:
-    added = rulesets.other_sessions()
+    added, peers = rulesets.other_sessions(), rulesets.other_peers()
     more = dataclasses.replace(
         POLICY,
         bridges=tuple(bridge for bridge, _same in unquoted(added["session_bridges"])),
-        peers={"pinned4": (*POLICY.peers["pinned4"], *unquoted(added["pinned4"]))},
+        peers={"pinned4": (*POLICY.peers["pinned4"], *peers)},
         published=tuple((address, port) for address, port in unquoted(added["published4"])),
         pins=(*POLICY.pins, *(Pin(*sender) for sender in unquoted(added["senders"]))),
     )
-    assert rulesets.with_elements(RULESET, added) == render(more, FIREWALL, EXTERNAL)
+    assert rulesets.with_peers(rulesets.with_elements(RULESET, added), peers) == render(more, FIREWALL, EXTERNAL)
 
 
 def test_other_sessions_are_as_many_as_the_figures_say() -> None:
     sizes = {name: len(set(elements)) for name, elements in rulesets.other_sessions().items()}
-    per_session, per_container = ("session_bridges", "pinned4", "published4"), ("containers", "ports", "senders")
-    assert {sizes[name] for name in per_session} == {rulesets.SESSIONS}
+    per_session, per_container = ("session_bridges", "published4"), ("containers", "ports", "senders")
+    assert {len(set(rulesets.other_peers())), *(sizes[name] for name in per_session)} == {rulesets.SESSIONS}
     assert {sizes[name] for name in per_container} == {rulesets.CONTAINERS}
     for name in ("many_sessions_stream", "many_sessions_cpu_per_packet"):
         assert f"the rules of {rulesets.SESSIONS} other sessions" in FIGURES[name].what
 
 
 def test_other_sessions_have_addresses_and_names_that_no_host_has() -> None:
-    added = rulesets.other_sessions()
-    elements = unquoted([element for listed in added.values() for element in listed])
+    added, peers = rulesets.other_sessions(), rulesets.other_peers()
+    elements = [*unquoted([element for listed in added.values() for element in listed]), *peers]
     addresses = {part for element in elements for part in element if re.fullmatch(r"[\d.]+\.\d+", part)}
     reserved = [ip_network(network) for network in ("198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")]
     assert len(addresses) == rulesets.SESSIONS + rulesets.CONTAINERS + 1
@@ -70,12 +70,17 @@ def test_other_sessions_have_addresses_and_names_that_no_host_has() -> None:
     names = {part for element in elements for part in element if "bench" in part}
     assert len(names) == rulesets.SESSIONS + rulesets.CONTAINERS
     assert max(map(len, names)) <= 15
-    assert all(int(vni) < 1 << 24 for _address, _mac, vni in unquoted(added["pinned4"]))
+    assert all(int(vni) < 1 << 24 for _address, _mac, vni in peers)
 
 
 def test_a_ruleset_that_lacks_a_set_is_an_error() -> None:
     with pytest.raises(BenchError, match="no set senders"):
         rulesets.with_elements("    set sender { type ifname;  }\n", {"senders": ["a"]})
+
+
+def test_a_ruleset_without_tunnels_is_an_error() -> None:
+    with pytest.raises(BenchError, match="no tunnel"):
+        rulesets.with_peers(render(dataclasses.replace(POLICY, peers={})), rulesets.other_peers())
 
 
 def test_each_state_replaces_any_other() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +54,13 @@ def test_the_record_has_what_was_there_and_what_came(
     )
 
 
-@pytest.mark.usefixtures("host")
-def test_packages_that_are_missing_are_named_and_those_of_a_certain_version_always(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_where_the_engine_comes_from_is_kept_until_another_is_named(
+    host: list[Installed], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = Installed(frozenset({"runc", "nftables"}))
-    monkeypatch.setattr(installation, "read_installed", lambda: there)
-    wanted = ["nftables", "runc=1.1*", "iproute2"]
-    assert result_of("host_record", {"state": "begun", "packages": wanted}, capsys)["missing"] == wanted[1:]
-    assert result_of("host_record", {"state": "begun", "packages": ["runc"]}, capsys)["missing"] == []
-
-
-@pytest.mark.usefixtures("host")
-def test_a_package_that_would_replace_the_engine_is_refused_and_nothing_is_written_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/dockerd")
-    monkeypatch.setattr(installation, "owner_of", lambda _name: "docker-ce")
-    result = result_of("host_record", {"state": "begun", "packages": ["docker.io", "runc"]}, capsys)
-    assert "this host has a Docker engine, /usr/bin/dockerd of the package docker-ce, and docker.io" in result["msg"]
-    assert not (tmp_path / "before.json").exists()
+    for given, kept in (("present", "present"), ("", "present"), ("docker-ce", "docker-ce")):
+        result_of("host_record", {**BEGUN, "engine": given}, capsys)
+        host.append(host[-1])
+        result_of("host_record", {"state": "ended"}, capsys)
+        record = record_file.read_record(tmp_path / "before.json")
+        assert record is not None
+        assert record.agent_engine == kept

@@ -94,7 +94,8 @@ def test_a_firewall_applies_to_its_interfaces() -> None:
 def test_only_published_ports_are_routed_from_outside() -> None:
     text = render(NOTHING, MINE, ["eth0"])
     assert (
-        chain("forward", text)[-1] == "iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed"
+        chain("forward", text)[-1]
+        == "iifname @external_ifaces ct direction original ct status & dnat == 0 goto drop_routed"
     )
     assert "external_ifaces" not in render(NOTHING)
 
@@ -220,7 +221,7 @@ def test_report_mode_has_the_same_rules_and_drops_nothing_that_a_host_without_fi
     assert chain("reported_firewall", reported)[:-1] == chain("host_firewall", enforced)[:-1]
     assert chain("reported_firewall", reported)[-1] == "goto report_ingress"
     assert chain("forward", reported)[:-1] == chain("forward", enforced)[:-1]
-    assert chain("forward", reported)[-1].endswith("ct status ! dnat goto report_routed")
+    assert chain("forward", reported)[-1].endswith("ct status & dnat == 0 goto report_routed")
     assert chain("ingress", reported)[-1] == "jump reported_firewall"
     assert "host_firewall" not in reported
     without = render(NOTHING, None, ["eth0"])
@@ -238,7 +239,7 @@ def test_what_would_be_dropped_is_logged_at_a_limited_rate_counted_in_limited_se
     for rule in counts:
         match = re.fullmatch(r"meta l4proto (!= )?{ tcp, udp } add @(\w+) { (.+) counter } return", rule)
         assert match, rule
-        assert f"    set {match[2]} {{ typeof {match[3]}; size 4096; flags dynamic;  }}\n" in text
+        assert f"    set {match[2]} {{ typeof {match[3]}; size 4096; flags dynamic; counter;  }}\n" in text
 
 
 APART = dataclasses.replace(MINE, management=("10.1.0.0/16", "fd01::/64"), compute=("10.2.0.0/16", "fd02::/64"))

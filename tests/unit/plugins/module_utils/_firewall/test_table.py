@@ -30,8 +30,8 @@ table inet backendai {
 \t\t\t     192.0.2.3 }
 \t}
 
-\tset routed6 {
-\t\ttypeof ip6 saddr . @th,96,24
+\tset routed6_4711 {
+\t\ttypeof ip6 saddr
 \t}
 
 \tchain forward {
@@ -161,8 +161,8 @@ def test_a_missing_table_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
             Change("firewall chain other", "not ours", None),
         ),
         (
-            ("\tset routed6 {\n\t\ttypeof ip6 saddr . @th,96,24\n\t}\n", ""),
-            Change("firewall set routed6", None, "1 lines"),
+            ("\tset routed6_4711 {\n\t\ttypeof ip6 saddr\n\t}\n", ""),
+            Change("firewall set routed6_4711", None, "1 lines"),
         ),
     ],
     ids=[

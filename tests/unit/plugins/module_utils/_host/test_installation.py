@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import installation
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 #: What needs a package, directly or not, on the host of these tests.
 NEEDED_BY = {"runc": {"docker.io"}, "docker.io": {"compose"}, "libc-extra": {"tool"}}
@@ -31,7 +30,7 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> None:
         if command == ("apt-mark", "showauto"):
             return "runc\nlibc6:i386\n"
         # Another apt may run: this one waits for it, as Ansible's does.
-        assert command[:4] == ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=60")
+        assert command[:4] == ("apt-get", "--quiet", "--assume-yes", "--option=DPkg::Lock::Timeout=600")
         assert command[4:6] == ("--simulate", "purge")
         return "".join(f"Purg {name}:amd64 [1.0]\n" for name in sorted(closure({*command[6:]})))
 
@@ -69,52 +68,6 @@ def dockerd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-WANTED = ["busybox-static", "docker.io", "nftables"]
-
-
-@pytest.mark.parametrize("engine", ["docker.io", "docker.io=20.10*", "docker.io/stable"])
-@pytest.mark.parametrize(
-    ("owner", "named"),
-    [("docker-ce", "of the package docker-ce"), ("moby-engine", "of the package moby-engine"), ("", "of no package")],
-)
-def test_an_engine_that_debians_would_replace_is_refused_with_what_to_do(
-    dockerd: Path, monkeypatch: pytest.MonkeyPatch, owner: str, named: str, engine: str
-) -> None:
-    monkeypatch.setattr(installation, "owner_of", lambda _name: owner)
-    with pytest.raises(ClusterError) as refused:
-        installation.refuse_second_engine(["busybox-static", engine, "nftables"], {"bash"})
-    assert str(refused.value) == (
-        f"this host has a Docker engine, {dockerd} {named}, and docker.io would take its place and stop its containers:"
-        " set agent_packages for this host to a list without docker.io (busybox-static, nftables), and sessions use the"
-        " engine that is there"
-    )
-
-
-@pytest.mark.usefixtures("dockerd")
-@pytest.mark.parametrize(
-    ("owner", "packages", "installed"),
-    [
-        # A killed installation has unpacked it.
-        ("docker.io", WANTED, []),
-        ("docker.io", WANTED, ["docker.io"]),
-        # Both are there: nothing changes.
-        ("", WANTED, ["docker.io"]),
-        ("docker-ce", ["nftables"], []),
-        ("docker-ce", ["docker-ce", "nftables"], ["docker-ce"]),
-    ],
-)
-def test_an_engine_that_stays_is_not_refused(
-    monkeypatch: pytest.MonkeyPatch, owner: str, packages: list[str], installed: list[str]
-) -> None:
-    monkeypatch.setattr(installation, "owner_of", lambda _name: owner)
-    installation.refuse_second_engine(packages, installed)
-
-
-def test_a_host_without_an_engine_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    installation.refuse_second_engine(WANTED, [])
-
-
 def test_the_package_of_a_program_is_that_of_the_file_itself(dockerd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = dockerd.with_name("dockerd-1")
     dockerd.symlink_to(target)
@@ -125,3 +78,24 @@ def test_the_package_of_a_program_is_that_of_the_file_itself(dockerd: Path, monk
 
     monkeypatch.setattr(subprocess, "run", search)
     assert installation.owner_of("dockerd") == "docker-ce"
+
+
+def test_a_host_with_rpm_says_what_is_installed_and_of_which_package_a_program_is(
+    dockerd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listings = {"rpm": "installed bash\ninstalled nftables\n"}
+    monkeypatch.setattr(installation, "_DPKG_STATUS", tmp_path / "status")
+    monkeypatch.setattr(installation, "_run", lambda *command: listings[command[0]])
+
+    def query(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        assert command == ["rpm", "--query", "--file", "--queryformat", "%{NAME}:", str(dockerd)]
+        return subprocess.CompletedProcess(command, 0, "docker-ce:")
+
+    monkeypatch.setattr(subprocess, "run", query)
+    monkeypatch.setattr(shutil, "which", lambda name: str(dockerd) if name == "dockerd" else f"/usr/bin/{name}")
+    assert installation.uses_rpm()
+    assert installation.read_installed().packages == {"bash", "nftables"}
+    assert installation.read_automatic() == frozenset()
+    assert installation.owner_of("dockerd") == "docker-ce"
+    (tmp_path / "status").touch()
+    assert not installation.uses_rpm()

@@ -45,6 +45,7 @@ class FakeHost:
         self.owners = {"dockerd": "docker.io"}
         self.automatic: frozenset[str] = frozenset()
         self.locked = False
+        self.rpm = False
         self.units = {"docker.service": "enabled", "box.service": "masked"}
         self.calls: list[str] = []
         self.dies = ""
@@ -103,6 +104,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> FakeHost:
         "purge": fake.purge,
         "remove_accounts": fake.remove_accounts,
         "run_checked": fake.run_checked,
+        "uses_rpm": lambda: fake.rpm,
     }
     for name, answer in answers.items():
         monkeypatch.setattr(installation, name, answer)
@@ -360,6 +362,14 @@ def test_what_a_package_leaves_goes_with_it(
 
 
 @pytest.mark.usefixtures("host")
+def test_on_a_host_with_rpm_the_packages_stay_and_the_command_is_named(agent: Agent, host: FakeHost) -> None:
+    host.rpm = True
+    kept = agent.remove().kept
+    assert "packages: remove those that you do not need: dnf remove docker.io runc" in kept
+    assert host.installed.packages >= ADDED.packages
+    assert not {"purge", "engine"}.intersection(host.calls)
+
+
 def test_a_removal_waits_for_the_one_of_a_killed_run(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "LOCK_SECONDS", 0.01)
     with locked(agent.state, 0), pytest.raises(LockTimeoutError, match="has held the lock"):
