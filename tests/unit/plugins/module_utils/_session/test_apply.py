@@ -405,17 +405,25 @@ def test_what_only_has_the_labels_of_a_session_is_neither_asked_nor_removed(
     assert len(engine.made) == (3 if check_mode else 1)
 
 
-def test_nothing_is_removed_of_a_session_whose_folder_was_lost(
+def test_the_network_of_a_session_whose_folder_was_lost_goes_once_nothing_has_its_files(
     engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path
 ) -> None:
     store.save(held(MADE))
     apply(engine, store)
     there = [entry["Id"] for entry in (*engine.made, *engine.joined)]
+    for entry in engine.made:
+        entry["Mounts"] = [{"Source": str(tmp_path / "sessions" / SESSION_ID / "main1")}]
     shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
     links = {*kernel.links}
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == []
     assert [entry["Id"] for entry in (*engine.made, *engine.joined)] == there
     assert kernel.links == links
+    # The operator has removed the containers, which are nobody's now.
+    engine.made.clear()
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=True) == []
+    changes = remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
+    assert [change.subject for change in changes] == ["network backendai-train-llm"]
+    assert engine.joined == []
 
 
 def test_containers_match_the_plan(store: Store) -> None:
