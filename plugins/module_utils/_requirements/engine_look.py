@@ -12,7 +12,6 @@ from typing import NamedTuple, NoReturn
 
 from .._docker.light_client import LightClient, newest_version
 from .._host import installation
-from .._host.engine_settings import FILE, read_engine_settings
 
 SNAP = Path("/snap/docker/current/bin/dockerd")
 UNIX = "unix://"
@@ -22,15 +21,13 @@ _SECONDS = 30.0
 class Engine(NamedTuple):
     """What an engine says of itself.
 
-    ``oldest_api`` is the oldest version of its API that it answers, ``options`` are its security options, and ``file``
-    is that of its settings.
+    ``oldest_api`` is the oldest version of its API that it answers, and ``options`` are its security options.
     """
 
     version: str
     oldest_api: str = ""
     options: tuple[str, ...] = ()
     is_podman: bool = False
-    file: str = FILE
 
 
 class Program(NamedTuple):
@@ -76,7 +73,6 @@ def ask_engine(docker_host: str) -> Engine | None:
         str(version.get("MinAPIVersion") or ""),
         tuple(map(str, info.get("SecurityOptions") or ())),
         any(part.get("Name") == "Podman Engine" for part in version.get("Components") or ()),
-        read_engine_settings().file,
     )
 
 

@@ -258,11 +258,6 @@ def _problems_of_running_engine(address: str, engine: Engine) -> Iterator[str]:
             " agent_docker_host to that of an engine that root runs, or systemctl --user disable --now docker.service"
             " as its user, and provision this host again."
         )
-    if "userns" in names:
-        yield (
-            "The Docker engine maps users of containers to others, so sessions could not read their own files: take"
-            f" userns-remap out of {engine.file}, and systemctl restart docker.service."
-        )
 
 
 def _engine_is_old(version: str) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import installation
-from ansible_collections.backendai.cluster.plugins.module_utils._host.engine_settings import EngineSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._host.packages import Package, name_of, read_packages
 from ansible_collections.backendai.cluster.plugins.module_utils._requirements import engine_look, host_look
 from ansible_collections.backendai.cluster.plugins.module_utils._requirements.engine_look import (
@@ -25,7 +24,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._requirements.en
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._requirements.requirements import Family, Wanted
 
-SETTINGS = "/srv/daemon.json"
 POLICY = """\
 docker.io:
   Installed: (none)
@@ -165,9 +163,8 @@ def test_the_programs_of_engines_are_found_with_their_packages(
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def engine(tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Return what starts an engine that answers with these data, a text as it is, and returns its address."""
-    monkeypatch.setattr(engine_look, "read_engine_settings", lambda: EngineSettings(SETTINGS))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "engine"))
     listener.listen()
@@ -201,7 +198,7 @@ def test_an_engine_says_its_version_and_its_limits(engine: Callable[..., str]) -
     parts = [{"Name": "Engine"}, {"Name": "containerd"}]
     version = {"Version": "27.3.1", "MinAPIVersion": "1.24", "Components": parts}
     found = ask_engine(engine(version, {"SecurityOptions": ["name=userns"]}))
-    assert found == Engine("27.3.1", "1.24", ("name=userns",), file=SETTINGS)
+    assert found == Engine("27.3.1", "1.24", ("name=userns",))
 
 
 def test_podman_is_no_engine(engine: Callable[..., str]) -> None:
@@ -237,7 +234,7 @@ def test_a_look_at_an_agent_has_its_engine(
     found = host_look.look(wanted, "present")
     assert {*found.packages} == {"nftables", "docker.io", "docker-ce"}
     assert (found.engine, found.kept_engine, found.is_family_python) == (
-        Engine("27.3.1", file=SETTINGS),
+        Engine("27.3.1"),
         "present",
         True,
     )

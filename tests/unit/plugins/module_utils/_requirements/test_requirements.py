@@ -135,15 +135,19 @@ SNAPPED = Program(str(SNAP))
             "is Podman's, and sessions need a Docker engine: sys",
         ),
         ({"engine": RUNNING._replace(options=("name=rootless",))}, "is rootless, and cannot make the networks of sess"),
-        ({"engine": RUNNING._replace(options=("name=userns",))}, "take userns-remap out of /etc/docker/daemon.json, "),
         ({"engine": RUNNING._replace(version="19.03.15")}, "The Docker engine is 19.03.15, and an agent needs 20.10: "),
         ({"engine": Engine("99.0.0", "2.0")}, "The Docker engine 99.0.0 is too new: the oldest API that it answers is"),
     ],
-    ids=["snap", "two", "podman", "rootless", "userns-remap", "too old", "too new"],
+    ids=["snap", "two", "podman", "rootless", "too old", "too new"],
 )
 def test_an_engine_that_cannot_run_sessions_is_refused_in_one_sentence(changes: dict[str, Any], said: str) -> None:
     (problem,) = agent(**changes)
     assert said in problem
+
+
+def test_an_engine_that_gives_containers_other_users_is_as_good() -> None:
+    """Containers of sessions ask for the users of the host."""
+    assert agent(engine=RUNNING._replace(options=("name=userns",))) == []
 
 
 def test_an_engine_that_the_distribution_has_too_old_is_refused_before_it_is_installed() -> None:
