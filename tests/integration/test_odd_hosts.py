@@ -51,53 +51,6 @@ def engine_with(agent: str, settings: object, folder: Path) -> Iterator[None]:
         start_engine(agent, folder)
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Two containers on an agent where all of that is at once."""
-    folder = tmp_path_factory.mktemp("odd-hosts")
-    change = f"docker commit --change 'ENV HOME=/root' test-home {IMAGE} && docker rm test-home"
-    path = "PATH=/usr/local/bin:/usr/bin:/bin"
-    try:
-        run_on(NEW, f"docker create --name test-home {PYTHON} && {change}")
-        run_on(NEW, f"cp -a {SHELL} {SHELL}.before 2> /dev/null; sed -i '1i {path}' {SHELL} || echo {path} > {SHELL}")
-        write(NEW, ROOTS, json.dumps(CONFIG))
-        request = {**TWO, "image": IMAGE, "designated_agents": [NEW]}
-        with (
-            engine_with(NEW, ENGINE, folder),
-            started_session(folder, "-e", "agent_log_max_files=1", **request) as session,
-        ):
-            yield session
-    finally:
-        run_on(
-            NEW, f"rm -rf {Path(ROOTS).parent} {SHELL}; mv {SHELL}.before {SHELL}; docker rmi -f {IMAGE}", check=False
-        )
-
-
-def test_containers_of_one_agent_talk_http_by_name(two: StartedSession) -> None:
-    main, sub = two.kernels
-    get = "import urllib.request; print(urllib.request.urlopen('http://main1:8000/', timeout=5).status)"
-    run_on(NEW, f"docker exec --detach {main['container']} python3 -m http.server 8000")
-    wait_until(lambda: "200" in run_in(sub, "python3", "-c", get, check=False))
-    assert "proxy" not in run_in(sub, "env").lower()
-
-
-def test_processes_of_a_container_are_not_counted_with_those_of_others(two: StartedSession) -> None:
-    many = f"for each in $(seq {PROCESSES}); do sleep 20 & done; jobs -p | wc -l; kill $(jobs -p)"
-    for kernel in two.kernels:
-        assert str(PROCESSES) in run_in(kernel, "bash", "-c", many).split()
-
-
-def test_a_session_may_watch_more_files_than_the_kernel_allows_a_person(two: StartedSession) -> None:
-    take = "import ctypes; take = ctypes.CDLL(None).inotify_init; print(sum(take() >= 0 for _ in range(1000)))"
-    assert "1000" in run_in(two.kernels[0], "python3", "-c", take).split()
-
-
-def test_the_home_of_docker_exec_is_not_that_of_the_image(two: StartedSession) -> None:
-    line = "echo $HOME && touch $HOME/written && ls $HOME/written && id -un"
-    # The docker command complains of root's configuration.
-    assert {"/home/work", "/home/work/written", "work"} <= {*run_in(two.kernels[0], "sh", "-c", line).split()}
-
-
 def test_a_session_works_where_the_engine_gives_containers_other_users(tmp_path: Path) -> None:
     """With userns-remap the engine has another data folder, without the images and the network of before."""
     saved, network = "/root/test-image.tar", ["--limit", NEW, "--tags", "network"]
@@ -151,3 +104,50 @@ def test_lists_of_an_ini_inventory_and_a_broken_package_source_are_no_obstacles(
         again = run_playbook("provision_agents", tmp_path, {}, *network)
     assert again.code == 0, again.output
     wait_until(lambda: closed not in run_on(OLD, "nft list table inet backendai"), seconds=20)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+    """Two containers on an agent where all of that is at once."""
+    folder = tmp_path_factory.mktemp("odd-hosts")
+    change = f"docker commit --change 'ENV HOME=/root' test-home {IMAGE} && docker rm test-home"
+    path = "PATH=/usr/local/bin:/usr/bin:/bin"
+    try:
+        run_on(NEW, f"docker create --name test-home {PYTHON} && {change}")
+        run_on(NEW, f"cp -a {SHELL} {SHELL}.before 2> /dev/null; sed -i '1i {path}' {SHELL} || echo {path} > {SHELL}")
+        write(NEW, ROOTS, json.dumps(CONFIG))
+        request = {**TWO, "image": IMAGE, "designated_agents": [NEW]}
+        with (
+            engine_with(NEW, ENGINE, folder),
+            started_session(folder, "-e", "agent_log_max_files=1", **request) as session,
+        ):
+            yield session
+    finally:
+        run_on(
+            NEW, f"rm -rf {Path(ROOTS).parent} {SHELL}; mv {SHELL}.before {SHELL}; docker rmi -f {IMAGE}", check=False
+        )
+
+
+def test_containers_of_one_agent_talk_http_by_name(two: StartedSession) -> None:
+    main, sub = two.kernels
+    get = "import urllib.request; print(urllib.request.urlopen('http://main1:8000/', timeout=5).status)"
+    run_on(NEW, f"docker exec --detach {main['container']} python3 -m http.server 8000")
+    wait_until(lambda: "200" in run_in(sub, "python3", "-c", get, check=False))
+    assert "proxy" not in run_in(sub, "env").lower()
+
+
+def test_processes_of_a_container_are_not_counted_with_those_of_others(two: StartedSession) -> None:
+    many = f"for each in $(seq {PROCESSES}); do sleep 20 & done; jobs -p | wc -l; kill $(jobs -p)"
+    for kernel in two.kernels:
+        assert str(PROCESSES) in run_in(kernel, "bash", "-c", many).split()
+
+
+def test_a_session_may_watch_more_files_than_the_kernel_allows_a_person(two: StartedSession) -> None:
+    take = "import ctypes; take = ctypes.CDLL(None).inotify_init; print(sum(take() >= 0 for _ in range(1000)))"
+    assert "1000" in run_in(two.kernels[0], "python3", "-c", take).split()
+
+
+def test_the_home_of_docker_exec_is_not_that_of_the_image(two: StartedSession) -> None:
+    line = "echo $HOME && touch $HOME/written && ls $HOME/written && id -un"
+    # The docker command complains of root's configuration.
+    assert {"/home/work", "/home/work/written", "work"} <= {*run_in(two.kernels[0], "sh", "-c", line).split()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -102,7 +103,9 @@ class Waiter:
         path = self._store.kernel_folder(SESSION_ID, hostname) / GATE
 
         def read() -> None:
-            self.read[hostname] = path.read_text()
+            # A test may be over before the thread begins.
+            with contextlib.suppress(FileNotFoundError):
+                self.read[hostname] = path.read_text()
 
         self._threads.append(threading.Thread(target=read, daemon=True))
         self._threads[-1].start()
