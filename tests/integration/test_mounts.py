@@ -173,9 +173,9 @@ def test_engines_mount_real_paths(sessions: Sessions) -> None:
     )
     for kernel in session.kernels:
         assert run_in(kernel, "ls", "/data", "/other").split() == ["/data:", "file", "/other:", "file"]
-        inspect = f"docker inspect --format '{{{{json .HostConfig.Binds}}}}' {kernel['container']}"
-        binds = json.loads(run_on(kernel["agent"], inspect))
-        assert binds[-2:] == [f"{SHARED}/team:/data:rw", f"{SHARED}/team:/other:rw"]
+        inspect = f"docker inspect --format '{{{{json .HostConfig.Mounts}}}}' {kernel['container']}"
+        sources = {mount["Target"]: mount["Source"] for mount in json.loads(run_on(kernel["agent"], inspect))}
+        assert (sources["/data"], sources["/other"]) == (f"{SHARED}/team", f"{SHARED}/team")
     again = session.create_again(*ROOTS)
     assert (again.code, again.changed) == (0, 0), again.output
 
