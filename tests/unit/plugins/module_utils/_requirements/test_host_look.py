@@ -30,7 +30,7 @@ docker.io:
   Candidate: 26.1.5+dfsg1-9
   Version table:
      26.1.5+dfsg1-9 500
-        500 http://deb.debian.org/debian trixie/main amd64 Packages
+        500 http://mirror.example.org/debian trixie/main amd64 Packages
 nftables:
   Installed: 1.1.3-1
   Candidate: 1.1.3-1
