@@ -149,8 +149,9 @@ def test_nothing_that_a_command_leaves_in_its_folder_keeps_the_exit_code_from_be
 
 def test_a_container_whose_folder_takes_no_file_ends_at_once(image: Image) -> None:
     image.command("cd /var/lib/backendai; /bin/busybox chmod 500 .; exit 7")
-    with image.running() as container:
-        assert container.process.wait(5) == 7
+    with image.started() as container:
+        container.open_gate()
+        assert container.process.wait(10) == 7
 
 
 @pytest.mark.parametrize("ends", ["exit 7", "killed"])
