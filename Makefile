@@ -3,6 +3,7 @@
 PYTHON ?= python3
 ROUNDS ?= 100
 HOSTS ?= 200
+LABS ?= 2
 SCENARIO ?=
 BIN := .venv/bin
 WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
@@ -33,7 +34,7 @@ setup: .venv/ready ## Make .venv with all tools, and link the checkout into it a
 lab: ## Set up the tools, build the lab of agents, provision them, load the session images
 	@$(LAB) all
 
-lab-down: ## Remove the lab and everything that it created
+lab-down: ## Remove all labs of the checkout and everything that it created
 	$(LAB) down
 
 lab-large: setup ## Build a lab of HOSTS simulated agents, which are full of sessions
@@ -97,8 +98,9 @@ sanity: setup ## ansible-test sanity, every test, no ignore entry
 acceptance: lab ## What README, docs/security.md and the playbooks promise, shown on the lab by other programs
 	$(BIN)/pytest tests/acceptance
 
-integration: lab ## All other tests on the lab
-	$(BIN)/pytest tests/integration
+integration: lab ## All other tests on the lab, a file at a time on each of LABS labs
+	@for number in $$(seq 2 $(LABS)); do $(LAB) --number $$number all || exit; done
+	$(BIN)/pytest tests/integration --numprocesses $(LABS) --dist loadfile
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --full

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.ansible_settings import ROOT
 from tests.integration.inventories import UNREACHABLE, inventory_options
-from tests.integration.laboratory import AGENTS, agent_state, run_counts
+from tests.integration.laboratory import AGENTS, RUNS, agent_state, run_counts
 from tests.integration.rounds import Campaign
 from tests.integration.sessions import Sessions, end_all_sessions
 
@@ -47,6 +48,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if exitstatus == pytest.ExitCode.OK:
         session.config.stash[CAMPAIGN].end()
+    if worker := getattr(session.config, "workeroutput", None):
+        worker["runs"] = dict(RUNS)
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """Count the playbooks of a worker, which has ended."""
+    RUNS.update(getattr(node, "workeroutput", {}).get("runs", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.integration.ansible_settings import ROOT
 from tests.integration.engines import start_engine
 from tests.integration.internals import TASKS
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     AGENTS,
     BUSYBOX,
+    LAB,
     TIMEOUT,
     agent_state,
     command,
@@ -35,7 +35,7 @@ from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
 from tests.lab.engine import Engine
 from tests.lab.hosts import container_name
-from tests.lab.identity import HOSTS, Lab, load_state
+from tests.lab.identity import HOSTS, load_state
 
 VICTIMS = ("run", "engine", "agent")
 REQUEST = {**THREE, "image": BUSYBOX, "failure_policy": "restart"}
@@ -81,11 +81,10 @@ class Victim:
         start_engine(self.agent, folder)
 
     def _docker_host(self, command: str) -> None:
-        lab = Lab(ROOT)
-        state = load_state(lab)
+        state = load_state(LAB)
         assert state, "the lab is not up"
         host = next(host for host in HOSTS if host.name == self.agent)
-        Engine(lab, state.docker_host).docker(command, container_name(state, lab, host))
+        Engine(LAB, state.docker_host).docker(command, container_name(state, LAB, host))
 
 
 def run_and_kill(victim: Victim, moment: Moment, line: list[str], folder: Path) -> str:

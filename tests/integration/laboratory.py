@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -23,9 +24,12 @@ from tests.integration.connections import Connections
 from tests.integration.forked_ansible import run_forked
 from tests.integration.internals import AGENT_STATE, BEFORE, HEALTH, IMAGES, OUTPUT, REGISTRIES, SESSIONS
 from tests.integration.programs import run_line
+from tests.lab.identity import Lab
 
-INVENTORY = ROOT / ".lab" / "inventory.yml"
-QUEUE = ROOT / ".lab" / "queue"
+#: The lab of this process: a second worker of pytest-xdist (`gw1`) has the second lab.
+LAB = Lab(ROOT, int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) + 1)
+INVENTORY = LAB.inventory
+QUEUE = LAB.folder / "queue"
 AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
 TIMEOUT = 900

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.integration.ansible_settings import ROOT
-from tests.integration.laboratory import TIMEOUT, run_on_all, ssh
-from tests.lab.identity import Lab
+from tests.integration.laboratory import LAB, TIMEOUT, run_on_all, ssh
 from tests.lab.image_archive import Image, write_archive
 
 
@@ -25,7 +23,7 @@ def archive_member(tar: tarfile.TarFile, name: str) -> bytes:
 
 def lab_image(tag: str, layer: Path) -> dict[str, Any]:
     """Write the lowest layer of a session image of the lab into a file, and return the image's configuration."""
-    with tarfile.open(Lab(ROOT).images / "sessions.tar") as lab:
+    with tarfile.open(LAB.images / "sessions.tar") as lab:
         (source,) = (image for image in json.loads(archive_member(lab, "manifest.json")) if image["RepoTags"] == [tag])
         layer.write_bytes(archive_member(lab, source["Layers"][0]))
         return dict(json.loads(archive_member(lab, source["Config"]))["config"])

@@ -10,11 +10,10 @@ from typing import Any
 
 import yaml
 
-from tests.integration.ansible_settings import ROOT
-from tests.integration.laboratory import host_variables, in_parallel
+from tests.integration.laboratory import LAB, host_variables, in_parallel
 from tests.lab.engine import Engine
 from tests.lab.hosts import container_name, remove_spare_host, start_spare_host
-from tests.lab.identity import Host, Lab, load_state
+from tests.lab.identity import Host, load_state
 from tests.lab.session_images import load_archive
 
 
@@ -58,14 +57,13 @@ def spare_hosts(
 
     Some have ``variables`` there, by the names of the hosts.
     """
-    lab = Lab(ROOT)
-    state = load_state(lab)
+    state = load_state(LAB)
     assert state, "the lab is not up"
-    hosts = [SpareHost(Engine(lab, state.docker_host), host) for host in wanted]
+    hosts = [SpareHost(Engine(LAB, state.docker_host), host) for host in wanted]
     try:
         known = in_parallel(*(host.start for host in hosts))
         known_hosts = folder / "known_hosts"
-        known_hosts.write_text(lab.known_hosts.read_text() + "".join(known))
+        known_hosts.write_text(LAB.known_hosts.read_text() + "".join(known))
         yield hosts, ["-i", str(_inventory(folder, hosts, known_hosts, variables or {}))]
     finally:
         in_parallel(*(partial(_remove, host) for host in hosts))
@@ -81,7 +79,7 @@ def _inventory(
 ) -> Path:
     """Write the inventory of these hosts."""
     options = host_variables("agent1")["ansible_ssh_common_args"]
-    login = options.replace(str(Lab(ROOT).known_hosts), str(known_hosts))
+    login = options.replace(str(LAB.known_hosts), str(known_hosts))
     groups: dict[str, Any] = {}
     for host in hosts:
         addresses = {"ansible_host": host.address, "agent_underlay_address": host.address}

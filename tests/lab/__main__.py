@@ -27,7 +27,7 @@ from tests.lab.hosts import (
     remove_hosts,
     ssh_answers,
 )
-from tests.lab.identity import HOSTS, Lab, State, load_state, save_state
+from tests.lab.identity import HOSTS, Lab, State, labs_of, load_state, save_state
 from tests.lab.inventory import write_inventories
 from tests.lab.leftovers import remove_folder
 from tests.lab.network import choose_subnet, connect_control_node
@@ -152,9 +152,10 @@ def status(lab: Lab) -> int:
 
 
 def down(lab: Lab) -> int:
-    """Remove the lab and everything that it created."""
+    """Remove all labs of the checkout and everything that they created."""
     with step("down"):
-        _clear(lab)
+        for each in labs_of(lab.checkout):
+            _clear(each)
     return 0
 
 
@@ -190,6 +191,7 @@ def _explained(lab: Lab, error: LabError | OSError) -> str:
 def _parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, whose ``command`` is the function to call with the other arguments."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of six hosts.")
+    parser.add_argument("--number", type=int, default=1, help="that of the lab, if it is not the first")
     subparsers = parser.add_subparsers(required=True)
     parsers: dict[str, argparse.ArgumentParser] = {}
     named = {
@@ -217,7 +219,7 @@ def main() -> int:
     """Run one command; print errors as one sentence."""
     arguments = vars(_parser().parse_args())
     command = arguments.pop("command")
-    lab = Lab(Path(__file__).resolve().parents[2])
+    lab = Lab(Path(__file__).resolve().parents[2], arguments.pop("number"))
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # missing in the PATH of `su`
     try:
         if os.geteuid() != 0:

@@ -1,6 +1,6 @@
-"""Names and paths of a lab, all derived from the checkout's path.
+"""Names and paths of a lab, all derived from the checkout's path and the lab's number.
 
-Two checkouts have two ids, so the resources of two labs cannot be confused.
+Two labs have two ids, so their resources cannot be confused.
 """
 
 from __future__ import annotations
@@ -51,19 +51,24 @@ SUITES = tuple(dict.fromkeys(host.suite for host in HOSTS))
 
 @dataclass(frozen=True)
 class Lab:
-    """Names and folders of the lab of one checkout."""
+    """Names and folders of a lab of one checkout. The first is everybody's; others make test runs shorter."""
 
     checkout: Path
+    number: int = 1
 
     @property
     def id(self) -> str:
         """Eight hexadecimal digits: short enough for interface names, which hold 15 characters."""
-        return hashlib.sha256(str(self.checkout).encode()).hexdigest()[:8]
+        return hashlib.sha256(f"{self.checkout}{self._suffix}".encode()).hexdigest()[:8]
 
     @property
     def folder(self) -> Path:
         """The folder of all state."""
-        return self.checkout / ".lab"
+        return self.checkout / f".lab{self._suffix}"
+
+    @property
+    def _suffix(self) -> str:
+        return "" if self.number == 1 else str(self.number)
 
     @property
     def logs(self) -> Path:
@@ -144,6 +149,12 @@ class Lab:
     def metric(self) -> int:
         """The metric of the lab's blackhole routes: it identifies them, and is higher than that of usual routes."""
         return 0x80000000 | int(self.id, 16) & 0x7FFFFFFF
+
+
+def labs_of(checkout: Path) -> list[Lab]:
+    """Return the first lab of a checkout, and the others that it has."""
+    others = (path.name.removeprefix(".lab") for path in checkout.glob(".lab*"))
+    return [Lab(checkout), *(Lab(checkout, int(number)) for number in sorted(others) if number.isdigit())]
 
 
 @dataclass(frozen=True)
