@@ -190,7 +190,7 @@ def test_commands_name_the_scenario_and_its_hosts(monkeypatch: pytest.MonkeyPatc
         "create_scenario_hosts",
         lambda _engine, _state, scenario, wanted, inventory: calls.append((scenario, wanted, inventory)),
     )
-    monkeypatch.setattr(commands, "Lab", lambda _checkout: Lab(tmp_path))
+    monkeypatch.setattr(commands, "Lab", lambda _checkout, number: Lab(tmp_path, number))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", os.environ["PATH"])  # main() extends it
     monkeypatch.setattr(sys, "argv", ["lab", "create", "agent", "lab.json", "agent1:bookworm", "user1:trixie"])
