@@ -90,6 +90,17 @@ def test_disks_are_looked_at_where_the_engine_keeps_its_data(stand: Stand, tmp_p
     assert stand.run("read-only", **environment) == (1, f"the file system of {data} is read-only\n")
 
 
+def test_disks_are_looked_at_where_a_containerd_has_the_images(stand: Stand, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    stand.program(
+        "df", f"echo; case $* in *'{images}') echo 'fs 9 9 1024 99% /' ;; *) echo 'fs 9 9 9999999 1%' ;; esac"
+    )
+    stand.program("findmnt", f"case $* in *'{images}') echo ro ;; *) echo rw ;; esac")
+    assert stand.run("disk", images) == (1, f"the file system of {images} has 1 MiB left\n")
+    assert stand.run("read-only", images) == (1, f"the file system of {images} is read-only\n")
+
+
 def test_without_an_answer_of_the_engine_its_usual_folder_is_looked_at(stand: Stand) -> None:
     stand.program("docker", "exit 1")
     stand.program("findmnt", "echo rw")
