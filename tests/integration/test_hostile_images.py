@@ -237,7 +237,7 @@ def test_an_image_gives_nobody_root_from_start_to_end(sessions: Sessions, name: 
             )
             assert len(container_processes(kernel)) > 1
         if name == "odd":
-            assert run_in(main, "cat", "/tmp/began") == f"image began as {UID}\n"
+            assert run_in(main, "/opt/backendai/bin/busybox", "cat", "/tmp/began") == f"image began as {UID}\n"
         run_on(other["agent"], f"docker kill {other['container']}")
         repaired = session.create_again()
         assert (repaired.code, repaired.record["status"]) == (0, "RUNNING"), repaired.output
