@@ -34,6 +34,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path: {type: str, returned: success, description: The folder.}
+selinux: {type: bool, returned: success, description: Whether the engine gives containers labels of SELinux.}
 """
 
 from typing import Any
@@ -41,6 +42,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
+from ..module_utils._docker.containers import has_selinux
 from ..module_utils._docker.image_store import engine_folder
 from ..module_utils._host.engine_settings import DATA_ROOT
 from ..module_utils._host.home_folder import choose_folder, prepare_folder, shares_file_system
@@ -59,7 +61,8 @@ def main() -> None:
 def prepare(module: AnsibleModule) -> dict[str, Any]:
     """Make the folder; warn if a home that is full leaves the agent no room."""
     store = Store(module.params["state_path"])
-    data = engine_folder(connect(module.params["docker_host"]).info()) or DATA_ROOT
+    info = connect(module.params["docker_host"]).info()
+    data = engine_folder(info) or DATA_ROOT
     folder = choose_folder(module.params["path"], data)
     changes = prepare_folder(store, folder, check_mode=module.check_mode)
     if shares_file_system(store, folder):
@@ -68,7 +71,7 @@ def prepare(module: AnsibleModule) -> dict[str, Any]:
             " fills its home leaves the agent no room for its own files: move the engine's data, or one of these"
             " folders, to another file system"
         )
-    return {"changed": bool(changes), "diff": as_diff(changes), "path": str(folder)}
+    return {"changed": bool(changes), "diff": as_diff(changes), "path": str(folder), "selinux": has_selinux(info)}
 
 
 if __name__ == "__main__":

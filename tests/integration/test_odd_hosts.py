@@ -151,3 +151,16 @@ def test_the_home_of_docker_exec_is_not_that_of_the_image(two: StartedSession) -
     line = "echo $HOME && touch $HOME/written && ls $HOME/written && id -un"
     # The docker command complains of root's configuration.
     assert {"/home/work", "/home/work/written", "work"} <= {*run_in(two.kernels[0], "sh", "-c", line).split()}
+
+
+def test_a_session_goes_on_when_what_needrestart_would_restart_is_restarted(sessions: Sessions) -> None:
+    """Of what sessions need it leaves the engine alone, but not the engine's containerd and our own services."""
+    started = sessions.start(**SMALL)
+    kernel = started.kernels[0]
+    agent, first = kernel["agent"], f"docker inspect --format '{{{{.State.Pid}}}}' {kernel['container']}"
+    before = run_on(agent, first)
+    run_on(agent, "systemctl restart containerd; systemctl try-restart 'backendai-output@*.service'")
+    wait_until(lambda: run_on(agent, first, check=False) == before)
+    assert run_in(kernel, "echo", "answers") == "answers\n"
+    verified = sessions.run("verify_session", name=sessions.name)
+    assert (verified.code, verified.record["drift"]) == (0, []), verified.output

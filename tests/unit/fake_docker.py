@@ -39,6 +39,8 @@ class FakeDocker:
         self.log_driver = "json-file"
         self.api_version = "1.41"
 
+        self.server_version = "20.10.24"
+        self.security_options: list[str] = []
         self.nodes_there: list[dict[str, Any]] = []
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -46,7 +48,8 @@ class FakeDocker:
 
     def info(self) -> dict[str, Any]:
         known = {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
-        return {**known, "CgroupDriver": self.cgroup_driver}
+        asked = {"CgroupDriver": self.cgroup_driver, "ServerVersion": self.server_version}
+        return {**known, **asked, "SecurityOptions": self.security_options}
 
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24", "ApiVersion": "1.41"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ OLD = {"ContainersRunning": 0}
 OFF = {"ContainersRunning": 0, "CDISpecDirs": []}
 #: What docker info prints, without failing, if no engine answers.
 SILENT = {"ContainersRunning": 0, "CDISpecDirs": None, "ServerErrors": ["Cannot connect to the Docker daemon"]}
-ON = {"ContainersRunning": 2, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}
+ON = {"ContainersRunning": 2, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "ServerVersion": "28.5.2"}
 
 
 def load(name: str) -> dict[str, Any]:
@@ -50,6 +52,7 @@ def host(engine: dict[str, Any] | None = None, settings: str | None = None, **ch
         "engine": result(0, json.dumps(engine)) if engine else result(1),
         "settings_found": {"stat": found},
         "start": result(0),
+        "tried": result(0),
         "daemon": result(0),
         **changes,
     }
@@ -106,6 +109,7 @@ BUSY = (
     " runs, or provision this host again then."
 )
 UNIT = "backendai-nvidia.service fails, so GPUs may have no names: see journalctl -u backendai-nvidia.service."
+LOST = "GPU-1: a container does not get it: sh: can't open /dev/nvidia0: no such file"
 DAEMON = (
     "nvidia-persistenced.service is not installed, so a GPU that nobody uses loses its state and starts slowly: install"
     " the daemon that belongs to the driver."
@@ -120,11 +124,36 @@ DAEMON = (
         (host({**OFF, "ContainersRunning": 1}), BUSY),
         (host(OLD, start=result(1)), UNIT),
         (host(OLD, daemon=result(1)), DAEMON),
+        (host(ON, tried=result(0, LOST)), LOST),
     ],
-    ids=["toolkit", "settings", "busy engine", "unit", "persistence daemon"],
+    ids=["toolkit", "settings", "busy engine", "unit", "persistence daemon", "tried"],
 )
 def test_what_is_missing_is_said(of: Templar, sentence: str) -> None:
     assert problems(of) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "gives"),
+    [
+        (OLD, None, False),
+        (ON, None, True),
+        (OFF, None, True),
+        (OFF, "{}", False),
+        ({**OFF, "ContainersRunning": 1}, None, False),
+    ],
+    ids=["20.10", "on", "turned on", "other settings", "busy"],
+)
+def test_gpus_are_tried_by_their_names_once_the_engine_gives_them_so(
+    engine: dict[str, Any], settings: str | None, gives: bool
+) -> None:
+    assert value(host(engine, settings), "__accelerator_gives_cdi") is gives
+
+
+def test_a_gpu_that_others_can_open_fails_the_role_and_only_that() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/nvidia.yml").read_text())
+    (task,) = [task for task in tasks if "refused the others" in task["name"]]
+    failed = [value(host(ON, tried=result(code)), task["failed_when"]) for code in (0, 1, 3)]
+    assert failed == [False, False, True]
 
 
 def test_the_settings_of_the_engine_turn_cdi_on() -> None:
@@ -132,14 +161,57 @@ def test_the_settings_of_the_engine_turn_cdi_on() -> None:
     assert (settings, json.loads(settings)) == (SETTINGS, {"features": {"cdi": True}})
 
 
+def unit_for(engine: dict[str, Any]) -> str:
+    """Return the unit on a host with this engine."""
+    template = trust_as_template((ROLE / "templates/backendai-nvidia.service.j2").read_text())
+    return str(host(engine).template(template, overrides={"trim_blocks": True}))
+
+
 @pytest.mark.parametrize("knows_cdi", [True, False])
 def test_names_are_made_for_engines_that_know_them_and_before_the_engine_starts(knows_cdi: bool) -> None:
-    template = (ROLE / "templates/backendai-nvidia.service.j2").read_text()
-    of = host(ON if knows_cdi else OLD)
-    unit = str(of.template(trust_as_template(template), overrides={"trim_blocks": True}))
+    unit = unit_for(ON if knows_cdi else OLD)
     assert "Before=docker.service\n" in unit
     assert ("--output=/run/cdi/nvidia.yaml" in unit) is knows_cdi
     assert "ExecStart=nvidia-ctk system create-dev-char-symlinks --create-all\n" in unit
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("25.0.5", True), ("26.0.2", True), ("26.1.5+dfsg1", False), ("29.1.3", False)]
+)
+def test_names_are_of_a_version_that_the_engine_reads(version: str, old: bool) -> None:
+    flag = "Environment=NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=no-additional-gids-for-device-nodes\n"
+    assert (flag in unit_for({**ON, "ServerVersion": version})) is old
+
+
+@pytest.mark.parametrize(
+    ("names", "refreshes", "asked"),
+    [
+        ("", False, "nvidia-ctk cdi generate"),
+        ("", True, "nvidia-ctk cdi generate"),
+        ("cdiVersion: 0.7.0", False, "nvidia-ctk cdi generate"),
+        ("cdiVersion: 0.7.0", True, "systemctl --no-block restart nvidia-cdi-refresh.service"),
+    ],
+)
+def test_names_that_the_unit_of_nvidia_keeps_are_left_to_it(
+    tmp_path: Path, names: str, refreshes: bool, asked: str
+) -> None:
+    """The unit of NVIDIA is there or not, and so are names: at a boot they are not, and the engine does not wait."""
+    (line,) = re.findall(r"^ExecStart=(/bin/sh -c '.*?')$", unit_for(ON), re.MULTILINE | re.DOTALL)
+    file = tmp_path / "nvidia.yaml"
+    if names:
+        file.write_text(names)
+    programs = {
+        "systemctl": f'case "$*" in *is-enabled*) exit {0 if refreshes else 1} ;; esac\necho "systemctl $*"',
+        "nvidia-ctk": 'echo "nvidia-ctk $1 $2"',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    # As systemd reads a line that goes on.
+    command = line.replace("\\\n", " ").replace("/run/cdi/nvidia.yaml", str(file))
+    path = f"{tmp_path}:/usr/bin:/bin"
+    run = subprocess.run(["sh", "-c", command], env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"{asked}\n", "")
 
 
 def test_all_variables_of_the_role_are_used() -> None:

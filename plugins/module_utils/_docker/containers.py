@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ from .sdk import docker
 
 # The number of parallel requests for containers, of all sessions; more would only queue in the engine.
 PARALLEL = 8
+# By the engines before a version: each has a library of its own (tags.cncf.io/container-device-interface) built in.
+_CDI = (((26, 1), (0, 6)), ((27, 4), (0, 7)), ((28, 1), (0, 8)), ((29, 2), (1, 0)))
 _REQUESTS = threading.BoundedSemaphore(PARALLEL)
 
 
@@ -66,9 +69,20 @@ def cdi_folders(info: Mapping[str, Any]) -> list[str]:
     return list(info.get("CDISpecDirs") or ())
 
 
+def newest_cdi(info: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the newest version of a CDI specification that the engine reads; empty without a known limit."""
+    engine = tuple(map(int, re.findall(r"\d+", str(info.get("ServerVersion") or ""))[:2]))
+    return next((reads for before, reads in _CDI if engine and engine < before), ())
+
+
 def has_systemd_rules(info: Mapping[str, Any]) -> bool:
     """Return whether systemd applies the device rules of the engine's containers, from its system information."""
     return bool(info.get("CgroupDriver") == "systemd")
+
+
+def has_selinux(info: Mapping[str, Any]) -> bool:
+    """Return whether the engine gives containers labels of SELinux (``selinux-enabled``), from its information."""
+    return any(str(option).startswith("name=selinux") for option in info.get("SecurityOptions") or ())
 
 
 def inspect(client: docker.APIClient, container: str) -> dict[str, Any]:

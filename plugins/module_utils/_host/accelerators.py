@@ -22,23 +22,28 @@ from .nvidia import are_linked, gpu_nodes
 KIND = "nvidia.com/gpu"
 
 _KIND = re.compile(r"""^kind:\s*["']?nvidia\.com/gpu["']?\s*(#.*)?$""", re.MULTILINE)
+_VERSION = re.compile(r"""["']?cdiVersion["']?:\s*["']?v?(\d+)\.(\d+)""")
 _NAME = re.compile(r"""^[\s-]*name:\s*["']?((?:GPU|MIG)-[^\s"'#]+)""", re.MULTILINE)
 
 
-def named_gpus(folders: Iterable[str], root: Path = Path("/")) -> frozenset[str]:
+def named_gpus(folders: Iterable[str], root: Path = Path("/"), newest: tuple[int, ...] = ()) -> frozenset[str]:
     """Return the UUIDs of the GPUs, and of their MIG instances, that can be assigned to containers by CDI.
 
     ``folders`` are the engine's CDI specification directories, below ``root``. GPUs that a specification names only by
-    index are ignored, because indexes change. Specifications that cannot be read are ignored.
+    index are ignored, because indexes change. Specifications that cannot be read are ignored, and those of a version
+    above the ``newest`` that the engine reads.
     """
     specs = (path for folder in folders for path in sorted((root / folder.lstrip("/")).glob("*")))
-    return frozenset(uuid for path in specs for uuid in _read_gpu_uuids(path))
+    return frozenset(uuid for path in specs for uuid in _read_gpu_uuids(path, newest))
 
 
-def _read_gpu_uuids(path: Path) -> list[str]:
+def _read_gpu_uuids(path: Path, newest: tuple[int, ...]) -> list[str]:
     read = {".json": _parse_json_spec, ".yaml": _parse_yaml_spec}.get(path.suffix)
     try:
-        return read(path.read_text()) if read else []
+        text = path.read_text() if read else ""
+        version = _VERSION.search(text)
+        is_newer = newest and version and (int(version[1]), int(version[2])) > newest
+        return read(text) if read and not is_newer else []
     except (OSError, ValueError, TypeError, LookupError):
         return []
 
@@ -88,14 +93,16 @@ def find_accelerators(
     root: Path = Path("/"),
     cdi_folders: Iterable[str] = (),
     *,
+    newest_cdi: tuple[int, ...] = (),
     systemd_rules: bool = False,
 ) -> Accelerators:
     """Return the devices of the host below ``root``; ``slots`` are those declared in the inventory (``agent_slots``).
 
     A declared slot replaces the detected devices of that name; without devices, it hides them; ``cuda.device`` hides
     MIG instances, too. A driver that fails yields a warning and no devices. NVIDIA GPUs that the engine cannot assign
-    yield a warning too; ``cdi_folders`` are its CDI specification directories. So do those that containers may lose,
-    with ``systemd_rules``: if systemd applies the device rules of containers, it takes away what it does not know of.
+    yield a warning too; ``cdi_folders`` are its CDI specification directories, and ``newest_cdi`` is the newest version
+    that it reads. So do those that containers may lose, with ``systemd_rules``: if systemd applies the device rules of
+    containers, it takes away what it does not know of.
     Raises :class:`ValueError` with one sentence for an invalid declaration.
     """
     declared = _parse_slots(slots, root)
@@ -110,10 +117,11 @@ def find_accelerators(
     except subprocess.CalledProcessError as error:
         said = one_line(f"{error.stdout} {error.stderr}")
         warnings = [f"nvidia-smi failed ({said}), so this agent offers no {CUDA}"]
-    named = named_gpus(cdi_folders, root)
+    named = named_gpus(cdi_folders, root, newest_cdi)
     unusable = _unusable_gpus([gpu.id for gpu in gpus], named)
     if unusable:
-        reason = f"no CDI specification contains them and {NVIDIA_HOOK} is not installed"
+        read = f" of version {'.'.join(map(str, newest_cdi))} or older, which this engine reads," if newest_cdi else ""
+        reason = f"no CDI specification{read} contains them and {NVIDIA_HOOK} is not installed"
         warnings.append(
             f"{', '.join(unusable)}: {reason}, so this agent does not offer them: install nvidia-container-toolkit"
         )

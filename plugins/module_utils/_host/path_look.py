@@ -56,12 +56,16 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A folder: its real ``path`` on this host, its device, its inode, and the number of the group that owns it."""
+    """A folder: its real ``path`` on this host, its device, its inode, and the number of the group that owns it.
+
+    ``label`` is that of SELinux, empty without one.
+    """
 
     path: str
     device: int
     inode: int
     group: int
+    label: str = ""
 
 
 class NoFolder(enum.Enum):
@@ -182,12 +186,14 @@ def _parse_answer(found: list[str | int] | None) -> Answer:
     """Return the answer of a line that :func:`_find` has written."""
     if found is None:
         return NoFolder.MISSING
-    path, *rest = found
-    return Folder(str(path), *map(int, rest)) if len(rest) > 1 else Unsafe(str(path), str(rest[0]))
+    if len(found) == len(Unsafe._fields):
+        return Unsafe(*map(str, found))
+    path, device, inode, group, label = found
+    return Folder(str(path), int(device), int(inode), int(group), str(label))
 
 
-def _find(place: Place, home: int) -> tuple[str, int, int, int] | Unsafe | None:
-    """Return the real path, device, inode and group of a folder, all of one moment; ``home`` is this host's root."""
+def _find(place: Place, home: int) -> tuple[str, int, int, int, str] | Unsafe | None:
+    """Return what is known of a folder, all of one moment; ``home`` is this host's root."""
     try:
         if place.root:
             os.chroot(place.root)
@@ -204,12 +210,19 @@ def _find(place: Place, home: int) -> tuple[str, int, int, int] | Unsafe | None:
     if isinstance(folder, Unsafe):
         return folder
     try:
-        found = os.fstat(folder)
-        return os.readlink(f"/proc/self/fd/{folder}"), found.st_dev, found.st_ino, found.st_gid
+        found, path = os.fstat(folder), f"/proc/self/fd/{folder}"
+        return os.readlink(path), found.st_dev, found.st_ino, found.st_gid, _read_label(path)
     except OSError:
         return None
     finally:
         os.close(folder)
+
+
+def _read_label(path: str) -> str:
+    try:
+        return os.getxattr(path, "security.selinux").rstrip(b"\0").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _open_strictly(path: str) -> int | Unsafe:

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .._host.packages import name_of, read_packages
+from .._host.selinux import is_enforced, is_off
 from .engine_look import ask_engine, find_programs
-from .requirements import MODULES, Host, Wanted
+from .requirements import HAPROXY_SWITCH, MODULES, Host, Wanted
 
 # A feature is there if its path exists: loaded as a module, or, for some, built into the kernel.
 _PATHS = {"br_netfilter": "proc/sys/net/bridge"}
@@ -48,6 +49,7 @@ def look(wanted: Wanted, kept_engine: str = "") -> Host:
         engine_programs=programs,
         kept_engine=kept_engine,
         missing_modules=find_missing_modules(MODULES) if wanted.role == "agent" else (),
+        is_haproxy_confined=wanted.role == "gateway" and is_enforced() and is_off(HAPROXY_SWITCH),
         nft_error=read_nft_error() if wanted.role in ("agent", "firewall", "gateway") else "",
         has_systemd=Path("/run/systemd/system").is_dir(),
         interpreter=sys.executable,

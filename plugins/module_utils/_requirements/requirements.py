@@ -30,6 +30,9 @@ MODULES = {
 OLDEST_PYTHON_OF_MANAGERS = (3, 11)
 OLDEST_ENGINE = "20.10"
 
+HAPROXY_SWITCH = "haproxy_connect_any"
+"""The switch (boolean) of SELinux that lets HAProxy use any port."""
+
 _NEEDED = {"agent": ("nft", "ip"), "firewall": ("nft", "ip"), "gateway": ("nft", "haproxy")}
 # The oldest nft with which the rules were loaded and datagrams were sent.
 _OLDEST = {"nft": "0.9.8", "haproxy": "2.6", "ip": ""}
@@ -78,6 +81,7 @@ class Host(NamedTuple):
     ``packages`` are those that exist, installed or not. ``programs`` has the versions of those that are there.
     ``kept_engine`` is the source of the engine that an earlier provisioning has chosen. ``missing_modules`` are kernel
     modules that neither are loaded nor can be. ``nft_error`` is why nftables does not reach the kernel.
+    ``is_haproxy_confined`` is whether SELinux keeps HAProxy from ports other than those of web servers.
     ``manager_python`` is the version of that interpreter, and ``manager_venv`` why it makes no virtual environment.
     """
 
@@ -88,6 +92,7 @@ class Host(NamedTuple):
     kept_engine: str = ""
     missing_modules: Sequence[str] = ()
     nft_error: str = ""
+    is_haproxy_confined: bool = False
     has_systemd: bool = True
     interpreter: str = "/usr/bin/python3"
     is_family_python: bool = True
@@ -174,6 +179,8 @@ def _problems_of_programs(wanted: Wanted, host: Host) -> Iterator[str]:
         elif version and _number(version) < _number(oldest):
             hint = family.hints.get(name, f"install {title} {oldest} or later")
             yield f"{family.name} has {title} {_short(version)}, and {_a(wanted.role)} needs {title} {oldest}: {hint}."
+    if host.is_haproxy_confined:
+        yield f"SELinux keeps HAProxy from the ports of sessions: setsebool -P {HAPROXY_SWITCH} 1."
     if "nft" in _NEEDED.get(wanted.role, ()) and host.nft_error:
         hint = family.hints.get("modules", "")
         yield (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .._docker.api_version import newer_than_known
 from .._docker.client import refuse_rootless
-from .._docker.containers import cdi_folders, has_systemd_rules
+from .._docker.containers import cdi_folders, has_systemd_rules, newest_cdi
 from .._docker.image_store import image_folder
 from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
 from .._docker.networks import subnets
@@ -27,6 +27,7 @@ from .._firewall.storage import closed_storage, storage_warnings
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes
 from .._host.container_use import working_gpus
+from .._host.due_restarts import due_restarts
 from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._host.threads import in_threads
@@ -112,7 +113,10 @@ def collect_facts(
     info, version = client.info(), client.version()
     refuse_rootless(mounts.docker_host, info)
     accelerators = find_accelerators(
-        settings.slots, cdi_folders=cdi_folders(info), systemd_rules=has_systemd_rules(info)
+        settings.slots,
+        cdi_folders=cdi_folders(info),
+        newest_cdi=newest_cdi(info),
+        systemd_rules=has_systemd_rules(info),
     )
     images, unusable_images = _find_images(client, store, query.images)
     folders, unusable_paths = find_sources(client, store, mounts, list(map(Source.parse, query.paths)))
@@ -162,6 +166,7 @@ def collect_facts(
             *_firewall_warnings(FirewallState(store)),
             *storage_warnings(store),
             *accelerators.warnings,
+            *due_restarts(),
             *warnings,
             *filter(None, [newer_than_known(version["ApiVersion"])]),
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from .._docker.containers import cdi_folders, log_driver
+from .._docker.containers import cdi_folders, log_driver, newest_cdi
 from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
 from .._host.accelerators import infiniband_nodes, named_gpus
@@ -40,7 +40,7 @@ def read_host(client: docker.APIClient) -> HostCapabilities:
     info = client.info()
     return HostCapabilities(
         read_limits(),
-        named_gpus(cdi_folders(info)),
+        named_gpus(cdi_folders(info), newest=newest_cdi(info)),
         tuple(infiniband_nodes()),
         log_driver(info),
         gpu_nodes(),

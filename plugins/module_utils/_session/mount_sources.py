@@ -22,6 +22,7 @@ from .._docker import containers
 from .._docker.image_store import engine_folder, image_folder
 from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
+from .._host import selinux
 from .._host.local_session import LocalSession
 from .._host.mount_table import Mounted, mounts_below, read_mounts
 from .._host.path_look import PATH_SECONDS, Answer, Folder, NoFolder, Place, Unsafe, look
@@ -92,7 +93,11 @@ def find_sources(
             continue
         refusal = None
         if client and rules:
-            refusal = rules.find_refusal(answer.path) or _find_writable(client, source, answer.path)
+            refusal = (
+                rules.find_refusal(answer.path)
+                or _find_writable(client, source, answer.path)
+                or _find_closed(client, source, answer)
+            )
         if refusal:
             unusable[source] = refusal
         else:
@@ -110,6 +115,16 @@ def _find_writable(client: docker.APIClient, source: Source, path: str) -> Unusa
     """Return why a source cannot be read-only as a whole: what is mounted below it, with an engine that leaves that."""
     below = mounts_below(path, read_mounts()) if source.read_only else []
     return writable_below(path, below) if below and not is_recursive(client) else None
+
+
+def _find_closed(client: docker.APIClient, source: Source, folder: Folder) -> Unusable | None:
+    """Return why SELinux keeps containers from a folder: its label, which is the operator's to change."""
+    if not (folder.label and selinux.is_enforced() and containers.has_selinux(client.info())):
+        return None
+    opening = selinux.find_opening(folder.path, folder.label, read_only=source.read_only)
+    return (
+        Unusable("is closed to containers by SELinux", f"its label is {folder.label}: {opening}") if opening else None
+    )
 
 
 def _real_path(root: str, answer: Answer) -> str:

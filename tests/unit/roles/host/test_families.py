@@ -4,6 +4,7 @@ The lists were written from the documentation of the distributions, not from the
 
 * Debian and Ubuntu: apt's ``docker.io`` is the engine; since Debian 13 and Ubuntu 26.04 the command is ``docker-cli``.
 * docker.com, "Install Docker Engine on RHEL": ``dnf install docker-ce docker-ce-cli containerd.io``.
+* Red Hat, "Using SELinux": ``semanage`` is in ``policycoreutils-python-utils``, on Fedora, too.
 * Fedora: ``moby-engine`` and ``docker-cli``. RHEL and its kin have no engine.
 
 The files in ``families`` name where each os-release is from; versions of packages are of the package index that they
@@ -31,7 +32,8 @@ ROLES = {"agent": "", "gateway": "", "manager": "", "firewall": "", "accelerator
 KIT = ["busybox-static", "openssh-client", "openssh-server", "shellinabox"]
 KIT_OF_RPM = ["busybox", "openssh-clients", "openssh-server", "shellinabox"]
 OF_AGENT = {*KIT, "ca-certificates", "iproute2", "iptables", "nftables", "python3-docker"}
-OF_RPM_AGENT = {*KIT_OF_RPM, "ca-certificates", "iproute", "iptables-nft", "nftables", "python3-docker"}
+OF_SELINUX = {"policycoreutils-python-utils"}
+OF_RPM_AGENT = {*KIT_OF_RPM, *OF_SELINUX, "ca-certificates", "iproute", "iptables-nft", "nftables", "python3-docker"}
 OF_DOCKER = {"docker-ce", "docker-ce-cli", "containerd.io"}
 AGENTS = {
     "debian-11": OF_AGENT | {"docker.io"},
@@ -131,7 +133,7 @@ def test_an_agent_gets_the_packages_of_its_distribution(calls: dict[str, list[li
 
 @pytest.mark.parametrize("family", ["debian-12", "debian-13", "fedora-42", "ubuntu-24.04", "ubuntu-26.04"])
 def test_a_gateway_gets_haproxy_where_it_is_new_enough(calls: dict[str, list[list[Any]]], family: str) -> None:
-    wanted = {"haproxy", "nftables", "python3-cryptography"}
+    wanted = {"haproxy", "nftables", "python3-cryptography", *(OF_SELINUX if family not in DEBIAN else ())}
     validated: list[Call] = [("gateway_certificate", {}), ("stat", {})]
     expected = [*validated, *head(family), installs(family, wanted), ("host_record", {})]
     assert of_packages(calls[f"{family}_gateway"]) == expected

@@ -549,6 +549,37 @@ def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("engine", "newest"),
+    [
+        ("25.0.0", (0, 6)),
+        ("26.0.2", (0, 6)),
+        ("26.1.5+dfsg1", (0, 7)),
+        ("27.3.1", (0, 7)),
+        ("27.5.1", (0, 8)),
+        ("28.0.4", (0, 8)),
+        ("28.5.2", (1, 0)),
+        ("29.1.3", (1, 0)),
+        ("29.4.0", ()),
+        ("", ()),
+        (None, ()),
+        ("dev", ()),
+    ],
+)
+def test_what_version_of_a_cdi_specification_an_engine_reads_is_that_of_the_library_in_it(
+    engine: str | None, newest: tuple[int, ...]
+) -> None:
+    assert containers.newest_cdi({"ServerVersion": engine}) == newest
+
+
+@pytest.mark.parametrize(
+    ("options", "has"),
+    [(None, False), ([], False), (["name=seccomp,profile=builtin"], False), (["name=cgroupns", "name=selinux"], True)],
+)
+def test_an_engine_that_labels_containers_says_so(options: list[str] | None, has: bool) -> None:
+    assert containers.has_selinux({"SecurityOptions": options}) is has
+
+
+@pytest.mark.parametrize(
     ("image_environment", "explicit", "devices", "visible_devices"),
     [
         ({}, {}, (), None),

@@ -233,6 +233,25 @@ def test_unassignable_gpus_yield_a_warning_and_are_not_offered(
 
 
 @pytest.mark.parametrize(
+    ("hook", "offered"), [(True, ["GPU-aaaa", "GPU-bbbb", "GPU-cccc"]), (False, [])], ids=["hook", "no hook"]
+)
+def test_gpus_with_names_that_the_engine_does_not_read_are_given_by_the_hook_or_not_offered(
+    root: Path, nvidia_smi: Driver, hook: bool, offered: list[str]
+) -> None:
+    nvidia_smi(f'printf "{NVIDIA}"', hook=hook)
+    names = "".join(f"- name: GPU-{letter * 4}\n" for letter in "abc")
+    write(root / "etc/cdi/nvidia.yaml", f"cdiVersion: 0.7.0\nkind: nvidia.com/gpu\ndevices:\n{names}")
+    found = find_accelerators((), root, ["/etc/cdi"], newest_cdi=(0, 6))
+    assert [device.id for device in found.devices] == offered
+    sentence = (
+        "GPU-aaaa, GPU-bbbb, GPU-cccc: no CDI specification of version 0.6 or older, which this engine reads, contains"
+        " them and nvidia-container-runtime-hook is not installed, so this agent does not offer them: install"
+        " nvidia-container-toolkit"
+    )
+    assert found.warnings == ([] if hook else [sentence])
+
+
+@pytest.mark.parametrize(
     ("systemd_rules", "minor", "links", "fleeting"),
     [
         (False, 0, [], []),

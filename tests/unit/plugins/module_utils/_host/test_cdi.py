@@ -77,5 +77,26 @@ def test_specification_of_another_kind_or_unreadable_is_ignored(tmp_path: Path, 
     assert named_gpus(FOLDERS, tmp_path) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("nvidia.yaml", YAML, True),
+        ("nvidia.yaml", YAML.replace("0.5.0", "0.6.0"), True),
+        ("nvidia.yaml", YAML.replace("0.5.0", '"0.7.0"'), False),
+        ("nvidia.yaml", YAML.replace("0.5.0", "v1.1.0"), False),
+        ("nvidia.yaml", YAML.replace("cdiVersion: 0.5.0\n", ""), True),
+        ("nvidia.json", JSON, True),
+        ("nvidia.json", JSON.replace("{", '{"cdiVersion": "0.6.0", ', 1), True),
+        ("nvidia.json", JSON.replace("{", '{"cdiVersion": "0.10.0", ', 1), False),
+    ],
+)
+def test_specification_that_is_newer_than_the_engine_reads_names_no_gpu(
+    tmp_path: Path, name: str, text: str, named: bool
+) -> None:
+    write(tmp_path, f"etc/cdi/{name}", text)
+    assert bool(named_gpus(FOLDERS, tmp_path, (0, 6))) is named
+    assert named_gpus(FOLDERS, tmp_path)
+
+
 def test_missing_cdi_folders_are_ignored(tmp_path: Path) -> None:
     assert named_gpus(FOLDERS, tmp_path) == frozenset()

@@ -240,3 +240,20 @@ def test_a_look_at_an_agent_has_its_engine(
     )
     assert found.interpreter == sys.executable
     assert os.path.realpath(found.interpreter) == os.path.realpath(sys.executable)
+
+
+@pytest.mark.parametrize(
+    ("role", "enforced", "off", "confined"),
+    [
+        ("gateway", True, True, True),
+        ("gateway", True, False, False),
+        ("gateway", False, True, False),
+        ("agent", True, True, False),
+    ],
+)
+def test_haproxy_is_confined_on_a_gateway_whose_selinux_has_its_switch_off(
+    monkeypatch: pytest.MonkeyPatch, role: str, enforced: bool, off: bool, confined: bool
+) -> None:
+    monkeypatch.setattr(host_look, "is_enforced", lambda: enforced)
+    monkeypatch.setattr(host_look, "is_off", lambda switch: off and switch == "haproxy_connect_any")
+    assert host_look.look(Wanted(role, Family("Fedora 42"))).is_haproxy_confined is confined

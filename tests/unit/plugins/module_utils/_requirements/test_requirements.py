@@ -257,3 +257,10 @@ def test_a_manager_needs_a_newer_python(python: tuple[int, ...], venv: str, said
 def test_packages_of_a_toolkit_come_where_they_exist() -> None:
     wanted = Wanted("accelerator", FAMILY, optional=["haproxy", "nvidia-container-toolkit"])
     assert judge(wanted, FRESH) == ("", ["haproxy"], [])
+
+
+def test_a_gateway_where_selinux_confines_haproxy_needs_its_switch() -> None:
+    wanted = Wanted("gateway", FAMILY, ["haproxy", "nftables"])
+    assert judge(wanted, FRESH).problems == []
+    (problem,) = judge(wanted, FRESH._replace(is_haproxy_confined=True)).problems
+    assert problem == "SELinux keeps HAProxy from the ports of sessions: setsebool -P haproxy_connect_any 1."

@@ -66,6 +66,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fake a host with four cores, 16 GiB and no devices that uses one network and one VXLAN."""
     monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: Accelerators([], []))
     monkeypatch.setattr(surveying, "infiniband_nodes", list)
+    monkeypatch.setattr(surveying, "due_restarts", list)
     monkeypatch.setattr(surveying.machine, "online_cpus", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(surveying.machine, "memory_total", lambda: 16 * GIB)
     monkeypatch.setattr(surveying.network, "networks_in_use", lambda _links: ["192.0.2.0/24"])
@@ -417,9 +418,17 @@ def test_declared_devices_come_from_the_settings(engine: Any, store: Store, monk
 
 def test_gpus_are_read_as_the_engine_gives_them(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.cdi_folders = ["/etc/cdi"]
-    engine.cgroup_driver = "systemd"
+    engine.cgroup_driver, engine.server_version = "systemd", "26.1.5+dfsg1"
     monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **given: Accelerators([], [str(given)]))
-    assert read(engine, store)["warnings"] == [str({"cdi_folders": ["/etc/cdi"], "systemd_rules": True})]
+    expected = {"cdi_folders": ["/etc/cdi"], "newest_cdi": (0, 7), "systemd_rules": True}
+    assert read(engine, store)["warnings"] == [str(expected)]
+
+
+def test_restarts_that_are_due_are_among_the_warnings(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surveying, "due_restarts", lambda: ["a reboot is due."])
+    assert read(engine, store)["warnings"] == ["a reboot is due."]
 
 
 @pytest.mark.parametrize("allowed", [False, True], ids=["not allowed", "allowed"])

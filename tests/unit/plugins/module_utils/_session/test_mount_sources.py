@@ -185,6 +185,45 @@ def roots_own() -> Iterator[Path]:
 
 
 @pytest.mark.usefixtures("real_look")
+@pytest.mark.parametrize(
+    ("options", "enforced", "refused"),
+    [(["name=selinux"], True, True), (["name=selinux"], False, False), (["name=cgroupns"], True, False)],
+    ids=["enforced", "only reported", "engine without labels"],
+)
+def test_a_folder_that_selinux_closes_is_refused_with_the_commands_and_keeps_its_label(
+    engine: Any,
+    store: Store,
+    shares: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    enforced: bool,
+    refused: bool,
+) -> None:
+    label = b"unconfined_u:object_r:default_t:s0\0"
+    os.setxattr(shares, "security.selinux", label)
+    engine.security_options = options
+    monkeypatch.setattr(mount_sources.selinux, "is_enforced", lambda: enforced)
+    sentence = (
+        f"session_mounts: {shares} is closed to containers by SELinux on agent1: its label is"
+        f" unconfined_u:object_r:default_t:s0: semanage fcontext -a -t container_file_t '{shares}(/.*)?' &&"
+        f" restorecon -RF {shares}"
+    )
+    assert refusal(engine, store, shares) == (sentence if refused else "")
+    assert os.getxattr(shares, "security.selinux") == label
+    os.setxattr(shares, "security.selinux", b"system_u:object_r:container_file_t:s0\0")
+    assert refusal(engine, store, shares) == ""
+
+
+@pytest.mark.usefixtures("real_look")
+def test_a_file_system_without_labels_is_not_closed(
+    engine: Any, store: Store, shares: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.security_options = ["name=selinux"]
+    monkeypatch.setattr(mount_sources.selinux, "is_enforced", lambda: True)
+    assert refusal(engine, store, shares) == ""
+
+
+@pytest.mark.usefixtures("real_look")
 def test_folder_of_the_policy_is_where_root_has_put_it(engine: Any, store: Store, roots_own: Path) -> None:
     home, other = roots_own / "home" / "alice", roots_own / "home" / "bob"
     for folder, uid in ((home, 2001), (other, 2002)):
