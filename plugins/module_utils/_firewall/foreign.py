@@ -155,21 +155,6 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-def _remove(lines: Collection[str], *, check_mode: bool = False) -> list[Change]:
-    """Remove those of our rules that are still there, as they were added, and return the changes."""
-    there: set[str] = set()
-    running = _runs_firewalld()
-    if _has("firewall-cmd"):
-        flags = ("", _PERMANENT) if running else (_PERMANENT,)
-        there |= {line for flag in flags for line in _lines(flag, _read_zones(flag))}
-    if _has(UFW):
-        there |= {*_run("ufw", "show", "added").splitlines()}
-    gone = [line for line in lines if line in there]
-    if not check_mode:
-        _execute(_undoing(shlex.split(line), running) for line in gone)
-    return [Change(line, "present", None) for line in gone]
-
-
 def _name(line: str) -> str:
     return UFW if line.startswith(UFW) else FIREWALLD
 
@@ -228,6 +213,28 @@ def _save(store: Store, record: Record) -> None:
     write_atomically(store.openings_file, _FORMAT.dump(record))
 
 
+def _remove(record: Record, lines: Iterable[str], *, check_mode: bool = False) -> list[Change]:
+    """Remove those of our rules that are still there, as they were added, and return the changes.
+
+    At runtime firewalld has what is permanent after a reload, too.
+    """
+    before = {line for listed in record.there.values() for line in listed}
+    ours = dict.fromkeys(each for line in lines for each in (line, line.replace(_PERMANENT, "")))
+    if not ours:
+        return []
+    there: set[str] = set()
+    running = _runs_firewalld()
+    if _has("firewall-cmd"):
+        flags = ("", _PERMANENT) if running else (_PERMANENT,)
+        there |= {line for flag in flags for line in _lines(flag, _read_zones(flag))}
+    if _has(UFW):
+        there |= {*_run("ufw", "show", "added").splitlines()}
+    gone = [line for line in ours if line in there and line not in before]
+    if not check_mode:
+        _execute(_undoing(shlex.split(line), running) for line in gone)
+    return [Change(line, "present", None) for line in gone]
+
+
 def open_firewalls(store: Store, found: Iterable[Found], *, check_mode: bool) -> list[Change]:
     """Add what firewalls lack, remove what is ours and not needed any more, and return the changes.
 
@@ -239,7 +246,7 @@ def open_firewalls(store: Store, found: Iterable[Found], *, check_mode: bool) ->
         needs = {line for each in by_name.values() for line in each.needs}
         kept = [line for line in record.ours if line in needs or _name(line) not in by_name]
         stale = [line for line in record.ours if line not in kept]
-        changes = [*_remove(stale, check_mode=check_mode), *(Change(line, None, "present") for line in lacks)]
+        changes = [*_remove(record, stale, check_mode=check_mode), *(Change(line, None, "present") for line in lacks)]
         if changes and not check_mode:
             there = {**{name: each.rules for name, each in by_name.items()}, **record.there}
             ours, tried = (tuple(dict.fromkeys([*lines, *lacks])) for lines in (kept, record.tried))
@@ -264,7 +271,7 @@ def withdraw(store: Store) -> list[Change]:
         trial = FirewallState(store).trial
         if not record.tried or (trial is not None and not trial.expired):
             return []
-        changes = _remove(record.tried)
+        changes = _remove(record, record.tried)
         _save(store, Record(record.there, tuple(line for line in record.ours if line not in record.tried)))
     return changes
 
@@ -274,8 +281,7 @@ def close_firewalls(store: Store, *, check_mode: bool) -> list[Change]:
     if not store.openings_file.exists():
         return []
     with _changing(store) as record:
-        before = {line for lines in record.there.values() for line in lines}
-        changes = _remove([line for line in record.ours if line not in before], check_mode=check_mode)
+        changes = _remove(record, record.ours, check_mode=check_mode)
         if not check_mode:
             store.openings_file.unlink()
     return changes

@@ -92,7 +92,8 @@ def confirm(store: Store, nonce: str, connection: str, *, force: bool) -> None:
 
     Raises :class:`ConfirmError`; the previous firewall is active then, or will be after the timeout.
     """
-    _check_confirmation(FirewallState(store).trial, nonce, connection, force)
+    with store.isolation_lock():
+        _check_confirmation(FirewallState(store).trial, nonce, connection, force)
     # Before the others, and not under their lock: each command takes a part of a second.
     keep(store)
     with store.isolation_lock():
