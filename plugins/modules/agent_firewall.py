@@ -205,8 +205,8 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     found = _find_firewalls(module, store)
     opened = [each for each in found if each.active and params["foreign"] == "open"]
     lacks = [line for each in opened for line in each.lacks]
-    # ufw takes a third of a second for each.
-    timeout += len(lacks) // 2
+    # Each command of ufw takes a third of a second.
+    timeout += sum(line.startswith("ufw ") for line in lacks) // 2
     trial = apply_with_rollback(
         store, policy, timeout, connection, start_timer, check_mode=module.check_mode, always=bool(lacks)
     )
