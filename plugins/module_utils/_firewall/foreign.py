@@ -36,10 +36,11 @@ from .openings import MARK, PRIORITY, Opening, Zone, parse_ufw, parse_zones, ric
 from .state import FirewallState
 
 FIREWALLD, UFW = "firewalld", "ufw"
+_PROGRAMS = {FIREWALLD: "firewall-cmd ", UFW: "ufw "}
 UFW_SETTINGS = Path("/etc/ufw/ufw.conf")
 BRIDGES = f"{BRIDGE_PREFIX}+"
 """The bridges of sessions, as firewalld writes names that begin alike."""
-SECONDS = 20.0
+SECONDS = 60.0
 _PERMANENT = "--permanent "
 
 
@@ -134,29 +135,18 @@ def _arrives_on(opening: Opening) -> list[str]:
 
 
 def _runs_firewalld() -> bool:
-    return (
-        _has("firewall-cmd")
-        and _has("systemctl")
-        and _succeeds("systemctl", "is-active", "--quiet", "firewalld.service")
-    )
+    is_active = ["systemctl", "is-active", "--quiet", "firewalld.service"]
+    return _has("firewall-cmd") and _has("systemctl") and subprocess.run(is_active, check=False).returncode == 0
 
 
 def _has(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def _succeeds(*command: str) -> bool:
-    return subprocess.run(command, check=False).returncode == 0
-
-
 def _run(*command: str) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS, env=environment)
     return done.stdout
-
-
-def _name(line: str) -> str:
-    return UFW if line.startswith(UFW) else FIREWALLD
 
 
 def _undoing(words: list[str], running: bool) -> list[str]:
@@ -244,7 +234,8 @@ def open_firewalls(store: Store, found: Iterable[Found], *, check_mode: bool) ->
     with _changing(store) as record:
         lacks = [line for each in by_name.values() for line in each.lacks]
         needs = {line for each in by_name.values() for line in each.needs}
-        kept = [line for line in record.ours if line in needs or _name(line) not in by_name]
+        off = tuple(program for name, program in _PROGRAMS.items() if name not in by_name)
+        kept = [line for line in record.ours if line in needs or line.startswith(off)]
         stale = [line for line in record.ours if line not in kept]
         changes = [*_remove(record, stale, check_mode=check_mode), *(Change(line, None, "present") for line in lacks)]
         if changes and not check_mode:
