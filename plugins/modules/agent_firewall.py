@@ -17,6 +17,10 @@ description:
     were applied, which proves that the operator is not locked out; use C(meta=reset_connection).
   - The rules are chains of the collection's own nftables table. They only drop packets, so they take effect in addition
     to those of Docker, ufw and firewalld. They apply to established connections, too.
+  - What the roles of the host need is compared with what firewalld and ufw let in. With O(foreign=open), what lacks is
+    added where they are active, on the same trial. Rules that are there are left, and noted; what is added has a mark,
+    and is written down, and only that is ever removed. Neither is enabled, disabled or reloaded, and no rule is about
+    SSH.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.state
@@ -25,10 +29,11 @@ requirements:
   - nftables
 options:
   state:
-    description: Whether to apply rules, or to confirm the applied ones; the latter uses only O(nonce), O(force) and
-      O(state_path).
+    description:
+      - Whether to apply rules, to confirm the applied ones, which uses only O(nonce), O(force) and O(state_path), or to
+        remove what was added to firewalld and ufw, which uses only O(state_path).
     type: str
-    choices: [applied, confirmed]
+    choices: [applied, confirmed, closed]
     default: applied
   nonce:
     description: The nonce that O(state=applied) returned. Required with O(state=confirmed).
@@ -82,6 +87,20 @@ options:
     type: list
     elements: str
     default: []
+  foreign:
+    description: Whether to return what firewalld and ufw lack, or to add it, too, as in C(firewall_foreign).
+    type: str
+    choices: [report, open]
+    default: report
+  needed:
+    description: What the roles of the host serve, in the form of C(firewall_allow), beside the tunnels of its sessions.
+    type: list
+    elements: dict
+    default: []
+  bridges:
+    description: Whether the host is an agent, so that firewalld must not filter the bridges of its sessions.
+    type: bool
+    default: false
   confirm_timeout:
     description: The time in seconds after which unconfirmed rules are rolled back, V(5) to V(3600).
     type: int
@@ -98,24 +117,29 @@ nonce: {type: str, returned: with O(state=applied),
   description: The nonce to confirm the rules with; empty if they need no confirmation.}
 ssh_sources: {type: list, elements: str, returned: with O(state=applied),
   description: The networks that may log in by SSH.}
+lacking: {type: list, elements: str, returned: with O(state=applied),
+  description: "What firewalld and ufw lack: a sentence for each, and the command lines that add it."}
 """
 
 import dataclasses
+import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._firewall.audit import audit_zones
+from ..module_utils._firewall.foreign import Found, close_firewalls, find_firewalls, open_firewalls
+from ..module_utils._firewall.openings import Opening, openings_of_rules, openings_of_session
 from ..module_utils._firewall.policy import REPORT, Firewall, parse_firewall, parse_timeout
 from ..module_utils._firewall.state import FirewallState
-from ..module_utils._firewall.surroundings import detect_firewalls, read_zones
+from ..module_utils._firewall.surroundings import read_zones
 from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
-from ..module_utils._model.errors import ClusterError
+from ..module_utils._model.errors import ClusterError, as_sentence, reason
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, SEPARATION_OPTIONS, run_module
-from ..module_utils._network.host import ssh_connection
+from ..module_utils._network.host import read_links, ssh_connection
 
 _ALONE = (
     "firewall_ssh_sources: only {address}, the source of this connection, will be able to log in by SSH; set"
@@ -129,10 +153,12 @@ _REPORTS = (
 
 _NOT_APART = "agent_network_separation: the firewall does not keep management and compute of this host apart, because"
 
+_CLOSES = "{name} closes what the roles of this host need: set firewall_foreign to open, or run as root:"
+_OFF = "{name} is not active. Before you enable it, run as root, beside what lets you log in:"
 
 OPTIONS: dict[str, dict[str, Any]] = {
     **CONNECTION_OPTIONS,
-    "state": {"type": "str", "choices": ["applied", "confirmed"], "default": "applied"},
+    "state": {"type": "str", "choices": ["applied", "confirmed", "closed"], "default": "applied"},
     "nonce": {"type": "str"},
     "force": {"type": "bool", "default": False},
     "enabled": {"type": "bool", "default": True},
@@ -140,6 +166,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     **SEPARATION_OPTIONS,
     "underlay_address": CAPACITY_OPTIONS["underlay_address"],
     "inventory_managers": {"type": "list", "elements": "str", "default": []},
+    "foreign": {"type": "str", "choices": ["report", "open"], "default": "report"},
+    "needed": {"type": "list", "elements": "dict", "default": []},
+    "bridges": {"type": "bool", "default": False},
     "confirm_timeout": {"type": "int", "default": 60},
 }
 
@@ -148,7 +177,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec=OPTIONS, required_if=[("state", "confirmed", ["nonce"])], supports_check_mode=True
     )
-    act = apply_rules if module.params["state"] == "applied" else confirm_rules
+    act = {"applied": apply_rules, "confirmed": confirm_rules, "closed": close_others}[module.params["state"]]
     run_module(module, lambda: act(module))
 
 
@@ -167,19 +196,52 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     def start_timer(nonce: str, until: int) -> None:
         schedule_rollback(params["state_path"], params["docker_host"], nonce, until)
 
-    for sentence in [*findings, *detect_firewalls()]:
+    for sentence in findings:
         module.warn(sentence)
     if policy and policy.mode == REPORT:
         module.warn(_REPORTS)
     elif policy and not options.get("ssh_sources") and not managers:
         module.warn(_ALONE.format(address=", ".join(policy.ssh_sources)))
-    trial = apply_with_rollback(store, policy, timeout, connection, start_timer, check_mode=module.check_mode)
+    found = _find_firewalls(module, store)
+    opened = [each for each in found if each.active and params["foreign"] == "open"]
+    lacks = [line for each in opened for line in each.lacks]
+    # Each command of ufw takes a third of a second.
+    timeout += sum(line.startswith("ufw ") for line in lacks) // 2
+    trial = apply_with_rollback(
+        store, policy, timeout, connection, start_timer, check_mode=module.check_mode, always=bool(lacks)
+    )
+    changes = [*trial.changes, *open_firewalls(store, opened, check_mode=module.check_mode)]
     return {
-        "changed": bool(trial.changes or trial.nonce),
-        "diff": as_diff(trial.changes),
+        "changed": bool(changes or trial.nonce),
+        "diff": as_diff(changes),
         "nonce": trial.nonce,
+        "lacking": [line for each in found if each not in opened and each.lacks for line in _describe(each)],
         "ssh_sources": list(policy.ssh_sources) if policy else [],
     }
+
+
+def _find_firewalls(module: AnsibleModule, store: Store) -> list[Found]:
+    """Return the firewalls of others; where they are not to be changed, one that does not answer is a warning."""
+    try:
+        return find_firewalls(_list_openings(store, module.params["needed"]), bridges=module.params["bridges"])
+    except (OSError, subprocess.SubprocessError) as error:
+        if module.params["foreign"] == "open":
+            raise
+        module.warn(f"firewall_foreign: what firewalld and ufw let in is not known: {as_sentence(reason(error))}")
+        return []
+
+
+def _list_openings(store: Store, needed: list[dict[str, Any]]) -> list[Opening]:
+    """Return what the roles need, and the tunnels of sessions, without what this host would send to itself."""
+    own = {entry["local"] for link in read_links() for entry in link["addr_info"]}
+    sessions, _damaged = store.load_all()
+    of_sessions = [opening for entry in sessions for opening in openings_of_session(entry.plan, entry.agent)]
+    listed = dict.fromkeys([*openings_of_rules(needed), *of_sessions])
+    return [opening for opening in listed if opening.source.partition("/")[0] not in own]
+
+
+def _describe(found: Found) -> list[str]:
+    return [(_CLOSES if found.active else _OFF).format(name=found.name), *found.lines]
 
 
 def _with_zones(firewall: Firewall, params: Mapping[str, Any]) -> tuple[Firewall, list[str]]:
@@ -204,6 +266,12 @@ def confirm_rules(module: AnsibleModule) -> dict[str, Any]:
     if not module.check_mode:
         confirm(Store(params["state_path"]), params["nonce"], ssh_connection(), force=params["force"])
     return {"changed": False}
+
+
+def close_others(module: AnsibleModule) -> dict[str, Any]:
+    """Remove what was added to firewalls of others."""
+    changes = close_firewalls(Store(module.params["state_path"]), check_mode=module.check_mode)
+    return {"changed": bool(changes), "diff": as_diff(changes)}
 
 
 if __name__ == "__main__":

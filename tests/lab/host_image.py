@@ -44,6 +44,7 @@ ARCHIVE_PACKAGES = (
     "haproxy",
     "iperf3",
     "iptables",
+    "network-manager",
     "nmap",
     "openssh-client",
     "python3-cryptography",

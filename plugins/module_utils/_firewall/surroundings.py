@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
@@ -112,32 +111,3 @@ def _read_ruleset() -> dict[str, Any]:
         if result.returncode == 0:
             return dict(json.loads(result.stdout))
     return {}
-
-
-UFW = Path("/etc/ufw/ufw.conf")
-
-_WARNING = (
-    "{name} is active on this host: its rules apply in addition to those of the role firewall, and packets that it"
-    " drops stay dropped; allow SSH sources, agents and gateways there as well."
-)
-
-
-def detect_firewalls() -> list[str]:
-    """Return a warning for each of ufw and firewalld that is active on this host."""
-    return [
-        _WARNING.format(name=name)
-        for name, active in (("ufw", _is_ufw_enabled()), ("firewalld", _is_firewalld_active()))
-        if active
-    ]
-
-
-def _is_ufw_enabled() -> bool:
-    return UFW.is_file() and re.search(r"^ENABLED=yes$", UFW.read_text(), re.MULTILINE) is not None
-
-
-def _is_firewalld_active() -> bool:
-    try:
-        result = subprocess.run(["systemctl", "is-active", "--quiet", "firewalld.service"], check=False)
-    except FileNotFoundError:
-        return False
-    return result.returncode == 0

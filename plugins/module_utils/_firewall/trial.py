@@ -23,6 +23,7 @@ from .._host.store import PROGRAM, NotProvisionedError, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
 from .._network.host import interfaces
+from .foreign import keep
 from .policy import Firewall
 from .state import FirewallState, Trial
 from .sync import render_ruleset, sync_ruleset
@@ -46,9 +47,16 @@ class TrialResult(NamedTuple):
 
 
 def apply_with_rollback(
-    store: Store, firewall: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, check_mode: bool
+    store: Store,
+    firewall: Firewall | None,
+    seconds: int,
+    connection: str,
+    start_timer: StartTimer,
+    *,
+    check_mode: bool,
+    always: bool = False,
 ) -> TrialResult:
-    """Start the trial of a new firewall, or apply the rules of the confirmed one.
+    """Start the trial of a new firewall, or apply the rules of the confirmed one; that is tried again with ``always``.
 
     ``None`` stands for no firewall. ``nft`` checks the rules first, then the rollback is scheduled, then the rules are
     replaced atomically. Raises :class:`FirewallError`, :class:`ClusterError`, :class:`CorruptStateError`, and what
@@ -61,7 +69,7 @@ def apply_with_rollback(
         state = FirewallState(store)
         checked = render_ruleset(store, firewall)
         AGENTS_TABLE.check(checked)
-        if state.trial is None and state.confirmed == firewall:
+        if state.trial is None and state.confirmed == firewall and not always:
             trial = None
         else:
             # Raises for an unreadable session: existing rules would stay, and the new ones not be tried.
@@ -85,17 +93,25 @@ def confirm(store: Store, nonce: str, connection: str, *, force: bool) -> None:
     Raises :class:`ConfirmError`; the previous firewall is active then, or will be after the timeout.
     """
     with store.isolation_lock():
+        _check_confirmation(FirewallState(store).trial, nonce, connection, force)
+    # Before the others, and not under their lock: each command takes a part of a second.
+    keep(store)
+    with store.isolation_lock():
         state = FirewallState(store)
-        trial = state.trial
-        if trial is None or trial.nonce != nonce or trial.expired:
-            raise ConfirmError(
-                "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored"
-            )
-        if not force and not connection:
-            raise ConfirmError(f"this connection does not use SSH, {_NOT_VERIFIED}")
-        if not force and connection == trial.connection:
-            raise ConfirmError(f"this connection was opened before the new rules were applied, {_NOT_VERIFIED}")
-        state.save(trial.firewall, None)
+        state.save(_check_confirmation(state.trial, nonce, connection, force).firewall, None)
+
+
+def _check_confirmation(trial: Trial | None, nonce: str, connection: str, force: bool) -> Trial:
+    """Return the trial if this connection may confirm it."""
+    if trial is None or trial.nonce != nonce or trial.expired:
+        raise ConfirmError(
+            "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored"
+        )
+    if not force and not connection:
+        raise ConfirmError(f"this connection does not use SSH, {_NOT_VERIFIED}")
+    if not force and connection == trial.connection:
+        raise ConfirmError(f"this connection was opened before the new rules were applied, {_NOT_VERIFIED}")
+    return trial
 
 
 def roll_back(store: Store, nonce: str) -> list[Change]:

@@ -144,6 +144,11 @@ class Store:
         return self._root / "firewall.confirmed.json"
 
     @property
+    def openings_file(self) -> Path:
+        """The file of our rules in firewalls of others; it exists only where there are any."""
+        return self._root / "openings.json"
+
+    @property
     def egress_file(self) -> Path:
         """The file of what containers may not reach; it exists only on agents."""
         return self._root / "egress.json"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._docker.client import DockerUnavailableError, connect
+from .._firewall.foreign import withdraw
 from .._firewall.state import FirewallState
 from .._firewall.sync import sync_ruleset
 from .._firewall.trial import roll_back
@@ -66,4 +67,9 @@ def main(arguments: Sequence[str]) -> int:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:
         changes, failures = [], [reason(error)]
+    # Whatever has become of our own rules.
+    try:
+        changes = [*changes, *withdraw(store)]
+    except EXPECTED as error:
+        failures = [*failures, reason(error)]
     return log(changes, failures)

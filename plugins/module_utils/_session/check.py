@@ -13,6 +13,8 @@ from typing import Any
 
 from .._docker import containers
 from .._docker.sdk import docker
+from .._firewall.foreign import name_closing
+from .._firewall.openings import openings_of_session
 from .._host.local_session import LocalSession
 from .._host.processes import runs
 from .._host.store import Store
@@ -87,7 +89,11 @@ def find_failures(client: docker.APIClient, store: Store, session: LocalSession,
         results = check_reachability(sources, _probe_targets(session.plan), network.mtu, seconds)
         unreached = [sentence for result in results for sentence in _describe_unreached(result, network.mtu)]
         if unreached:
-            return unreached
+            bridges = bool(network.bridge)
+            return [
+                *unreached,
+                *name_closing(openings_of_session(session.plan, session.agent), session.agent, bridges=bridges),
+            ]
     _await_sshds(session, pids, until)
     ring = _ring(session)
     chains = [ring[first : first + CHAIN + 1] for first in range(0, len(ring) - 1, CHAIN)]

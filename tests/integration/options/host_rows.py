@@ -243,6 +243,11 @@ FIREWALL_ROWS = {
     "firewall_allow.ports": Row("one", "it answers", OPENED),
     "firewall_allow.sources": Row("user1", "others are not answered", OPENED),
     "firewall_interfaces": Row("[eth0]", "nft: the interface", RULES, "agent"),
+    "firewall_foreign": Row(
+        "open",
+        "firewall-cmd, ufw: our rules; sessions run",
+        "hosts/test_foreign_firewalls.py::test_opened_firewalls_let_sessions_on_three_agents_and_on_one_work",
+    ),
     "firewall_confirm_timeout": Row(
         "10",
         "nft: rules are rolled back sooner",

@@ -14,14 +14,19 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Zones
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.foreign import find_firewalls, withdraw
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openings import openings_of_session, ufw_rule
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import roll_back
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
+from tests.unit.builders import held, plan
 from tests.unit.fake_network import FakeNetwork, patched_network
+from tests.unit.foreign_firewalls import Host, on_host
 from tests.unit.module_runs import result_of
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
@@ -86,7 +91,7 @@ def store(
     monkeypatch.setattr(processes, "PROC", tmp_path / "proc")
     monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
     monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
-    monkeypatch.setattr(agent_firewall, "detect_firewalls", list)
+    monkeypatch.setattr(agent_firewall, "find_firewalls", lambda _openings, **_options: [])
     return Store(str(tmp_path))
 
 
@@ -174,16 +179,112 @@ def test_disabling_the_firewall_needs_a_trial(tried: Any, store: Store, kernel: 
     assert kernel.table == render(build_isolation_policy([], ()), None, ["eth0"])
 
 
-@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_other_firewalls_are_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch, check_mode: bool) -> None:
+@pytest.fixture
+def with_ufw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[Host]:
+    """Return the host with an active ufw and a peer."""
+    assert store.root == tmp_path
+    monkeypatch.setattr(agent_firewall, "find_firewalls", find_firewalls)
+    monkeypatch.setattr(agent_firewall, "read_links", lambda: [{"addr_info": [{"local": "10.0.0.1"}]}])
+    host = Host(tmp_path, "ufw")
+    with on_host(host):
+        yield host
+
+
+NEEDED = [{"protocol": "udp", "ports": [4789], "sources": ["10.0.0.1", "10.0.0.2"]}]
+LINE = "ufw allow from 10.0.0.2 to any port 4789 proto udp"
+OURS = f"{LINE} comment 'backendai.cluster'"
+
+
+def test_what_another_firewall_closes_is_said_with_the_commands_and_not_opened(tried: Any, with_ufw: Host) -> None:
+    result = tried(needed=NEEDED)
+    assert result["lacking"] == [
+        "ufw closes what the roles of this host need: set firewall_foreign to open, or run as root:",
+        LINE,
+    ]
+    assert with_ufw.changes == []
+
+
+@pytest.mark.parametrize("foreign", ["report", "open"])
+def test_an_inactive_ufw_gets_nothing_and_the_lines_are_said(tried: Any, with_ufw: Host, foreign: str) -> None:
+    with_ufw.settings.write_text("ENABLED=no")
+    result = tried(needed=NEEDED, foreign=foreign)
+    off = "ufw is not active. Before you enable it, run as root, beside what lets you log in:"
+    assert (result["lacking"], with_ufw.changes) == ([off, LINE], [])
+
+
+def test_another_firewall_is_opened_on_the_trial_of_our_own_and_confirmed_with_it(
+    tried: Any, confirmed: Any, store: Store, with_ufw: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tried(needed=NEEDED)
+    monkeypatch.setenv("SSH_CONNECTION", LATER)
+    confirmed(first["nonce"])
+    result = tried(needed=NEEDED, foreign="open")
+    assert result["nonce"], "our own rules are the same, and yet on trial"
+    assert (result["lacking"], result["changed"], with_ufw.ufw) == ([], True, [OURS])
+    assert result["diff"]["after"].endswith(f"{OURS}: present\n")
+    assert confirmed(result["nonce"])["msg"] == SAME
+    assert withdraw(store) == []
+    monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
+    confirmed(result["nonce"])
+    assert withdraw(store) == []
+    assert with_ufw.ufw == [OURS]
+    again = tried(needed=NEEDED, foreign="open")
+    assert (again["nonce"], again["changed"]) == ("", False)
+
+
+def test_another_firewall_is_closed_again_with_the_trial(tried: Any, store: Store, with_ufw: Host) -> None:
+    result = tried(needed=NEEDED, foreign="open")
+    roll_back(store, result["nonce"])
+    assert [change.subject for change in withdraw(store)] == [OURS]
+    assert with_ufw.ufw == []
+
+
+def test_many_rules_of_ufw_have_more_time(tried: Any, with_ufw: Host, timers: list[tuple[object, ...]]) -> None:
+    peers = {"protocol": "udp", "ports": [4789], "sources": [f"10.0.1.{host}" for host in range(100)]}
+    tried(needed=[peers], foreign="open")
+    assert (len(with_ufw.ufw), timers[0][3]) == (100, 110)
+
+
+def test_check_mode_opens_no_other_firewall(tried: Any, store: Store, with_ufw: Host) -> None:
+    result = tried(needed=NEEDED, foreign="open", check_mode=True)
+    assert (result["changed"], with_ufw.changes, store.openings_file.exists()) == (True, [], False)
+
+
+def test_tunnels_of_sessions_are_needed_too(tried: Any, store: Store, with_ufw: Host) -> None:
+    session = held(plan(), "agent1")
+    (store.folder(session.plan.id)).mkdir()
+    store.save(session)
+    (opening,) = openings_of_session(session.plan, "agent1")
+    tried(foreign="open")
+    assert with_ufw.ufw == [f"ufw allow {ufw_rule(opening)} comment 'backendai.cluster'"]
+
+
+def test_a_firewall_that_does_not_answer_is_a_warning_unless_it_is_to_be_opened(
+    tried: Any, with_ufw: Host, monkeypatch: pytest.MonkeyPatch, timers: list[tuple[object, ...]]
+) -> None:
     warned: list[str] = []
     # Beside the control node's own Ansible, warnings are not in the result.
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
-    tried(inventory_managers=["192.0.2.7"], check_mode=check_mode)
-    assert warned == []
-    monkeypatch.setattr(agent_firewall, "detect_firewalls", lambda: ["ufw is at work.", "firewalld is at work."])
-    tried(inventory_managers=["192.0.2.7"], check_mode=check_mode)
-    assert warned == ["ufw is at work.", "firewalld is at work."]
+    with_ufw.broken = "show"
+    result = tried(inventory_managers=["192.0.2.7"])
+    assert result["lacking"] == []
+    failed = "ufw failed: Error: COMMAND_FAILED"
+    assert warned == [f"firewall_foreign: what firewalld and ufw let in is not known: {failed}."]
+    timers.clear()
+    assert tried(foreign="open")["msg"] == f"{failed}."
+    assert timers == [], "nothing has changed"
+
+
+def test_what_was_opened_is_closed_when_the_host_is_given_back(
+    tried: Any, store: Store, with_ufw: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried(needed=NEEDED, foreign="open")
+    closed = {"state": "closed", "state_path": _path(store)}
+    assert result_of("agent_firewall", closed, capsys, check_mode=True)["changed"]
+    assert with_ufw.ufw == [OURS]
+    result = result_of("agent_firewall", closed, capsys)
+    assert (result["changed"], result["diff"]["before"], with_ufw.ufw) == (True, f"{OURS}: present\n", [])
+    assert not result_of("agent_firewall", closed, capsys)["changed"]
 
 
 def test_single_ssh_source_is_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from typing import Any, NoReturn
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.foreign import find_firewalls, open_firewalls
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.isolation_policy import build_isolation_policy
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openings import Opening
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
@@ -23,6 +25,7 @@ from tests.unit import agent
 from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
+from tests.unit.foreign_firewalls import Host, on_host
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 MADE = plan({"agent1": 2, "agent2": 2})
@@ -228,6 +231,54 @@ def test_a_trial_does_not_outlive_a_boot(
     assert kernel.table == rules(OLD)
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (OLD, None)
     assert capsys.readouterr() == (MISSING, "")
+
+
+OPENED = "ufw allow from 10.0.0.2 to any port 4789 proto udp comment 'backendai.cluster'"
+
+
+def opened_on_trial(store: Store, uptime: Uptime, tmp_path: Path) -> Host:
+    """Return a host whose ufw has a rule of ours on trial."""
+    host = Host(tmp_path, "ufw")
+    FirewallState(store).save(OLD, Trial(OLD, "mine", uptime.up + 60, uptime.boot, ""))
+    with on_host(host):
+        found = find_firewalls([Opening("udp", "4789", "10.0.0.2/32")], bridges=True)
+        open_firewalls(store, found, check_mode=False)
+    assert host.ufw == [OPENED]
+    return host
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("way", ["timer", "reboot"])
+def test_what_was_opened_elsewhere_is_closed_with_the_trial(
+    store: Store, uptime: Uptime, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    host = opened_on_trial(store, uptime, tmp_path)
+    with on_host(host):
+        assert run(store, "--withdraw", "another") == 0
+        assert run(store, "--rules") == 0
+        assert host.ufw == [OPENED]
+        if way == "reboot":
+            uptime.reboot(up=5.0)
+        assert run(store, *(["--withdraw", "mine"] if way == "timer" else ["--rules"])) == 0
+    assert host.ufw == []
+    assert capsys.readouterr().out.endswith(f"<5>{OPENED}: present -> removed\n")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_firewall_of_others_that_fails_keeps_no_trial_of_our_own(
+    store: Store, uptime: Uptime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = opened_on_trial(store, uptime, tmp_path)
+    FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
+    host.broken = "show"
+    with on_host(host):
+        assert run(store, "--withdraw", "mine") == 1
+    assert FirewallState(store).trial is None
+    assert capsys.readouterr().err == "<3>ufw failed: Error: COMMAND_FAILED\n"
+    host.broken = ""
+    with on_host(host):
+        assert run(store, "--rules") == 0
+    assert host.ufw == []
 
 
 @pytest.mark.usefixtures("alone")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openings import openings_of_session
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import CheckFailedError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
@@ -23,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_g
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
+from tests.unit.foreign_firewalls import Host, on_host
 
 MADE = plan({"agent1": 2, "agent2": 1})
 PIDS = {"main1": 101, "sub1": 102, "sub2": 103}
@@ -114,6 +117,21 @@ def test_every_container_here_is_probed_towards_every_container_anywhere(
 def test_containers_that_are_missing_or_stopped_are_named(engine: Any, store: Store) -> None:
     run_containers(engine, "sub1", state="exited")
     assert find_failures(engine, store, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
+
+
+def test_a_firewall_of_others_that_closes_the_tunnel_is_named_with_unreachable_pairs(
+    engine: Any, store: Store, probing: Probing, tmp_path: Path
+) -> None:
+    run_containers(engine, "main1", "sub1")
+    probing(Reachability("main1", "sub2", False, True))
+    with on_host(Host(tmp_path, "ufw")):
+        pair, named = find_failures(engine, store, held(MADE), 1)
+    assert pair == "main1 does not reach sub2 over TCP"
+    (opening,) = openings_of_session(MADE, "agent1")
+    assert named == (
+        "ufw on agent1 closes what it needs: see firewall_foreign, or run there:"
+        f" ufw allow from {opening.source.partition('/')[0]} to any port 4789 proto udp"
+    )
 
 
 def test_unreachable_pairs_are_named(engine: Any, store: Store, probing: Probing) -> None:

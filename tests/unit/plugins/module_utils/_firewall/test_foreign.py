@@ -1,0 +1,302 @@
+"""firewalld and ufw are opened for the roles of a host, and closed again, and nothing of the operator's is touched."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import foreign
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.foreign import (
+    close_firewalls,
+    find_firewalls,
+    keep,
+    name_closing,
+    open_firewalls,
+    withdraw,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openings import Opening
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import deadline_in
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from tests.unit.foreign_firewalls import Host, on_host
+
+PEERS = [Opening("udp", "4789", f"10.0.0.{host}/32") for host in (2, 3)]
+PUBLIC = Opening("tcp", "443")
+RICH = 'rule{} family="ipv4" source address="10.0.0.{}" port port="4789" protocol="udp" accept'
+MARKED = ' priority="4789"'
+SSH = '--add-rich-rule=rule family="ipv4" source address="10.0.0.2" service name="ssh" accept'
+
+
+def rich(host: int, mark: str = MARKED) -> str:
+    return f"--add-rich-rule={RICH.format(mark, host)}"
+
+
+def ufw(host: int, comment: str = "backendai.cluster") -> str:
+    end = f" comment '{comment}'" if comment else ""
+    return f"ufw allow from 10.0.0.{host} to any port 4789 proto udp{end}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    (tmp_path / "sessions").mkdir()
+    return Store(str(tmp_path))
+
+
+@pytest.fixture
+def firewalld(tmp_path: Path) -> Iterator[Host]:
+    """Return a host with firewalld, on which an engine runs."""
+    host = Host(tmp_path, "firewall-cmd")
+    with on_host(host):
+        yield host
+
+
+@pytest.fixture
+def with_ufw(tmp_path: Path) -> Iterator[Host]:
+    """Return a host with an active ufw."""
+    host = Host(tmp_path, "ufw")
+    with on_host(host):
+        yield host
+
+
+def on_trial(store: Store, *openings: Opening, bridges: bool = True, check_mode: bool = False) -> list[Change]:
+    """Open the firewalls of the host while its own is on trial."""
+    end = deadline_in(60)
+    state = FirewallState(store)
+    state.save(state.confirmed, Trial(None, "0" * 32, end.uptime, end.boot, "a"))
+    return open_firewalls(store, find_firewalls(openings, bridges=bridges), check_mode=check_mode)
+
+
+def confirmed(store: Store) -> None:
+    """Confirm what is on trial."""
+    keep(store)
+    FirewallState(store).save(None, None)
+
+
+def rolled_back(store: Store) -> list[Change]:
+    FirewallState(store).save(None, None)
+    return withdraw(store)
+
+
+def test_a_host_without_them_has_nothing_to_open(tmp_path: Path) -> None:
+    with on_host(Host(tmp_path)):
+        assert find_firewalls(PEERS, bridges=True) == []
+
+
+def test_firewalld_gets_a_rule_for_each_peer_and_the_bridges_in_the_zone_of_the_engine(
+    store: Store, firewalld: Host
+) -> None:
+    on_trial(store, *PEERS)
+    assert firewalld.zones[False] == {
+        "docker": ["--add-interface=backendai0", "--add-interface=bai-+"],
+        "public": [rich(2), rich(3)],
+    }
+    assert firewalld.zones[True] == {"docker": [], "public": []}, "before it is confirmed"
+    confirmed(store)
+    assert firewalld.zones[True] == {"docker": ["--add-interface=bai-+"], "public": [rich(2), rich(3)]}
+    assert len(firewalld.changes) == 4, "one command for all rules of a zone"
+    assert {word for command in firewalld.changes for word in command if word.startswith("--")}.isdisjoint(
+        {"--reload", "--complete-reload", "--set-default-zone", "--add-source", "--new-zone"}
+    )
+
+
+def test_what_is_confirmed_stays_and_is_not_added_again(store: Store, firewalld: Host) -> None:
+    on_trial(store, *PEERS)
+    confirmed(store)
+    before = copy.deepcopy(firewalld.zones)
+    assert withdraw(store) == []
+    assert on_trial(store, *PEERS) == []
+    assert firewalld.zones == before
+
+
+def test_what_is_not_confirmed_goes_and_leaves_what_was_confirmed_before(store: Store, firewalld: Host) -> None:
+    on_trial(store, PEERS[0])
+    confirmed(store)
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    assert withdraw(store) == [], "the trial goes on"
+    assert [change.subject for change in rolled_back(store)] == [
+        f"firewall-cmd --zone=public '{rich(3)}'".replace("'--add-rich-rule=", "--add-rich-rule='")
+    ]
+    assert firewalld.zones == before
+    assert rolled_back(store) == []
+
+
+def test_what_is_not_confirmed_goes_after_a_reboot(store: Store, with_ufw: Host) -> None:
+    on_trial(store, *PEERS)
+    FirewallState(store).save(None, Trial(None, "0" * 32, 1e9, "another boot", "a"))
+    assert len(withdraw(store)) == 2
+    assert with_ufw.ufw == []
+
+
+def test_nothing_is_read_where_nothing_was_ever_opened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "_run", pytest.fail)
+    assert withdraw(store) == []
+    keep(store)
+    assert close_firewalls(store, check_mode=False) == []
+
+
+def test_removal_takes_ours_and_leaves_the_operators(store: Store, firewalld: Host) -> None:
+    mine = {False: [SSH, rich(2, ""), "--add-interface=eth0"], True: [rich(3, "")]}
+    for flag, rules in mine.items():
+        firewalld.zones[flag]["public"] += rules
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS, PUBLIC)
+    confirmed(store)
+    assert rich(2) not in firewalld.zones[False]["public"], "it is there without our mark"
+    assert rich(2) in firewalld.zones[True]["public"]
+    later = '--add-rich-rule=rule family="ipv4" source address="10.0.0.7" drop'
+    firewalld.zones[False]["public"].append(later)
+    checked = close_firewalls(store, check_mode=True)
+    assert checked == close_firewalls(store, check_mode=False) != []
+    before[False]["public"].append(later)
+    assert firewalld.zones == before
+    assert not store.openings_file.exists()
+
+
+def test_a_rule_that_a_reload_has_made_of_a_permanent_one_of_ours_goes_too(store: Store, firewalld: Host) -> None:
+    firewalld.zones[False]["public"].append(rich(2, ""))
+    on_trial(store, PEERS[0])
+    confirmed(store)
+    assert firewalld.zones[False]["public"] == [rich(2, "")]
+    firewalld.zones[False] = copy.deepcopy(firewalld.zones[True])
+    close_firewalls(store, check_mode=False)
+    assert firewalld.zones[False] == firewalld.zones[True] == {"docker": [], "public": []}
+
+
+def test_a_rule_with_our_mark_that_was_there_before_is_never_removed(store: Store, firewalld: Host) -> None:
+    for flag in (False, True):
+        firewalld.zones[flag]["public"].append(rich(2))
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    confirmed(store)
+    close_firewalls(store, check_mode=False)
+    assert firewalld.zones == before
+
+
+def test_permanent_rules_go_where_firewalld_was_stopped(store: Store, firewalld: Host) -> None:
+    on_trial(store, *PEERS)
+    confirmed(store)
+    firewalld.runs_firewalld = False
+    close_firewalls(store, check_mode=False)
+    assert firewalld.zones[True] == {"docker": [], "public": []}
+
+
+def test_what_is_not_needed_any_more_goes(store: Store, firewalld: Host) -> None:
+    on_trial(store, *PEERS)
+    confirmed(store)
+    assert len(on_trial(store, PEERS[1], check_mode=True)) == 2
+    assert len(on_trial(store, PEERS[1])) == 2
+    assert [firewalld.zones[flag]["public"] for flag in (False, True)] == [[rich(3)], [rich(3)]]
+
+
+def test_what_one_firewall_has_stays_while_it_is_off(store: Store, with_ufw: Host) -> None:
+    on_trial(store, *PEERS)
+    confirmed(store)
+    assert open_firewalls(store, [], check_mode=False) == []
+    assert with_ufw.ufw == [ufw(2), ufw(3)]
+
+
+def test_an_engine_without_a_zone_gets_none(store: Store, firewalld: Host) -> None:
+    firewalld.zones[False]["docker"].clear()
+    on_trial(store)
+    assert firewalld.changes == []
+
+
+def test_bridges_in_a_zone_of_the_operators_stay_there(store: Store, firewalld: Host) -> None:
+    for flag in (False, True):
+        firewalld.zones[flag]["public"].append("--add-interface=bai-+")
+    on_trial(store)
+    assert firewalld.changes == []
+
+
+def test_a_gateway_has_no_bridges_to_open(store: Store, firewalld: Host) -> None:
+    on_trial(store, PUBLIC, bridges=False)
+    assert firewalld.zones[False]["docker"] == ["--add-interface=backendai0"]
+
+
+def test_ufw_gets_a_rule_with_our_comment_for_what_no_rule_matches(store: Store, with_ufw: Host) -> None:
+    denied = "ufw deny from 10.0.0.2 to any port 4789 proto udp"
+    with_ufw.ufw = ["ufw allow 22/tcp", denied, ufw(3, "mine")]
+    before = [*with_ufw.ufw]
+    on_trial(store, *PEERS, Opening("udp", "4789", "10.0.0.4/32"), PUBLIC)
+    assert with_ufw.ufw[:3] == before
+    assert {*with_ufw.ufw[3:]} == {ufw(4), "ufw allow 443/tcp comment 'backendai.cluster'"}
+    confirmed(store)
+    close_firewalls(store, check_mode=False)
+    assert with_ufw.ufw == before
+
+
+def test_a_rule_of_ufw_whose_comment_the_operator_has_changed_is_his(store: Store, with_ufw: Host) -> None:
+    on_trial(store, *PEERS)
+    confirmed(store)
+    with_ufw.run("ufw", *ufw(2, "").split()[1:])
+    close_firewalls(store, check_mode=False)
+    assert with_ufw.ufw == [ufw(2, "")]
+
+
+def test_check_mode_changes_nothing(store: Store, with_ufw: Host) -> None:
+    assert [change.subject for change in on_trial(store, *PEERS, check_mode=True)] == [ufw(2), ufw(3)]
+    assert (with_ufw.changes, store.openings_file.exists()) == ([], False)
+
+
+@pytest.mark.parametrize("settings", ["ENABLED=no\n", "", "ENABLED=yes-not\n", None])
+def test_an_ufw_that_is_not_enabled_is_not_active(with_ufw: Host, settings: str | None) -> None:
+    with_ufw.settings.unlink()
+    if settings is not None:
+        with_ufw.settings.write_text(settings)
+    (found,) = find_firewalls(PEERS, bridges=True)
+    assert (found.active, found.lines) == (False, [ufw(2, ""), ufw(3, "")])
+
+
+def test_a_rule_is_written_down_before_it_is_added(store: Store, with_ufw: Host) -> None:
+    with_ufw.broken = "10.0.0.3"
+    with pytest.raises(subprocess.CalledProcessError):
+        on_trial(store, *PEERS)
+    with_ufw.broken = ""
+    assert with_ufw.ufw == [ufw(2)]
+    assert len(rolled_back(store)) == 1
+    assert with_ufw.ufw == []
+
+
+@pytest.mark.parametrize("act", [keep, withdraw, lambda store: close_firewalls(store, check_mode=False)])
+def test_a_damaged_record_is_named_with_the_marks_of_our_rules(store: Store, with_ufw: Host, act: Any) -> None:
+    on_trial(store, *PEERS)
+    FirewallState(store).save(None, None)
+    store.openings_file.write_text("{")
+    with pytest.raises(
+        ClusterError, match=r"openings.json is damaged \(.*\): remove our rules \(the comment backendai"
+    ):
+        act(store)
+    assert with_ufw.ufw == [ufw(2), ufw(3)]
+
+
+def test_commands_are_printed_as_an_operator_writes_them(firewalld: Host) -> None:
+    (found,) = find_firewalls(PEERS[:1], bridges=True)
+    assert found.lines == [
+        f"firewall-cmd --zone=public --add-rich-rule='{RICH.format('', 2)}'",
+        f"firewall-cmd --permanent --zone=public --add-rich-rule='{RICH.format('', 2)}'",
+        "firewall-cmd --zone=docker --add-interface=bai-+",
+        "firewall-cmd --permanent --zone=docker --add-interface=bai-+",
+    ]
+    for flag in (False, True):
+        firewalld.zones[flag]["public"].append(rich(2, ""))
+    (found,) = find_firewalls(PEERS[:1], bridges=False)
+    assert found.lines == []
+
+
+def test_a_session_that_fails_names_the_firewall_and_the_commands(with_ufw: Host) -> None:
+    assert name_closing(PEERS[:1], "agent1", bridges=False) == [
+        f"ufw on agent1 closes what it needs: see firewall_foreign, or run there: {ufw(2, '')}"
+    ]
+    with_ufw.ufw = ["ufw allow from 10.0.0.0/24"]
+    assert name_closing(PEERS[:1], "agent1", bridges=False) == []
+    with_ufw.ufw, with_ufw.broken = [], "show"
+    (phrase,) = name_closing(PEERS[:1], "agent1", bridges=False)
+    assert phrase == "whether a firewall of agent1 closes it is not known (ufw failed: Error: COMMAND_FAILED)"
