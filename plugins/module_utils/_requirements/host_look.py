@@ -74,7 +74,7 @@ def look(wanted: Wanted, kept_engine: str = "") -> Host:
 def has_packages_of(interpreter: str, other: str) -> bool:
     """Return whether two interpreters are one: that of a virtual environment is a link, and has its own packages."""
     own = os.path.exists(os.path.join(os.path.dirname(os.path.dirname(interpreter)), "pyvenv.cfg"))
-    return os.path.realpath(interpreter) == os.path.realpath(other) and not own
+    return interpreter == other or (os.path.realpath(interpreter) == os.path.realpath(other) and not own)
 
 
 def find_missing_modules(names: Iterable[str], root: Path = Path("/")) -> tuple[str, ...]:

@@ -279,7 +279,7 @@ def _problems_of_engine(wanted: Wanted, host: Host, choice: str, packages: Seque
     coming = next((name for name in map(name_of, packages) if name in ENGINES), "")
     if coming and not snap:
         yield from _problems_of_coming_engine(wanted.family, host, coming, ours)
-    elif choice != PRESENT and not coming and wanted.family.manager:
+    elif choice != PRESENT and not coming and wanted.family.manager and wanted.install:
         hint = wanted.family.hints.get("engine", "install one")
         yield f"{wanted.family.name} has no package of a Docker engine: {hint}."
 

@@ -257,3 +257,126 @@ def test_a_manager_needs_a_newer_python(python: tuple[int, ...], venv: str, said
 def test_packages_of_a_toolkit_come_where_they_exist() -> None:
     wanted = Wanted("accelerator", FAMILY, optional=["haproxy", "nvidia-container-toolkit"])
     assert judge(wanted, FRESH) == ("", ["haproxy"], [])
+
+
+KIT = {"path": "/kits/kit.tar.gz", "architecture": "x86_64"}
+ALONE = AGENT._replace(packages=[], install=False, kit=KIT)
+THERE = Host(
+    programs=dict.fromkeys(("nft", "ip", "modprobe", "sysctl"), "9.9"), engine=RUNNING, machine="x86_64", has_sdk=True
+)
+
+
+def alone(*, family: Family = FAMILY, wanted: Wanted = ALONE, **host: Any) -> list[str]:
+    """Return what a host that nothing is installed on lacks to be an agent, which it was before these changes."""
+    verdict = judge(wanted._replace(family=family), THERE._replace(**host))
+    assert verdict.packages == []
+    return list(verdict.problems)
+
+
+@pytest.mark.parametrize("family", [FAMILY, Family("Plan 9 4")])
+def test_nothing_is_installed_on_a_host_that_has_all_of_whatever_distribution(family: Family) -> None:
+    assert judge(ALONE._replace(family=family), THERE) == ("present", [], [])
+
+
+def test_the_engine_of_an_earlier_provisioning_is_kept_where_nothing_is_installed_any_more() -> None:
+    assert judge(ALONE, THERE._replace(kept_engine="distribution")) == ("distribution", [], [])
+    assert "no Docker engine answers" in alone(kept_engine="distribution", engine=None)[0]
+
+
+def test_a_host_that_lacks_everything_is_told_all_of_it_at_once() -> None:
+    wanted = ALONE._replace(kit={"path": "host"}, features=("kit", "wireguard", "access"))
+    problems = alone(
+        family=Family("Plan 9 4"),
+        wanted=wanted,
+        has_systemd=False,
+        missing_modules=("vxlan", "wireguard"),
+        programs={},
+        engine=None,
+        has_sdk=False,
+        missing_programs=("busybox", "sshd"),
+    )
+    assert problems == [
+        "systemd does not run on this host (Plan 9 4): use a host that it boots.",
+        (
+            "The kernel lacks vxlan, so sessions cannot span several agents: load it (modprobe vxlan; in a container: on"
+            " its host), or boot a kernel that has it."
+        ),
+        (
+            "The kernel lacks wireguard, so what agents send each other cannot be encrypted without wireguard-go: load it"
+            " (modprobe wireguard; in a container: on its host), or boot a kernel that has it."
+        ),
+        *(
+            f"{title} is missing, and an agent needs it."
+            for title in ("nftables", "iproute2", "modprobe", "sysctl", "WireGuard's wg", "sudo")
+        ),
+        "This host has no busybox, sshd for the runtime kit: install them, or set agent_kit to a file of build_kit.",
+        (
+            "/usr/bin/python3 has no Docker SDK for Python: install it for /usr/bin/python3, or name the Python of a"
+            " virtual environment that has it in agent_python."
+        ),
+        (
+            "agent_install is false, and no Docker engine answers at unix:///var/run/docker.sock: systemctl enable --now"
+            " docker.service, or install Docker 20.10 or later (https://docs.docker.com/engine/install/)."
+        ),
+    ]
+
+
+def test_options_that_install_something_are_refused_where_nothing_is_installed() -> None:
+    assert alone(wanted=ALONE._replace(packages=["ethtool", "nvtop"], engine="docker-ce")) == [
+        "agent_install is false, and nothing installs ethtool, nvtop: empty the lists of packages.",
+        "agent_install is false, and agent_engine docker-ce is one to install: set it to present.",
+    ]
+    assert alone(wanted=ALONE._replace(engine="present", optional=["nvidia-container-toolkit"])) == []
+
+
+def test_a_host_whose_package_manager_is_not_asked_says_its_commands_all_the_same() -> None:
+    programs = {name: version for name, version in THERE.programs.items() if name != "nft"}
+    assert alone(programs=programs) == ["nftables is missing, and an agent needs it: apt-get install nftables."]
+    assert alone(has_sdk=False)[0].startswith(
+        "/usr/bin/python3 has no Docker SDK for Python: apt-get install python3-docker, or name the Python of"
+    )
+
+
+@pytest.mark.parametrize("install", [True, False])
+@pytest.mark.parametrize(
+    ("kit", "said"),
+    [
+        (KIT, "agent_kit: /kits/kit.tar.gz is for x86_64, and this host is aarch64: make one with an agent_kit_host"),
+        ({"path": "/kits/kit.tar.gz", "problem": "/kits/kit.tar.gz is damaged."}, "agent_kit: /kits/kit.tar.gz is dam"),
+    ],
+)
+def test_a_kit_that_a_host_cannot_use_is_refused(kit: dict[str, str], said: str, install: bool) -> None:
+    host = THERE._replace(machine="aarch64", packages=SOURCES)
+    (problem,) = judge(AGENT._replace(kit=kit, install=install, packages=NEEDED if install else []), host).problems
+    assert problem.startswith(said)
+
+
+def test_programs_of_the_kit_that_come_with_packages_need_not_be_there() -> None:
+    wanted = AGENT._replace(kit={"path": "host"})
+    assert judge(wanted, FRESH._replace(missing_programs=("busybox",))).problems == []
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ({"python": ()}, "agent_python: there is no Python at /opt/venv/bin/python: name one with the Docker SDK, or "),
+        ({"python": (3, 8)}, "agent_python: /opt/venv/bin/python is Python 3.8, and an agent needs Python 3.9."),
+        ({}, "/opt/venv/bin/python has no Docker SDK for Python: /opt/venv/bin/python -m pip install docker."),
+    ],
+)
+def test_a_python_without_the_sdk_is_refused(host: dict[str, Any], said: str) -> None:
+    python = {"interpreter": "/opt/venv/bin/python", "is_family_python": False, "has_sdk": False}
+    (problem,) = alone(wanted=ALONE._replace(agent_python="/opt/venv/bin/python"), **{**python, **host})
+    assert problem.startswith(said)
+
+
+def test_the_option_of_a_python_without_the_sdk_is_named() -> None:
+    host = FRESH._replace(interpreter="/opt/venv/bin/python", is_family_python=False)
+    (problem,) = judge(AGENT._replace(agent_python="/opt/venv/bin/python"), host).problems
+    assert ": set agent_python to /usr/bin/python3, or install docker for /opt/venv/bin/python (" in problem
+
+
+def test_the_access_of_managers_needs_sudo() -> None:
+    wanted = Wanted("access", Family("Plan 9 4"), install=False)
+    assert judge(wanted, Host()).problems == ["sudo is missing, and the access of managers needs it."]
+    assert judge(wanted, Host(programs={"sudo": "1.9.13"})).problems == []
