@@ -76,7 +76,7 @@ def build_archive(folder: Path) -> tuple[bytes, list[Part]]:
 def _unpack(folder: Path) -> list[Path]:
     """Download the packages with all that they need, whatever is installed here; unpack each to a folder of its own."""
     if shutil.which("apt-get") is None:
-        raise KitBuildError("this host has no apt-get: name one of Debian's family in agent_kit_host.")
+        raise KitBuildError("This host has no apt-get: name one of Debian's family in agent_kit_host.")
     state = folder / ".apt"
     for name in ("archives/partial", "lists/partial"):
         (state / name).mkdir(parents=True)

@@ -15,11 +15,13 @@ from pathlib import Path
 from .kit import BUSYBOX, PROGRAMS, SSHD_PROGRAMS, KitBuildError, KitFile
 
 HOST = (Path("/"),)
+OLDEST_LIBC = "2.34"
+REMEDY = "set agent_kit to a file that backendai.cluster.build_kit has made of Debian 12, Ubuntu 22.04 or later"
 # Where distributions have them; the last ones are of what sshd starts, and of SUSE.
 _FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin", "usr/lib/openssh", "usr/libexec/openssh", "usr/lib/ssh")
 _LIBRARIES = ("lib/*-linux-gnu*", "usr/lib/*-linux-gnu*")
 # The loader, which is named at the beginning of a program, but not in a static one.
-_LOADER = re.compile(rb"\0(/[^\0]*/ld[^\0/]*)\0")
+_LOADER = re.compile(rb"(/lib[^\0]*/ld[^\0/]*)\0")
 _LIBRARY = re.compile(r"^\s*(?P<name>[^\s/]+) => (?P<path>/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _MISSING = re.compile(r"^\s*(?P<name>\S+) => not found$", re.MULTILINE)
 
@@ -37,8 +39,7 @@ def find_files(roots: Sequence[Path] = HOST) -> dict[str, Path]:
     missing = find_missing(roots)
     if missing:
         raise KitBuildError(
-            f"this host has no {', '.join(missing)} for the runtime kit: install what has them, or set agent_kit to a"
-            " file of backendai.cluster.build_kit."
+            f"This host has no {', '.join(missing)} for the runtime kit: install what has them, or {REMEDY}."
         )
     found = {name: path for name in ("busybox", *PROGRAMS, *SSHD_PROGRAMS) for path in [_find(name, roots)] if path}
     busybox = found.pop("busybox")
@@ -52,7 +53,7 @@ def find_files(roots: Sequence[Path] = HOST) -> dict[str, Path]:
         loader = _find_loader(program, folders)
         search = ["--library-path", ":".join(map(str, folders))] if folders else []
         files.update({f"libexec/{name}": program, f"loader/{name}": loader})
-        files.update(_list_libraries(program, [str(loader), *search, "--list", str(program)]))
+        files.update(_list_libraries(program, [str(loader), "--argv0", name, *search, "--list", str(program)]))
     return files
 
 
@@ -74,6 +75,8 @@ def _list_libraries(program: Path, command: Sequence[str]) -> dict[str, Path]:
     # An own LD_LIBRARY_PATH of root is no part of the distribution.
     environment = {**{name: value for name, value in os.environ.items() if not name.startswith("LD_")}, "LC_ALL": "C"}
     listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if "--argv0" in listed.stderr:
+        raise KitBuildError(f"{program} is of a C library before glibc {OLDEST_LIBC}: {REMEDY}.")
     return parse_libraries(program, listed.stdout)
 
 

@@ -67,6 +67,7 @@ def look(wanted: Wanted, kept_engine: str = "") -> Host:
         manager_venv=manager_venv,
         python=sys.version_info[:2] if own else _look_at_python(interpreter, interpreter)[0],
         machine=platform.machine(),
+        libc=" ".join(platform.libc_ver()).strip(),
         missing_programs=find_missing() if wanted.kit else (),
     )
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from .._docker.api_version import NEWEST
 from .._host.installation import ENGINES
 from .._host.kit_archive import HOST_KIT, problem_of
+from .._host.kit_programs import OLDEST_LIBC, REMEDY
 from .._host.packages import Package, name_of
 from .engine_look import Engine, Program
 
@@ -115,6 +116,7 @@ class Host(NamedTuple):
     manager_venv: str = ""
     python: tuple[int, ...] = OLDEST_PYTHON
     machine: str = ""
+    libc: str = ""
     missing_programs: Sequence[str] = ()
 
 
@@ -339,8 +341,10 @@ def _problems_of_kit(wanted: Wanted, host: Host) -> Iterator[str]:
     )
     if problem:
         yield f"agent_kit: {problem}"
+    elif kit.get("path") == HOST_KIT and host.libc and _number(host.libc) < _number(OLDEST_LIBC):
+        yield f"This host has {host.libc}, and a kit of its programs needs glibc {OLDEST_LIBC}: {REMEDY}."
     elif kit.get("path") == HOST_KIT and not wanted.install and missing:
-        yield f"This host has no {missing} for the runtime kit: install them, or set agent_kit to a file of build_kit."
+        yield f"This host has no {missing} for the runtime kit: install what has them, or {REMEDY}."
 
 
 def _a(role: str) -> str:

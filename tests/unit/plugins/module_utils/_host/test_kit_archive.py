@@ -126,7 +126,7 @@ def test_what_is_known_of_a_kit_before_a_host_is_asked(kit: Path, monkeypatch: p
 def test_a_host_without_apt_makes_no_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        KitBuildError, match=r"^this host has no apt-get: name one of Debian's family in agent_kit_host\.$"
+        KitBuildError, match=r"^This host has no apt-get: name one of Debian's family in agent_kit_host\.$"
     ):
         kit_archive.build_archive(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host import kit_programs
 from ansible_collections.backendai.cluster.plugins.module_utils._host.kit import PROGRAMS, KitBuildError
 
-LOADER = b"\x7fELF\0/lib64/ld-linux-x86-64.so.2\0"
+# What is before the name of the loader may be anything, such as the end of an identifier.
+LOADER = b"\x7fELF\xea{/lib64/ld-linux-x86-64.so.2\0"
 PLACES = {"sshd": "usr/sbin", "ssh-keygen": "usr/bin", "busybox": "bin"}
 LISTED = """\
 \tlinux-vdso.so.1 (0x00007ff850356000)
@@ -67,7 +68,7 @@ def test_all_programs_that_a_host_lacks_are_named_at_once(root: Path) -> None:
     (root / "bin/busybox").unlink()
     assert kit_programs.find_missing([root]) == ["busybox", "sftp"]
     with pytest.raises(
-        KitBuildError, match=r"^this host has no busybox, sftp for the runtime kit: install what has them"
+        KitBuildError, match=r"^This host has no busybox, sftp for the runtime kit: install what has them"
     ):
         kit_programs.find_files([root])
 
@@ -82,6 +83,15 @@ def test_a_busybox_that_needs_libraries_is_refused_since_it_runs_in_any_image(ro
 def test_a_program_whose_loader_is_not_there_is_named(root: Path, content: bytes) -> None:
     put(root, "usr/bin", "scp", content)
     with pytest.raises(KitBuildError, match="usr/bin/scp has no dynamic loader: "):
+        kit_programs.find_files([root])
+
+
+def test_programs_of_an_old_c_library_are_refused_since_its_loader_cannot_start_them(root: Path) -> None:
+    loader = root / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+    loader.write_text('#!/bin/sh\necho "$1: error while loading shared libraries: $1: cannot open it" >&2; exit 127\n')
+    with pytest.raises(
+        KitBuildError, match=r"usr/sbin/sshd is of a C library before glibc 2\.34: set agent_kit to a file"
+    ):
         kit_programs.find_files([root])
 
 
