@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import platform
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ def kit(tmp_path: Path) -> Path:
     return path
 
 
-def changed(kit: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+def changed(kit: Path, change: Callable[[dict[str, bytes]], object]) -> None:
     """Pack an archive again after a change of its entries."""
     with tarfile.open(kit) as archive:
         entries = {entry.name: (entry.mode, archive.extractfile(entry)) for entry in archive}
@@ -98,7 +99,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a list": lambda kit: changed(kit, lambda contents: contents.update({"kit.json": b"[]"})),
     "no digest": lambda kit: listing(kit, digest=None),
     "no version": lambda kit: listing(kit, format=None),
-    "folder": lambda kit: (kit.unlink(), kit.mkdir()),
+    "folder": lambda kit: shutil.copytree("/etc/apt", kit.rename(kit.with_name("moved")).with_name(kit.name)),
 }
 
 
