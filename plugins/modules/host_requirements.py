@@ -29,7 +29,9 @@ options:
       - What the role is to get. C(packages) are needed, and those of C(optional) are installed where they exist.
       - C(engines) are the packages of the Docker engine by where it comes from, the engine itself first. C(engine) says
         where it comes from; when empty, as before, or from where it is. C(docker_host) is its address.
-      - C(manager_python) is the interpreter of a manager.
+      - C(manager_python) is the interpreter of a manager, and C(agent_python) that of an agent, if it is not Ansible's.
+      - With C(install) false nothing is to be installed, also for C(features). C(kit) is what the filter
+        P(backendai.cluster.kit#filter) says of the runtime kit.
     type: dict
     default: {}
 """

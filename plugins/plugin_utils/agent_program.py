@@ -29,7 +29,8 @@ class AgentProgram:
     def __init__(self, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> None:
         self._connection = AgentConnection(connection_settings(variables, template))
         self._options = coerce_variables(CONNECTION_OPTIONS, "agent_", variables, template)
-        chosen = str(template(constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(variables))) or "")
+        named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(variables))
+        chosen = str(template(variables.get("agent_python") or named) or "")
         self._interpreter = chosen if chosen.startswith("/") else INTERPRETER
 
     def call(self, phase: str, options: Mapping[str, Any], seconds: int) -> dict[str, Any]:

@@ -138,7 +138,9 @@ class HostAction(ActionBase):
 
     def _interpreter(self, task_vars: dict[str, Any]) -> str:
         """Return the host's Python, discovered in the same way as for modules."""
-        chosen = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
+        chosen = task_vars.get("agent_python") or constants.config.get_config_value(
+            "INTERPRETER_PYTHON", variables=task_vars
+        )
         chosen = str(self._templar.template(chosen) or "")
         if chosen not in DISCOVER:
             return chosen

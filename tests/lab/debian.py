@@ -62,16 +62,6 @@ def require(*commands: str) -> None:
                     _install([DOCKER_COMMAND_PACKAGE])
 
 
-def unpack(folder: Path, *packages: str) -> None:
-    """Unpack packages below a folder without installing them, and what they need that this machine does not have."""
-    with tempfile.TemporaryDirectory() as archives, _one_at_a_time():
-        Path(archives, "partial").mkdir()
-        where = ("-o", f"Dir::Cache::archives={archives}", "-o", "DPkg::Lock::Timeout=300")
-        _download(*where, "install", "-y", "-q", "--no-install-recommends", "--reinstall", "--download-only", *packages)
-        for archive in Path(archives).glob("*.deb"):
-            output("dpkg-deb", "-x", str(archive), str(folder))
-
-
 def _missing(commands: Iterable[str]) -> set[str]:
     """Return the packages that are missing for commands."""
     missing = {PACKAGE_OF[command] for command in commands if not shutil.which(command)}

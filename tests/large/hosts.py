@@ -31,6 +31,10 @@ def ensure_agents(lab: LargeLab, agents: Sequence[SimulatedAgent]) -> None:
         kit = agent.state / "kit" / KIT
         kit.mkdir(parents=True)
         (kit.parent / "current").symlink_to(KIT)
+        # All that an agent itself runs of its kit, with the options of its loader.
+        (kit / "loader").mkdir()
+        (kit / "loader/ssh-keygen").write_text('#!/bin/sh\nshift 4\nexec ssh-keygen "$@"\n')
+        (kit / "loader/ssh-keygen").chmod(0o755)
         (agent.homes / "removed").mkdir(parents=True)
         (agent.state / "homes").symlink_to(agent.homes)
         agent.state.chmod(0o700)

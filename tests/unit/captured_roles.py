@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ FAMILIES = Path(__file__).parent / "roles/host/families"
 _INNER = sys.modules[distro.LinuxDistribution.__module__]
 # These run: they change nothing, and decide what is called.
 _OF_CONTROL_NODE = ("assert", "debug", "fail", "include_vars", "set_fact", "validate_argument_spec")
+#: What is on a host that nothing is installed on.
+_NEEDED, _MACHINE = ("ip", "modprobe", "nft", "sudo", "sysctl"), platform.machine()
 _ANSWER = {"rc": 0, "stdout": "", "stdout_lines": [], "stderr": "", "stat": {"exists": False}, "changed": False}
 
 
@@ -68,10 +71,15 @@ def judge_recorded(recorded: Mapping[str, Any], options: Mapping[str, Any]) -> d
     ours = "ansible_collections.backendai.cluster.plugins.module_utils"
     packages_of = importlib.import_module(f"{ours}._host.packages")
     requirements = importlib.import_module(f"{ours}._requirements.requirements")
+    engines = importlib.import_module(f"{ours}._requirements.engine_look")
     family = requirements.Family(**options["family"])
     wanted = requirements.Wanted(options["role"], family, **options["wanted"])
     packages = {name: packages_of.Package(candidate=version) for name, version in recorded["packages"].items()}
     host = requirements.Host(packages=packages, has_sdk=False, manager_python=(3, recorded["python"]))
+    if not wanted.install:
+        host = host._replace(
+            programs=dict.fromkeys(_NEEDED, "9.9"), engine=engines.Engine("27.3.1"), has_sdk=True, machine=_MACHINE
+        )
     verdict = requirements.judge(wanted, host)
     if verdict.problems:
         return {"failed": True, "msg": " ".join(verdict.problems), "problems": list(verdict.problems)}

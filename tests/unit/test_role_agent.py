@@ -51,7 +51,13 @@ def test_what_is_counted_for_a_user_id_on_a_host_is_enough_for_many_sessions_by_
 
 def rendered(template: str, **variables: object) -> str:
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
-    known = {"__agent_program": "/program", "__agent_homes": {"path": "/srv/homes"}, **defaults, **variables}
+    known = {
+        "__agent_program": "/program",
+        "__agent_python": "/python",
+        "__agent_homes": {"path": "/srv/homes"},
+        **defaults,
+        **variables,
+    }
     text = (ROLE / "templates" / template).read_text()
     return str(templar(known).template(trust_as_template(text)))
 

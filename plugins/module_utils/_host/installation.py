@@ -32,11 +32,16 @@ _REMOVED = re.compile(r"^(?:Purg|Remv) ([^\s:]+)", re.MULTILINE)
 
 
 def read_installed() -> Installed:
-    """Return the packages, users and groups of this host. Raises :class:`subprocess.CalledProcessError`."""
+    """Return the packages, users and groups of this host; no packages where nothing of ours can come with one.
+
+    Raises :class:`subprocess.CalledProcessError`.
+    """
     if uses_rpm():
         listing = _run("rpm", "--query", "--all", "--queryformat", "installed %{NAME}\n")
-    else:
+    elif uses_dpkg():
         listing = _run("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\n")
+    else:
+        listing = ""
     return Installed(
         frozenset(line.split()[1] for line in listing.splitlines() if line.startswith("installed ")),
         frozenset(user.pw_name for user in pwd.getpwall()),
@@ -49,7 +54,7 @@ def read_automatic() -> frozenset[str]:
 
     Raises :class:`subprocess.CalledProcessError`.
     """
-    if uses_rpm():
+    if not uses_dpkg():
         return frozenset()
     return frozenset(line.partition(":")[0] for line in _run("apt-mark", "showauto").split())
 
@@ -57,6 +62,11 @@ def read_automatic() -> frozenset[str]:
 def uses_rpm() -> bool:
     """Return whether packages of this host are rpm's, also if dpkg is there as a tool."""
     return not _DPKG_STATUS.exists() and shutil.which("rpm") is not None
+
+
+def uses_dpkg() -> bool:
+    """Return whether packages of this host are dpkg's."""
+    return not uses_rpm() and shutil.which("dpkg-query") is not None
 
 
 def read_sysctls(names: Collection[str]) -> dict[str, str]:
@@ -127,7 +137,7 @@ def remove_accounts(users: Collection[str], groups: Collection[str]) -> None:
 def owner_of(program: str) -> str:
     """Return the package of a program; empty without the program, or for one of no package."""
     path = shutil.which(program)
-    if path is None:
+    if path is None or not (uses_rpm() or uses_dpkg()):
         return ""
     target = os.path.realpath(path)
     command = ["rpm", "--query", "--file", "--queryformat", "%{NAME}:", target]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runtime kit: sshd, ssh, a shell and a web terminal of the agent's distribution that run in any image.
+"""The runtime kit: sshd, ssh, a shell and a web terminal of some distribution that run in any image, on any host.
 
 A kit is a folder ``<root>/<version>`` with ``bin``, ``etc``, ``lib``, ``libexec``, ``loader`` and ``shell``, mounted at
 ``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by the kit's
@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,20 +27,13 @@ from .store import NotProvisionedError
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
-BUSYBOX = "/bin/busybox"
-PROGRAMS = (
-    "/usr/sbin/sshd",
-    "/usr/bin/ssh",
-    "/usr/bin/scp",
-    "/usr/bin/sftp",
-    "/usr/bin/ssh-keygen",
-    "/usr/bin/shellinaboxd",
-)
+BUSYBOX = "bin/busybox"
+PROGRAMS = ("sshd", "ssh", "scp", "sftp", "ssh-keygen", "shellinaboxd")
 
 # Programs that sshd starts, with the options that name them: from OpenSSH 9.8 and 10.0 on.
 SSHD_PROGRAMS = {
-    "/usr/lib/openssh/sshd-session": ("PerSourcePenalties no", f"SshdSessionPath {MOUNT_POINT}/bin/sshd-session"),
-    "/usr/lib/openssh/sshd-auth": (f"SshdAuthPath {MOUNT_POINT}/bin/sshd-auth",),
+    "sshd-session": ("PerSourcePenalties no", f"SshdSessionPath {MOUNT_POINT}/bin/sshd-session"),
+    "sshd-auth": (f"SshdAuthPath {MOUNT_POINT}/bin/sshd-auth",),
 }
 # sshd runs as the user whom it lets in, and so cannot let in another one. Frameworks log in many times at once, some
 # over one connection. How many logins may be unfinished depends on the container's memory: see _model/sshd.py.
@@ -94,21 +86,10 @@ REPLACED_PATHS = {
 NSS = b"passwd: files\ngroup: files\nhosts: files dns\n"
 
 _VERSION = re.compile(r"[0-9a-f]{12}")
-_LIBRARY = re.compile(r"^\s*(?P<name>\S+) => (?P<path>/\S+) \(0x[0-9a-f]+\)$")
-_MISSING = re.compile(r"^\s*(?P<name>\S+) => not found$")
-_LOADER = re.compile(r"^\s*(?P<path>/\S+) \(0x[0-9a-f]+\)$")
 
 
 class KitBuildError(NotProvisionedError):
-    """A program or library of the kit is missing; the message is one sentence for the operator."""
-
-
-@dataclass(frozen=True)
-class LddResult:
-    """The dynamic dependencies of a program: library name → file, and the loader."""
-
-    libraries: Mapping[str, str]
-    loader: str
+    """The programs of a kit are incomplete, or cannot be used; the message is one sentence for the operator."""
 
 
 @dataclass(frozen=True)
@@ -137,22 +118,6 @@ class Kit:
         return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
-def parse_ldd(program: str, output: str) -> LddResult:
-    """Parse the output of ``ldd`` for ``program``; the loader's name depends on the architecture."""
-    libraries: dict[str, str] = {}
-    loader = None
-    for line in output.splitlines():
-        if match := _MISSING.match(line):
-            raise KitBuildError(f"{program} needs {match['name']}, which is not installed: reinstall its package.")
-        if match := _LIBRARY.match(line):
-            libraries[match["name"]] = match["path"]
-        elif match := _LOADER.match(line):
-            loader = match["path"]
-    if loader is None:
-        raise KitBuildError(f"ldd reports no dynamic loader for {program}: the kit requires the distribution's build.")
-    return LddResult(libraries, loader)
-
-
 def script(text: str) -> KitFile:
     """Return a shell script with its shebang line replaced by that of the kit's shell."""
     return KitFile((SHEBANG + re.sub(r"\A#!.*\n", "", text)).encode(), 0o755)
@@ -163,27 +128,23 @@ def sshd_config(programs: Iterable[str]) -> str:
     return SSHD_CONFIG + "".join(f"{option}\n" for program in programs for option in SSHD_PROGRAMS[program])
 
 
-def build_kit(scripts: Mapping[str, str]) -> Kit:
-    """Build the kit from this host's installed packages and ``scripts`` (path → text).
-
-    Raises KitBuildError if a program or library is not installed.
-    """
-    busybox = _program(BUSYBOX)
+def build_kit(scripts: Mapping[str, str], programs: Mapping[str, KitFile]) -> Kit:
+    """Build the kit of ``scripts`` (path → text) and ``programs``, which are those of a host or an archive."""
     files = {path: script(text) for path, text in scripts.items()}
-    files["bin/busybox"] = files["bin/sh"] = busybox
-    sshd_programs = [program for program in SSHD_PROGRAMS if os.path.exists(program)]
-    files["etc/sshd_config"] = KitFile(sshd_config(sshd_programs).encode(), 0o644)
+    files.update({path: _obeying_no_image(program) for path, program in programs.items()})
+    files["bin/sh"] = files[BUSYBOX]
+    names = [path.partition("/")[2] for path in programs if path.startswith("libexec/")]
+    files["etc/sshd_config"] = KitFile(sshd_config(name for name in SSHD_PROGRAMS if name in names).encode(), 0o644)
     files["etc/empty"] = KitFile(b"", 0o644)
     files["etc/profile.sh"] = KitFile(PROFILE.encode(), 0o644)
     files["nss"] = KitFile(NSS, 0o644)
-    for program in (*PROGRAMS, *sshd_programs):
-        name = os.path.basename(program)
-        files[f"libexec/{name}"] = _program(program)
-        files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))
-        dependencies = _run_ldd(program)
-        files[f"loader/{name}"] = _program(dependencies.loader)
-        files.update({f"lib/{library}": _program(path, 0o644) for library, path in dependencies.libraries.items()})
+    files.update({f"bin/{name}": script(WRAPPER.format(kit=MOUNT_POINT, name=name)) for name in names})
     return Kit(files)
+
+
+def host_command(folder: str, name: str) -> tuple[str, ...]:
+    """Return the command that runs a program of the kit in a folder on the host itself, which may have none."""
+    return (f"{folder}/loader/{name}", "--inhibit-cache", "--library-path", f"{folder}/lib", f"{folder}/libexec/{name}")
 
 
 def current_version(root: str) -> str | None:
@@ -261,28 +222,8 @@ def _digest(path: str) -> str | None:
         return None
 
 
-def _program(path: str, mode: int = 0o755) -> KitFile:
-    """Return a program or library of this host that obeys none of ``REPLACED_PATHS``."""
-    content = _read(path)
+def _obeying_no_image(program: KitFile) -> KitFile:
+    content = program.content
     for replaced, instead in REPLACED_PATHS.items():
         content = content.replace(replaced + b"\0", instead + b"\0")
-    return KitFile(content, mode)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError as error:
-        raise KitBuildError(
-            f"{path} is missing and needed for the runtime kit: run backendai.cluster.provision_agents on this host,"
-            " which installs agent_packages; a list of your own must contain busybox-static, openssh-client,"
-            " openssh-server and shellinabox."
-        ) from error
-
-
-def _run_ldd(program: str) -> LddResult:
-    ldd = subprocess.run(
-        ["ldd", program], env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
-    )
-    return parse_ldd(program, ldd.stdout)
+    return KitFile(content, program.mode)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -15,10 +16,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .._host.kit_programs import find_missing
 from .._host.packages import name_of, read_packages
 from .._host.selinux import is_enforced, is_off
 from .engine_look import ask_engine, find_programs
-from .requirements import HAPROXY_SWITCH, MODULES, Host, Wanted
+from .requirements import HAPROXY_SWITCH, MODULES, WIREGUARD, Host, Wanted
 
 # A feature is there if its path exists: loaded as a module, or, for some, built into the kernel.
 _PATHS = {"br_netfilter": "proc/sys/net/bridge"}
@@ -27,9 +29,14 @@ _TRIALS = {
     "macvlan": "ip link add name test0 type veth peer name test1 && ip link add link test0 name test2 type macvlan",
     "vxlan": "ip link add name test0 type vxlan id 1 dstport 4789",
 }
-_VERSIONS = {"nft": ["nft", "--version"], "ip": ["ip", "-Version"], "haproxy": ["haproxy", "-v"]}
+_VERSIONS = {
+    "ip": ["ip", "-Version"],
+    "haproxy": ["haproxy", "-v"],
+    **{name: [name, "--version"] for name in ("nft", "modprobe", "sudo", "sysctl", "wg")},
+}
 _PYTHON = "import sys; print(*sys.version_info[:2])"
 _VENV = "import ensurepip, venv"
+_SDK = "import docker"
 
 
 def look(wanted: Wanted, kept_engine: str = "") -> Host:
@@ -42,22 +49,35 @@ def look(wanted: Wanted, kept_engine: str = "") -> Host:
     programs = find_programs() if has_engine else ()
     manager_python, manager_venv = _look_at_python(wanted.manager_python, wanted.family.python)
     names |= {program.package for program in programs if program.package}
+    interpreter, own = wanted.agent_python or sys.executable, not wanted.agent_python
+    needs_module = "wireguard" in wanted.features and not wanted.install and shutil.which("wireguard-go") is None
+    modules = [*(MODULES if wanted.role == "agent" else ()), *(WIREGUARD if needs_module else ())]
     return Host(
         packages=read_packages(wanted.family.manager, sorted(map(name_of, names))) if wanted.family.manager else {},
         programs={name: version for name in _VERSIONS for version in [_version(_VERSIONS[name])] if version},
         engine=ask_engine(wanted.docker_host) if has_engine else None,
         engine_programs=programs,
         kept_engine=kept_engine,
-        missing_modules=find_missing_modules(MODULES) if wanted.role == "agent" else (),
+        missing_modules=find_missing_modules(modules),
         is_haproxy_confined=wanted.role == "gateway" and is_enforced() and is_off(HAPROXY_SWITCH),
         nft_error=read_nft_error() if wanted.role in ("agent", "firewall", "gateway") else "",
         has_systemd=Path("/run/systemd/system").is_dir(),
-        interpreter=sys.executable,
-        is_family_python=os.path.realpath(sys.executable) == os.path.realpath(wanted.family.python),
-        has_sdk=importlib.util.find_spec("docker") is not None,
+        interpreter=interpreter,
+        is_family_python=has_packages_of(interpreter, wanted.family.python),
+        has_sdk=importlib.util.find_spec("docker") is not None if own else _succeeds([interpreter, "-I", "-c", _SDK]),
         manager_python=manager_python,
         manager_venv=manager_venv,
+        python=sys.version_info[:2] if own else _look_at_python(interpreter, interpreter)[0],
+        machine=platform.machine(),
+        libc=" ".join(platform.libc_ver()).strip(),
+        missing_programs=find_missing() if wanted.kit else (),
     )
+
+
+def has_packages_of(interpreter: str, other: str) -> bool:
+    """Return whether two interpreters are one: that of a virtual environment is a link, and has its own packages."""
+    own = os.path.exists(os.path.join(os.path.dirname(os.path.dirname(interpreter)), "pyvenv.cfg"))
+    return interpreter == other or (os.path.realpath(interpreter) == os.path.realpath(other) and not own)
 
 
 def find_missing_modules(names: Iterable[str], root: Path = Path("/")) -> tuple[str, ...]:
@@ -93,7 +113,8 @@ def _look_at_python(path: str, of_family: str) -> tuple[tuple[int, ...], str]:
 
 
 def _version(command: Sequence[str]) -> str:
-    found = re.search(r"\d+(?:\.\d+)+|(?<=iproute2-)\w+", _run(command).stdout)
+    result = _run(command)
+    found = re.search(r"\d+(?:\.\d+)+|(?<=iproute2-)\w+|(?<=kmod version )\d+", result.stdout)
     return found[0] if found else ""
 
 

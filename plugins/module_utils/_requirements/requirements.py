@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from .._docker.api_version import NEWEST
 from .._host.installation import ENGINES
+from .._host.kit_archive import HOST_KIT, problem_of
+from .._host.kit_programs import OLDEST_LIBC, REMEDY
 from .._host.packages import Package, name_of
 from .engine_look import Engine, Program
 
@@ -25,18 +27,27 @@ MODULES = {
     "macvlan": "sessions cannot span several agents",
     "br_netfilter": "the rules of the engine do not see what containers of one bridge send each other",
 }
+WIREGUARD = {"wireguard": "what agents send each other cannot be encrypted without wireguard-go"}
 """The kernel modules of an agent, and what is not possible without each."""
 
+OLDEST_PYTHON = (3, 9)
 OLDEST_PYTHON_OF_MANAGERS = (3, 11)
 OLDEST_ENGINE = "20.10"
 
 HAPROXY_SWITCH = "haproxy_connect_any"
 """The switch (boolean) of SELinux that lets HAProxy use any port."""
 
-_NEEDED = {"agent": ("nft", "ip"), "firewall": ("nft", "ip"), "gateway": ("nft", "haproxy")}
+_NEEDED = {"agent": ("nft", "ip"), "firewall": ("nft", "ip"), "gateway": ("nft", "haproxy"), "access": ("sudo",)}
+# What packages of a known distribution bring, or have at hand, for roles and their features.
+_NEEDED_PRESENT = {"agent": ("modprobe", "sysctl"), "wireguard": ("wg",), "access": ("sudo",)}
 # The oldest nft with which the rules were loaded and datagrams were sent.
-_OLDEST = {"nft": "0.9.8", "haproxy": "2.6", "ip": ""}
-_TITLES = {"nft": "nftables", "haproxy": "HAProxy", "ip": "iproute2"}
+_OLDEST = {"nft": "0.9.8", "haproxy": "2.6"}
+_TITLES = {
+    "nft": "nftables",
+    "haproxy": "HAProxy",
+    "ip": "iproute2",
+    "wg": "WireGuard's wg",
+}
 _LOAD = "load it (modprobe {0}; in a container: on its host), or boot a kernel that has it"
 
 
@@ -62,7 +73,10 @@ class Wanted(NamedTuple):
     """What a ``role`` is to get on a host.
 
     ``packages`` are needed, and those of ``optional`` are installed where they exist. ``engines`` are the packages of
-    the engine by their source, the engine itself first, and ``engine`` is the source, empty for the usual one.
+    the engine by their source, the engine itself first, and ``engine`` is the source, empty for the usual one. With
+    ``install`` false nothing is installed, and all must be there, also for the ``features``. ``agent_python`` is the
+    interpreter with the SDK, empty for that of Ansible. ``kit`` has the ``path`` of the kit's archive, ``host`` for the
+    programs of the host, its ``architecture``, and the ``problem`` why it cannot be read; it is empty without a kit.
     """
 
     role: str
@@ -73,6 +87,10 @@ class Wanted(NamedTuple):
     engines: Mapping[str, Sequence[str]] = {}
     docker_host: str = "unix:///var/run/docker.sock"
     manager_python: str = ""
+    install: bool = True
+    features: Sequence[str] = ()
+    agent_python: str = ""
+    kit: Mapping[str, str] = {}
 
 
 class Host(NamedTuple):
@@ -83,6 +101,8 @@ class Host(NamedTuple):
     modules that neither are loaded nor can be. ``nft_error`` is why nftables does not reach the kernel.
     ``is_haproxy_confined`` is whether SELinux keeps HAProxy from ports other than those of web servers.
     ``manager_python`` is the version of that interpreter, and ``manager_venv`` why it makes no virtual environment.
+    ``python`` is the version of the ``interpreter`` that is to have the SDK, and ``missing_programs`` are those that
+    the host lacks for the kit.
     """
 
     packages: Mapping[str, Package] = {}
@@ -99,6 +119,10 @@ class Host(NamedTuple):
     has_sdk: bool = True
     manager_python: tuple[int, ...] = ()
     manager_venv: str = ""
+    python: tuple[int, ...] = OLDEST_PYTHON
+    machine: str = ""
+    libc: str = ""
+    missing_programs: Sequence[str] = ()
 
 
 class Verdict(NamedTuple):
@@ -115,14 +139,19 @@ class Verdict(NamedTuple):
 def judge(wanted: Wanted, host: Host) -> Verdict:
     """Return what to install, and everything that the host lacks."""
     engine = _choose_engine(wanted, host) if wanted.engines else ""
-    of_engine = wanted.engines.get(engine, ())
+    refused = () if wanted.install else _problems_of_installation(wanted)
+    if not wanted.install:
+        wanted = wanted._replace(packages=(), optional=())
+    of_engine = wanted.engines.get(engine, ()) if wanted.install else ()
     optional = [name for name in (*wanted.optional, *of_engine[1:]) if name_of(name) in host.packages]
     listed = {*map(name_of, wanted.packages)}
     packages = [*wanted.packages, *(name for name in (*of_engine[:1], *optional) if name_of(name) not in listed)]
     problems = [
+        *refused,
         *_problems_of_system(wanted, host),
         *_problems_of_packages(wanted, host, packages),
         *_problems_of_programs(wanted, host),
+        *_problems_of_kit(wanted, host),
     ]
     if wanted.engines:
         problems += _problems_of_sdk(wanted, host, packages)
@@ -132,11 +161,19 @@ def judge(wanted: Wanted, host: Host) -> Verdict:
     return Verdict(engine, packages, problems)
 
 
+def _problems_of_installation(wanted: Wanted) -> Iterator[str]:
+    if wanted.packages:
+        yield f"agent_install is false, and nothing installs {', '.join(wanted.packages)}: empty the lists of packages."
+    if wanted.engine not in ("", PRESENT):
+        yield f"agent_install is false, and agent_engine {wanted.engine} is one to install: set it to {PRESENT}."
+
+
 def _choose_engine(wanted: Wanted, host: Host) -> str:
     # An engine in the operator's own list of packages.
     listed = {*map(name_of, wanted.packages)}
     named = next((source for source, names in wanted.engines.items() if listed.intersection(names[:1])), "")
-    return wanted.engine or named or host.kept_engine or (PRESENT if host.engine else DISTRIBUTION)
+    usual = PRESENT if host.engine or not wanted.install else DISTRIBUTION
+    return wanted.engine or named or host.kept_engine or usual
 
 
 def _problems_of_system(wanted: Wanted, host: Host) -> Iterator[str]:
@@ -145,15 +182,18 @@ def _problems_of_system(wanted: Wanted, host: Host) -> Iterator[str]:
         yield f"systemd does not run on this host ({family.name}): use a host that it boots."
     for name in host.missing_modules:
         hint = family.hints.get("modules", "")
-        yield (f"The kernel lacks {name}, so {MODULES[name]}: {_LOAD.format(name)}{f' ({hint})' if hint else ''}.")
+        lost = {**MODULES, **WIREGUARD}[name]
+        yield (f"The kernel lacks {name}, so {lost}: {_LOAD.format(name)}{f' ({hint})' if hint else ''}.")
 
 
 def _problems_of_packages(wanted: Wanted, host: Host, packages: Sequence[str]) -> Iterator[str]:
     family = wanted.family
+    if not wanted.install:
+        return
     if not family.manager:
         yield (
             f"{family.name} has packages that this collection does not know: use a host with a distribution that"
-            " docs/hosts.md names."
+            " docs/hosts.md names, or install what an agent needs yourself, and set agent_install to false."
         )
         return
     # The names of files and groups are the package manager's affair.
@@ -169,8 +209,10 @@ def _problems_of_packages(wanted: Wanted, host: Host, packages: Sequence[str]) -
 
 def _problems_of_programs(wanted: Wanted, host: Host) -> Iterator[str]:
     family, coming = wanted.family, {*map(name_of, wanted.packages)}
-    for name in _NEEDED.get(wanted.role, ()):
-        package, title, oldest = family.programs.get(name, name), _TITLES[name], _OLDEST[name]
+    present = () if wanted.install else (wanted.role, *wanted.features)
+    names = (*_NEEDED.get(wanted.role, ()), *(name for each in present for name in _NEEDED_PRESENT.get(each, ())))
+    for name in dict.fromkeys(names):
+        package, title, oldest = family.programs.get(name, name), _TITLES.get(name, name), _OLDEST.get(name, "")
         comes = package in coming and package in host.packages
         version = host.programs.get(name) or (host.packages[package].version if comes else "")
         if not version and package not in coming:
@@ -192,15 +234,24 @@ def _problems_of_programs(wanted: Wanted, host: Host) -> Iterator[str]:
 def _problems_of_sdk(wanted: Wanted, host: Host, packages: Sequence[str]) -> Iterator[str]:
     family = wanted.family
     package = family.programs.get("sdk", "python3-docker")
-    if host.has_sdk or (host.is_family_python and package in map(name_of, packages)):
+    if not host.python:
+        yield f"agent_python: there is no Python at {host.interpreter}: name one with the Docker SDK, or leave it out."
+    elif host.python < OLDEST_PYTHON:
+        needed = _dotted(OLDEST_PYTHON)
+        yield f"agent_python: {host.interpreter} is Python {_dotted(host.python)}, and an agent needs Python {needed}."
+    elif host.has_sdk or (host.is_family_python and package in map(name_of, packages)):
         return
-    if host.is_family_python:
+    elif host.is_family_python:
         install = f"{family.install} {package}" if family.install else f"install it for {host.interpreter}"
-        yield f"{host.interpreter} has no Docker SDK for Python: {install}."
+        venv = "" if wanted.install else ", or name the Python of a virtual environment that has it in agent_python"
+        yield f"{host.interpreter} has no Docker SDK for Python: {install}{venv}."
+    elif not wanted.install:
+        yield f"{host.interpreter} has no Docker SDK for Python: {host.interpreter} -m pip install docker."
     else:
+        option = "agent_python" if wanted.agent_python else "ansible_python_interpreter"
         yield (
             f"{host.interpreter} has no Docker SDK for Python, and packages of {family.name} are for {family.python}:"
-            f" set ansible_python_interpreter to {family.python}, or install docker for {host.interpreter}"
+            f" set {option} to {family.python}, or install docker for {host.interpreter}"
             f" ({host.interpreter} -m pip install docker)."
         )
 
@@ -219,11 +270,16 @@ def _problems_of_engine(wanted: Wanted, host: Host, choice: str, packages: Seque
     elif engine and engine.is_podman:
         yield (
             f"{address} is Podman's, and sessions need a Docker engine: systemctl disable --now podman.socket,"
-            f" {wanted.family.remove} podman-docker."
+            f" {wanted.family.remove or 'remove'} podman-docker."
         )
         return
     if engine:
         yield from _problems_of_running_engine(address, engine)
+    elif not wanted.install:
+        yield (
+            f"agent_install is false, and no Docker engine answers at {address}: systemctl enable --now docker.service,"
+            f" or install Docker {OLDEST_ENGINE} or later (https://docs.docker.com/engine/install/)."
+        )
     elif choice == PRESENT:
         yield (
             f"agent_engine is {PRESENT}, and no Docker engine answers at {address}: systemctl enable --now"
@@ -232,7 +288,7 @@ def _problems_of_engine(wanted: Wanted, host: Host, choice: str, packages: Seque
     coming = next((name for name in map(name_of, packages) if name in ENGINES), "")
     if coming and not snap:
         yield from _problems_of_coming_engine(wanted.family, host, coming, ours)
-    elif choice != PRESENT and not coming and wanted.family.manager:
+    elif choice != PRESENT and not coming and wanted.family.manager and wanted.install:
         hint = wanted.family.hints.get("engine", "install one")
         yield f"{wanted.family.name} has no package of a Docker engine: {hint}."
 
@@ -285,8 +341,21 @@ def _problems_of_manager_python(wanted: Wanted, host: Host) -> Iterator[str]:
         yield f"{python} makes no virtual environments ({host.manager_venv}): install the package with its module venv."
 
 
+def _problems_of_kit(wanted: Wanted, host: Host) -> Iterator[str]:
+    kit, missing = wanted.kit, ", ".join(host.missing_programs)
+    problem = kit.get("problem") or (
+        "architecture" in kit and problem_of(kit["path"], kit["architecture"], host.machine)
+    )
+    if problem:
+        yield f"agent_kit: {problem}"
+    elif kit.get("path") == HOST_KIT and host.libc and _number(host.libc) < _number(OLDEST_LIBC):
+        yield f"This host has {host.libc}, and a kit of its programs needs glibc {OLDEST_LIBC}: {REMEDY}."
+    elif kit.get("path") == HOST_KIT and not wanted.install and missing:
+        yield f"This host has no {missing} for the runtime kit: install what has them, or {REMEDY}."
+
+
 def _a(role: str) -> str:
-    return {"agent": "an agent", "firewall": "its firewall"}.get(role, f"a {role}")
+    return {"agent": "an agent", "firewall": "its firewall", "access": "the access of managers"}.get(role, f"a {role}")
 
 
 def _dotted(version: Sequence[int]) -> str:

@@ -150,7 +150,8 @@ def _ensure_keys(store: Store, plan: SessionPlan, hostnames: Sequence[str]) -> d
     folders = [store.kernel_folder(plan.id, hostname) for hostname in hostnames]
     for folder in folders:
         make_folder(folder, plan.gid)
-    return dict(zip(hostnames, in_threads(lambda folder: ensure_keys(folder / "ssh"), folders)))
+    kit = store.kit()
+    return dict(zip(hostnames, in_threads(lambda folder: ensure_keys(folder / "ssh", kit), folders)))
 
 
 def _remove_others(client: docker.APIClient, store: Store, stale: Sequence[str], *, check_mode: bool) -> list[Change]:

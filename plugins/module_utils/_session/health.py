@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +26,7 @@ def look_at_health(store: Store, docker_host: str, folder: Path) -> tuple[list[C
     environment = {
         "BACKENDAI_STATE_PATH": str(store.root),
         "BACKENDAI_DOCKER_HOST": docker_host,
+        "BACKENDAI_PYTHON": sys.executable,
         "BACKENDAI_DATA_ROOT": read_engine_settings().data_root,
     }
     after = before.after(run_checks(checks, environment), refused, time.time())

@@ -41,6 +41,8 @@ PROBED = f"{OPERATOR}isolation_is_probed_from_the_hosts_and_as_fast_as_was_asked
 CORDONED = "acceptance/test_operators.py::test_a_cordoned_agent_takes_no_session_until_it_is_resumed"
 CERTIFICATE = "integration/test_gateway.py::test_configured_certificate_is_used_and_its_key_never_printed"
 OPENED = "integration/test_firewall.py::test_ipv6_is_closed_and_firewall_allow_opens_ports"
+OTHER = "hosts/test_other_linux.py::test_it_is_provisioned_beside_a_usual_agent_and_a_second_time_changes_nothing"
+BUILT = "hosts/test_other_linux.py::test_a_kit_says_what_it_is_made_of"
 #: An old index of packages, and a source that nobody can read: who updates the index fails.
 INDEX = "a host whose index is old and cannot be updated is provisioned"
 
@@ -205,6 +207,11 @@ AGENT_ROWS = {
     "agent_egress_allow.protocol": Row("udp", "UDP answers, and TCP at that port does not", CLOSED),
     "agent_egress_allow.ports": Row("one of each protocol", "these answer", CLOSED),
     "agent_egress_allow.destinations": Row("the host", "it answers", CLOSED),
+    "agent_install": Row("false", "a host without apt and dpkg is an agent", OTHER),
+    "agent_python": Row("of a virtual environment", "a host whose own Python has no SDK is an agent", OTHER),
+    "agent_kit": Row("a file", "a host without the programs of the kit has sessions", OTHER),
+    "agent_kit_host": Row("localhost", "the file", BUILT),
+    "agent_kit_path": Row("a path", "the file", BUILT),
     "agent_engine": Row(
         "docker-ce",
         "an agent with another engine is refused",

@@ -1,24 +1,23 @@
-"""The kit as an agent builds it: scripts of the role, and programs from packages of this machine's distribution.
+"""The kit as an agent has it that gets an archive of ``build_kit``, made of packages of this machine's distribution.
 
-The packages are unpacked below ``.cache``, not installed: nobody wants their daemons on the machine that tests.
+The archive is kept below ``.cache``.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 
-import pytest
 import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
-from tests.lab.debian import unpack
+from ansible_collections.backendai.cluster.plugins.module_utils._host.kit_archive import build_archive, read_archive
 from tests.unit.builders import REPOSITORY
 
-PACKAGES = ("busybox-static", "openssh-client", "openssh-server", "shellinabox")
 SCRIPTS = REPOSITORY / "roles/agent/files/kit"
-_CACHE = REPOSITORY / ".cache/kit-programs"
+_CACHE = REPOSITORY / ".cache/kit"
 
 
 def scripts() -> dict[str, str]:
@@ -31,35 +30,26 @@ def scripts() -> dict[str, str]:
     return {path: (SCRIPTS / value.split("'kit/")[1].split("'")[0]).read_text() for path, value in sources.items()}
 
 
-def install(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def install(root: Path) -> Path:
     """Build the kit and install it below a folder; return its own folder."""
-    programs = _programs()
-    libraries = [
-        str(folder) for folder in (programs / "usr/lib", programs / "lib") for folder in folder.glob("*-linux-gnu")
-    ]
-    monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(libraries))
-    monkeypatch.setattr(kit, "BUSYBOX", str(_below(programs, kit.BUSYBOX)))
-    monkeypatch.setattr(kit, "PROGRAMS", tuple(str(_below(programs, path)) for path in kit.PROGRAMS))
-    parts = {str(programs / path[1:]): options for path, options in kit.SSHD_PROGRAMS.items()}
-    monkeypatch.setattr(kit, "SSHD_PROGRAMS", parts)
-    built = kit.build_kit(scripts())
+    _architecture, programs = read_archive(str(archive()))
+    built = kit.build_kit(scripts(), programs)
     kit.install_kit(built, str(root), kit.kit_changes(built, str(root)))
     return root / built.version
 
 
-def _below(folder: Path, path: str) -> Path:
-    """Return where a program of a package is unpacked: releases differ in whether ``/bin`` is a folder of its own."""
-    return next(found for found in (folder / path[1:], folder / "usr" / path[1:]) if found.exists())
-
-
-def _programs() -> Path:
+def archive() -> Path:
+    """Return the archive, which the first test that needs it makes."""
     _CACHE.mkdir(parents=True, exist_ok=True)
+    made = _CACHE / "kit.tar.gz"
     lock = os.open(_CACHE, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (_CACHE / "unpacked").exists():
-            unpack(_CACHE, *PACKAGES)
-            (_CACHE / "unpacked").touch()
+        if not made.exists():
+            with tempfile.TemporaryDirectory() as folder:
+                content, _parts = build_archive(Path(folder))
+            made.with_suffix(".new").write_bytes(content)
+            made.with_suffix(".new").rename(made)
     finally:
         os.close(lock)
-    return _CACHE
+    return made

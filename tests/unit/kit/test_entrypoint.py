@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -25,10 +24,9 @@ KILL_SSHD = "kill $(grep -lx sshd /proc/[0-9]*/comm | cut -d / -f 3)"
 
 
 @pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kit that an agent of this machine's distribution would have."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        yield kit_programs.install(tmp_path_factory.mktemp("kit"), monkeypatch)
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kit that an agent would have that gets an archive of this machine's distribution."""
+    return kit_programs.install(tmp_path_factory.mktemp("kit"))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +127,9 @@ def test_no_line_of_a_large_session_is_too_long_for_an_old_ssh(tmp_path: Path) -
 
 
 @pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kit that an agent of this machine's distribution would have."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        yield kit_programs.install(tmp_path_factory.mktemp("kit"), monkeypatch)
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kit that an agent would have that gets an archive of this machine's distribution."""
+    return kit_programs.install(tmp_path_factory.mktemp("kit"))
 
 
 @pytest.fixture

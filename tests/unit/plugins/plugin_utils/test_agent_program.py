@@ -53,3 +53,8 @@ def test_what_goes_wrong_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("setting", ["auto", "auto_silent", ""])
 def test_an_agent_whose_python_would_be_discovered_has_the_usual_one(setting: str) -> None:
     assert program(ansible_python_interpreter=setting)._interpreter == INTERPRETER
+
+
+def test_an_agent_may_have_a_python_of_its_own() -> None:
+    assert program(agent_python="/OPT/venv/bin/python")._interpreter == "/opt/venv/bin/python"
+    assert program(agent_python="")._interpreter == sys.executable

@@ -215,8 +215,10 @@ def dumb(way: Way) -> Way:
         ({}, "/opt/python", "/opt/python"),
         ({"ansible_facts": {"discovered_interpreter_python": "/opt/found"}}, "auto_silent", "/opt/found"),
         ({"ansible_facts": {"discovered_interpreter_python": "/opt/found"}}, "/opt/python", "/opt/python"),
+        ({"agent_python": "/opt/venv/python", "ansible_python_interpreter": "/opt/python"}, "", "/opt/venv/python"),
+        ({"agent_python": "", "ansible_python_interpreter": "/opt/python"}, "/usr/bin/other", "/opt/python"),
     ],
-    ids=["variable", "configuration", "found before", "configuration rather than found before"],
+    ids=["variable", "configuration", "found before", "configuration rather than found before", "agent", "no agent"],
 )
 def test_interpreter_is_the_one_that_modules_would_use(
     dumb: Way, monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], environment: str, used: str

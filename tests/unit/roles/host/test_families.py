@@ -22,13 +22,17 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.kit_archive import pack
 from tests.unit.builders import REPOSITORY
+from tests.unit.plugins.module_utils._host.test_kit_archive import FILES as PROGRAMS
 
 FAMILIES = Path(__file__).parent / "families"
 NAMES = sorted(path.stem for path in FAMILIES.glob("*.json"))
 DEBIAN = [name for name in NAMES if name.startswith(("debian", "ubuntu"))]
 ROLES = {"agent": "", "gateway": "", "manager": "", "firewall": "", "accelerator": "", "access": "access_open"}
 
+#: The roles of an agent.
+ALONE = ("agent", "firewall", "accelerator", "access")
 KIT = ["busybox-static", "openssh-client", "openssh-server", "shellinabox"]
 KIT_OF_RPM = ["busybox", "openssh-clients", "openssh-server", "shellinabox"]
 OF_AGENT = {*KIT, "ca-certificates", "iproute2", "iptables", "nftables", "python3-docker"}
@@ -59,6 +63,11 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Any]]
     hosts: dict[str, Any] = {role: {"hosts": {f"{name}_{role}": {} for name in NAMES}} for role in ROLES}
     for name in ("rhel-9", "rocky-9"):
         hosts["agent"]["hosts"][f"{name}_agent"] = {"agent_engine": "docker-ce"}
+    kit = folder / "kit.tar.gz"
+    kit.write_bytes(pack(PROGRAMS, [], {}))
+    for role in ALONE:
+        alone = {"agent_install": False, "agent_kit": str(kit), "agent_underlay_encryption": ""}
+        hosts[role]["hosts"].update({f"{name}_{role}-alone": alone for name in ("debian-12", "sles-15")})
     variables = {
         "ansible_connection": "local",
         "manager_inventory": str(FAMILIES / "debian-12.json"),
@@ -211,6 +220,21 @@ def test_a_distribution_that_nobody_knows_is_named_and_nothing_is_changed(
     assert found[-1][0] == "host_requirements"
     assert found[-1][2][0].startswith("SLES 15.6 has packages that this collection does not know: ")
     assert {name for name, *_ in found} <= {"gateway_certificate", "stat", "setup", "host_requirements"}
+
+
+@pytest.mark.parametrize("role", ALONE)
+@pytest.mark.parametrize("name", ["debian-12", "sles-15"])
+def test_nothing_is_installed_or_masked_on_an_agent_where_that_is_asked_for(
+    calls: dict[str, list[list[Any]]], name: str, role: str
+) -> None:
+    found = calls[f"{name}_{role}-alone"]
+    asked = ("setup", "apt", "dnf", "systemd_service", "host_requirements", "host_record")
+    called = [module for module, _args, _problems in found if module in asked]
+    assert called == ["setup", "host_requirements", "host_record", "host_record"]
+    assert (begun(found)["packages"], begun(found)["units"]) == (
+        [],
+        {"agent": ["docker.service"], "accelerator": ["nvidia-persistenced.service"]}.get(role, []),
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -99,3 +99,15 @@ def test_a_host_with_rpm_says_what_is_installed_and_of_which_package_a_program_i
     assert installation.owner_of("dockerd") == "docker-ce"
     (tmp_path / "status").touch()
     assert not installation.uses_rpm()
+
+
+def test_a_host_without_a_known_package_manager_has_no_packages_and_all_users(
+    dockerd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(installation, "_DPKG_STATUS", tmp_path / "status")
+    monkeypatch.setattr(shutil, "which", lambda name: str(dockerd) if name == "dockerd" else None)
+    installed = installation.read_installed()
+    assert installed.packages == frozenset()
+    assert "root" in installed.users & installed.groups
+    assert installation.read_automatic() == frozenset()
+    assert installation.owner_of("dockerd") == ""

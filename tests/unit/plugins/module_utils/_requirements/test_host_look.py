@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -127,13 +128,17 @@ def test_without_nftables_its_module_is_looked_for(
         ("ip", "ip utility, iproute2-ss190708", "ss190708"),
         ("haproxy", "HA-Proxy version 2.2.9-2+deb11u6 2023/08/11 - https://haproxy.org/", "2.2.9"),
         ("haproxy", "HAProxy version 2.6.12-1+deb12u1 2023/12/16 - https://haproxy.org/", "2.6.12"),
+        ("modprobe", "kmod version 30", "30"),
+        ("sudo", "sudo-rs 0.2.8", "0.2.8"),
+        ("sysctl", "sysctl from procps-ng 4.0.2", "4.0.2"),
+        ("wg", "wireguard-tools v1.0.20210914 - https://git.zx2c4.com/wireguard-tools/", "1.0.20210914"),
     ],
 )
 def test_the_version_of_a_program_is_read(
     program: Callable[[str, str], Path], name: str, printed: str, version: str
 ) -> None:
-    program(name, f"echo '{printed}'")
     program("modprobe", "exit 0")
+    program(name, f"echo '{printed}'")
     assert host_look.look(Wanted("gateway", Family("Debian 13"))).programs[name] == version
 
 
@@ -257,3 +262,42 @@ def test_haproxy_is_confined_on_a_gateway_whose_selinux_has_its_switch_off(
     monkeypatch.setattr(host_look, "is_enforced", lambda: enforced)
     monkeypatch.setattr(host_look, "is_off", lambda switch: off and switch == "haproxy_connect_any")
     assert host_look.look(Wanted(role, Family("Fedora 42"))).is_haproxy_confined is confined
+
+
+def test_the_python_of_an_agent_is_run_to_see_whether_it_has_the_sdk(
+    program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_look, "find_missing", lambda: ["sshd"])
+    monkeypatch.setattr(host_look.platform, "machine", lambda: "riscv64")
+    program("modprobe", "exit 0")
+    wanted = Wanted("agent", Family("Plan 9"), kit={"path": "host"})
+    for script, found in {
+        'test "$3" = "import docker" || echo 3 9': ((3, 9), True),
+        'test "$3" != "import docker" && echo 3 12': ((3, 12), False),
+        "exit 127": ((), False),
+    }.items():
+        python = program("python", script)
+        host = host_look.look(wanted._replace(agent_python=str(python)))
+        assert (host.interpreter, host.python, host.has_sdk) == (str(python), *found)
+        assert (host.machine, host.missing_programs) == ("riscv64", ["sshd"])
+    own = host_look.look(wanted._replace(kit={}))
+    assert (own.interpreter, own.python, own.missing_programs) == (sys.executable, sys.version_info[:2], ())
+
+
+def test_a_virtual_environment_has_not_the_packages_of_the_python_that_it_links_to(tmp_path: Path) -> None:
+    venv.create(tmp_path, symlinks=True, with_pip=False)
+    base = os.path.realpath(tmp_path / "bin/python")
+    assert not host_look.has_packages_of(f"{tmp_path}/bin/python", base)
+    (tmp_path / "python").symlink_to(base)
+    assert host_look.has_packages_of(f"{tmp_path}/python", base)
+
+
+@pytest.mark.parametrize(("install", "go", "missing"), [(False, 1, ("wireguard",)), (False, 0, ()), (True, 1, ())])
+def test_wireguard_is_looked_for_where_nothing_is_installed_that_stands_for_it(
+    program: Callable[[str, str], Path], install: bool, go: int, missing: tuple[str, ...]
+) -> None:
+    program("modprobe", '[ "$3" != wireguard ]')
+    if not go:
+        program("wireguard-go", "exit 0")
+    wanted = Wanted("agent", Family("Plan 9"), install=install, features=("wireguard",))
+    assert host_look.look(wanted).missing_modules == missing

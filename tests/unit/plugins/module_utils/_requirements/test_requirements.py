@@ -264,3 +264,127 @@ def test_a_gateway_where_selinux_confines_haproxy_needs_its_switch() -> None:
     assert judge(wanted, FRESH).problems == []
     (problem,) = judge(wanted, FRESH._replace(is_haproxy_confined=True)).problems
     assert problem == "SELinux keeps HAProxy from the ports of sessions: setsebool -P haproxy_connect_any 1."
+
+
+KIT = {"path": "/kits/kit.tar.gz", "architecture": "x86_64"}
+ALONE = AGENT._replace(packages=[], install=False, kit=KIT)
+THERE = Host(
+    programs=dict.fromkeys(("nft", "ip", "modprobe", "sysctl"), "9.9"), engine=RUNNING, machine="x86_64", has_sdk=True
+)
+
+
+def alone(*, family: Family = FAMILY, wanted: Wanted = ALONE, **host: Any) -> list[str]:
+    """Return what a host that nothing is installed on lacks to be an agent, which it was before these changes."""
+    verdict = judge(wanted._replace(family=family), THERE._replace(**host))
+    assert verdict.packages == []
+    return list(verdict.problems)
+
+
+@pytest.mark.parametrize("family", [FAMILY, Family("Plan 9 4")])
+def test_nothing_is_installed_on_a_host_that_has_all_of_whatever_distribution(family: Family) -> None:
+    assert judge(ALONE._replace(family=family), THERE) == ("present", [], [])
+
+
+def test_the_engine_of_an_earlier_provisioning_is_kept_where_nothing_is_installed_any_more() -> None:
+    assert judge(ALONE, THERE._replace(kept_engine="distribution")) == ("distribution", [], [])
+    assert "no Docker engine answers" in alone(kept_engine="distribution", engine=None)[0]
+
+
+def test_a_host_that_lacks_everything_is_told_all_of_it_at_once() -> None:
+    wanted = ALONE._replace(kit={"path": "host"}, features=("kit", "wireguard", "access"))
+    problems = alone(
+        family=Family("Plan 9 4"),
+        wanted=wanted,
+        has_systemd=False,
+        missing_modules=("vxlan", "wireguard"),
+        programs={},
+        engine=None,
+        has_sdk=False,
+        missing_programs=("busybox", "sshd"),
+    )
+    assert all(problem.endswith(".") and "\n" not in problem for problem in problems)
+    begins = (
+        "systemd does not run on this host (Plan 9 4): ",
+        "The kernel lacks vxlan, so sessions cannot span several agents: ",
+        "The kernel lacks wireguard, so what agents send each other cannot be encrypted without wireguard-go: ",
+        *(
+            f"{title} is missing, and an agent needs it."
+            for title in ("nftables", "iproute2", "modprobe", "sysctl", "WireGuard's wg", "sudo")
+        ),
+        "This host has no busybox, sshd for the runtime kit: install what has them, or set agent_kit to a file that ",
+        "/usr/bin/python3 has no Docker SDK for Python: install it for /usr/bin/python3, or name the Python of a virt",
+        "agent_install is false, and no Docker engine answers at unix:///var/run/docker.sock: systemctl enable --now ",
+    )
+    assert [problem[: len(begin)] for problem, begin in zip(problems, begins, strict=True)] == [*begins]
+
+
+def test_options_that_install_something_are_refused_where_nothing_is_installed() -> None:
+    assert alone(wanted=ALONE._replace(packages=["ethtool", "nvtop"], engine="docker-ce")) == [
+        "agent_install is false, and nothing installs ethtool, nvtop: empty the lists of packages.",
+        "agent_install is false, and agent_engine docker-ce is one to install: set it to present.",
+    ]
+    assert alone(wanted=ALONE._replace(engine="present", optional=["nvidia-container-toolkit"])) == []
+
+
+def test_a_host_whose_package_manager_is_not_asked_says_its_commands_all_the_same() -> None:
+    programs = {name: version for name, version in THERE.programs.items() if name != "nft"}
+    assert alone(programs=programs) == ["nftables is missing, and an agent needs it: apt-get install nftables."]
+    assert alone(has_sdk=False)[0].startswith(
+        "/usr/bin/python3 has no Docker SDK for Python: apt-get install python3-docker, or name the Python of"
+    )
+
+
+@pytest.mark.parametrize("install", [True, False])
+@pytest.mark.parametrize(
+    ("kit", "said"),
+    [
+        (KIT, "agent_kit: /kits/kit.tar.gz is for x86_64, and this host is aarch64: make one with an agent_kit_host"),
+        ({"path": "/kits/kit.tar.gz", "problem": "/kits/kit.tar.gz is damaged."}, "agent_kit: /kits/kit.tar.gz is dam"),
+    ],
+)
+def test_a_kit_that_a_host_cannot_use_is_refused(kit: dict[str, str], said: str, install: bool) -> None:
+    host = THERE._replace(machine="aarch64", packages=SOURCES)
+    (problem,) = judge(AGENT._replace(kit=kit, install=install, packages=NEEDED if install else []), host).problems
+    assert problem.startswith(said)
+
+
+@pytest.mark.parametrize(("libc", "refused"), [("glibc 2.31", 1), ("glibc 2.34", 0), ("musl 1.2.5", 1), ("", 0)])
+def test_a_kit_of_the_hosts_own_programs_needs_a_newer_c_library(libc: str, refused: int) -> None:
+    host = FRESH._replace(libc=libc)
+    problems = judge(AGENT._replace(kit={"path": "host"}), host).problems
+    assert len(problems) == refused
+    assert all(
+        problem.startswith(f"This host has {libc}, and a kit of its programs needs glibc") for problem in problems
+    )
+    assert judge(AGENT._replace(kit=KIT), host._replace(machine="x86_64")).problems == []
+
+
+def test_programs_of_the_kit_that_come_with_packages_need_not_be_there() -> None:
+    wanted = AGENT._replace(kit={"path": "host"})
+    assert judge(wanted, FRESH._replace(missing_programs=("busybox",))).problems == []
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ({"python": ()}, "agent_python: there is no Python at /opt/venv/bin/python: name one with the Docker SDK, or "),
+        ({"python": (3, 8)}, "agent_python: /opt/venv/bin/python is Python 3.8, and an agent needs Python 3.9."),
+        ({}, "/opt/venv/bin/python has no Docker SDK for Python: /opt/venv/bin/python -m pip install docker."),
+    ],
+)
+def test_a_python_without_the_sdk_is_refused(host: dict[str, Any], said: str) -> None:
+    python = {"interpreter": "/opt/venv/bin/python", "is_family_python": False, "has_sdk": False}
+    (problem,) = alone(wanted=ALONE._replace(agent_python="/opt/venv/bin/python"), **{**python, **host})
+    assert problem.startswith(said)
+
+
+def test_the_option_of_a_python_without_the_sdk_is_named() -> None:
+    host = FRESH._replace(interpreter="/opt/venv/bin/python", is_family_python=False)
+    (problem,) = judge(AGENT._replace(agent_python="/opt/venv/bin/python"), host).problems
+    assert ": set agent_python to /usr/bin/python3, or install docker for /opt/venv/bin/python (" in problem
+
+
+def test_the_access_of_managers_needs_sudo() -> None:
+    wanted = Wanted("access", Family("Plan 9 4"), install=False)
+    assert judge(wanted, Host()).problems == ["sudo is missing, and the access of managers needs it."]
+    assert judge(wanted, Host(programs={"sudo": "1.9.13"})).problems == []

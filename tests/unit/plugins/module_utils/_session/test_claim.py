@@ -51,7 +51,7 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
 
     set_facts()
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
-    monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
+    monkeypatch.setattr(claiming, "ensure_keys", lambda folder, _kit: KEYS[folder.parent.name])
     return set_facts
 
 
@@ -451,7 +451,7 @@ def test_invalid_id_removes_nothing(engine: Any, store: Store) -> None:
 def test_sessions_are_counted_unless_they_would_have_been_removed(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
 ) -> None:
-    monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
+    monkeypatch.setattr(claiming, "ensure_keys", lambda folder, _kit: KEYS[folder.parent.name])
     queries: list[FactsQuery] = []
 
     def survey(*reading: Any) -> AgentFacts:
