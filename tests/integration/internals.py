@@ -50,6 +50,8 @@ BEFORE = f"{AGENT_STATE}/before.json"
 OUTPUT = f"{AGENT_STATE}/output"
 #: Written again by each look at the agent, whether there are sessions or not.
 HEALTH = f"{AGENT_STATE}/health"
+#: With the time of the last look, whose text has more or fewer digits.
+STORAGE = f"{AGENT_STATE}/storage.json"
 LIMITS_STATE = f"{AGENT_STATE}/limits.json"
 FIREWALL_STATE = f"{AGENT_STATE}/firewall.json"
 WIREGUARD_KEYS = f"{AGENT_STATE}/wireguard"

@@ -22,7 +22,7 @@ import yaml
 from tests.integration.ansible_settings import ROOT, environment
 from tests.integration.connections import Connections
 from tests.integration.forked_ansible import run_forked
-from tests.integration.internals import AGENT_STATE, BEFORE, HEALTH, IMAGES, OUTPUT, REGISTRIES, SESSIONS
+from tests.integration.internals import AGENT_STATE, BEFORE, HEALTH, IMAGES, OUTPUT, REGISTRIES, SESSIONS, STORAGE
 from tests.integration.programs import run_line
 from tests.lab.identity import Lab
 
@@ -211,7 +211,7 @@ def in_network(kernel: Mapping[str, Any], line: str) -> str:
 
 def agent_state() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, as text that can be compared."""
-    left_out = (REGISTRIES, IMAGES, BEFORE, OUTPUT, HEALTH)
+    left_out = (REGISTRIES, IMAGES, BEFORE, OUTPUT, HEALTH, STORAGE)
     return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE, *left_out)), strict=True))
 
 

@@ -6,6 +6,7 @@ Nodes are files: one that a container was not given is refused by its mode, as a
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,8 +42,10 @@ def host(tmp_path: Path) -> Path:
     (tmp_path / "kit/bin/busybox").write_text("")
     write(tmp_path, "docker", DOCKER)
     # User 65534 has to reach the nodes.
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(0o755)
+    folders = Path(tempfile.gettempdir())
+    for above in (tmp_path, *tmp_path.parents):
+        if folders in above.parents:
+            above.chmod(0o755)
     return tmp_path
 
 

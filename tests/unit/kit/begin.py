@@ -16,7 +16,7 @@ LAST_CAPABILITY, BOUNDING = 63, (13, 23)
 
 def main() -> None:
     root, environment, *words = sys.argv[1:]
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.chroot(root)
     os.chdir("/")

@@ -48,7 +48,7 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
     client: Any = FakeDocker()
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **facts))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
-    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
+    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder, _kit: PublicKeys("USER", "HOST"))
     settings = AgentSettings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))
     return sorted(claim(client, store, settings, ClaimRequest(MADE, "agent1", "nonce-1", 600), check_mode=False).keys)
 

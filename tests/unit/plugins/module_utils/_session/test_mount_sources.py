@@ -82,7 +82,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
 def facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1"))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
-    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
+    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder, _kit: PublicKeys("USER", "HOST"))
 
 
 @pytest.fixture

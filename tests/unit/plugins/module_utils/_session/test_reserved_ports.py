@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
@@ -50,6 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def claimed(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claim the session, and commit it."""
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1"))
+    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder, _kit: PublicKeys("USER", "HOST"))
     request = ClaimRequest(MADE, "agent1", "nonce-1", 600)
     claim(engine, store, SETTINGS, request, check_mode=False)
     store.save(held(MADE))
