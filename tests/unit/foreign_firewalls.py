@@ -65,7 +65,7 @@ class Host:
         self.changes.append(["ufw", *words])
         deletes = words[0] == "delete"
         action, *rest = words[1:] if deletes else words
-        matches, _, comment = " ".join(rest).partition(" comment ")
+        matches, _mark, comment = " ".join(rest).partition(" comment ")
         there = [rule for rule in self.ufw if rule.split(" ", 2)[2].partition(" comment ")[0] == matches]
         assert not deletes or there, "a rule that is not there is not deleted"
         line = f"ufw {action} {matches}" + (f" comment '{comment}'" if comment else "")

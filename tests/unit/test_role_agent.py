@@ -15,7 +15,7 @@ ROLE = REPOSITORY / "roles/agent"
 SETTINGS = {"net.ipv4.ip_forward": 1, "net.core.somaxconn": 4096}
 
 
-def written_at_boot(sysctls: object = SETTINGS) -> dict[str, str]:
+def written_at_boot(sysctls: object) -> dict[str, str]:
     """Return the texts of both files, by the names of their variables."""
     tasks = yaml.safe_load((ROLE / "tasks/kernel.yml").read_text())
     texts: dict[str, str] = next(task["vars"] for task in tasks if task["name"].startswith("Write the kernel settings"))
@@ -29,7 +29,7 @@ def written_at_boot(sysctls: object = SETTINGS) -> dict[str, str]:
 
 
 def test_each_kernel_module_has_a_line_of_its_own() -> None:
-    lines = written_at_boot()["__agent_modules_at_boot"].splitlines()
+    lines = written_at_boot(SETTINGS)["__agent_modules_at_boot"].splitlines()
     assert lines == ["# Written by the role backendai.cluster.agent.", "overlay", "vxlan"]
 
 

@@ -31,7 +31,7 @@ _UNIX = "unix://"
 
 def refuse_rootless(docker_host: str, info: Mapping[str, Any]) -> None:
     """Raise :class:`DockerUnavailableError` for an engine without root, from its system information."""
-    if any(str(option).split(",")[0] == "name=rootless" for option in info.get("SecurityOptions") or ()):
+    if any(str(option).partition(",")[0] == "name=rootless" for option in info.get("SecurityOptions") or ()):
         raise DockerUnavailableError(
             f"the Docker engine at {docker_host} is rootless, and cannot give sessions their networks, devices and"
             " limits: set agent_docker_host to an engine that runs as root, such as unix:///var/run/docker.sock, or"

@@ -120,7 +120,7 @@ def of_packages(found: list[list[Any]]) -> list[Call]:
 
 def begun(found: list[list[Any]]) -> dict[str, Any]:
     """Return the arguments of the record before an installation."""
-    return next(dict(args) for module, args, _ in found if module == "host_record" and args["state"] == "begun")
+    return next(dict(args) for module, args, _problems in found if module == "host_record" and args["state"] == "begun")
 
 
 def head(family: str) -> list[Call]:
@@ -132,7 +132,7 @@ def test_an_agent_gets_the_packages_of_its_distribution(calls: dict[str, list[li
     found = calls[f"{family}_agent"]
     masked: Call = ("systemd_service", {})
     assert of_packages(found) == [*head(family), masked, installs(family, AGENTS[family]), ("host_record", {})]
-    assert [args for module, args, _ in found if module == "systemd_service"] == [
+    assert [args for module, args, _problems in found if module == "systemd_service"] == [
         {"name": "shellinabox.service" if family in DEBIAN else "shellinaboxd.service", "masked": True}
     ]
     record = begun(found)
@@ -219,7 +219,7 @@ def test_a_distribution_that_nobody_knows_is_named_and_nothing_is_changed(
     found = calls[f"sles-15_{role}"]
     assert found[-1][0] == "host_requirements"
     assert found[-1][2][0].startswith("SLES 15.6 has packages that this collection does not know: ")
-    assert {name for name, *_ in found} <= {"gateway_certificate", "stat", "setup", "host_requirements"}
+    assert {name for name, *_call in found} <= {"gateway_certificate", "stat", "setup", "host_requirements"}
 
 
 @pytest.mark.parametrize("role", ALONE)

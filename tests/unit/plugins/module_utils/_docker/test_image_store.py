@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.image_st
     uses_containerd,
 )
 
-STATUS = [["driver-type", "io.containerd.snapshotter.v1"]]
+STATUS = (("driver-type", "io.containerd.snapshotter.v1"),)
 OVERLAY2 = [["Backing Filesystem", "extfs"], ["Supports d_type", "true"]]
 UPPER = "/data/io.containerd.snapshotter.v1.overlayfs/snapshots/2/fs"
 
@@ -32,7 +32,12 @@ echo "mount -t overlay overlay /nowhere -o index=off,workdir=/data/work,upperdir
 def told(address: str = "", status: Any = STATUS) -> dict[str, Any]:
     """Return the system information of an engine that names its containerd, or is too old for that."""
     named = {"Containerd": {"Address": address, "Namespaces": {"Containers": "moby"}}} if address else {}
-    return {"DriverStatus": status, "Driver": "overlayfs", "DockerRootDir": "/srv/docker", **named}
+    return {
+        "DriverStatus": status,
+        "Driver": "overlayfs",
+        "DockerRootDir": "/srv/docker",
+        **named,
+    }
 
 
 @pytest.fixture
