@@ -134,7 +134,7 @@ def test_gpus_stay_when_systemd_reloads_and_a_lost_one_is_found_and_repaired(rol
     assert run_on(CDI, "systemctl is-active nvidia-persistenced.service") == "active\n"
     assert "Driver: systemd" in run_on(CDI, "docker info")
     # Each GPU was given to a container, and refused to one without.
-    assert "a container" not in role.text, role.output
+    assert ": a container" not in role.text, role.output
     again = apply_role()
     assert (again.code, again.changed) == (0, 0), again.output
 
