@@ -78,14 +78,14 @@ def test_a_kit_says_what_it_is_made_of(agents: Agents) -> None:
 
 
 def test_all_that_it_lacks_is_said_at_once_and_nothing_is_changed(agents: Agents) -> None:
-    agents.other.run("systemctl stop docker.socket docker.service; mv /usr/sbin/nft /root")
+    agents.other.run("systemctl stop docker.socket docker.service; mv /usr/sbin/sysctl /root")
     try:
         given = {"agent_kit": "host", "agent_python": "/usr/bin/python3"}
         run = agents.hosts.play("provision_agents", agent_group=OTHER, **given)
     finally:
-        agents.other.run("mv /root/nft /usr/sbin; systemctl start docker.service")
+        agents.other.run("mv /root/sysctl /usr/sbin; systemctl start docker.service")
     assert run.code != 0
-    assert "This host lacks 4 things: nftables is missing, and an agent needs it." in run.text
+    assert "This host lacks 4 things: sysctl is missing, and an agent needs it." in run.text
     for said in (
         "This host has no busybox, sshd, ssh, scp, sftp, ssh-keygen, shellinaboxd for the runtime kit: install",
         "/usr/bin/python3 has no Docker SDK for Python: install it for /usr/bin/python3, or name the Python of a virt",
