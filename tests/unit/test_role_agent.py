@@ -82,3 +82,28 @@ def test_each_unit_of_the_role_goes_with_the_agent() -> None:
     assert {*units, *variables["__agent_unit_templates"]} == {path.stem for path in (ROLE / "templates").glob("*.j2")}
     # Nothing mounts or removes again what is stopped.
     assert units.index("backendai-homes.service") < units.index("backendai-homes-mount.service")
+
+
+FOUND = {"ansible_facts": {"discovered_interpreter_python": "/usr/bin/python3.13"}}
+
+
+@pytest.mark.parametrize(
+    ("variables", "python"),
+    [
+        (
+            {"agent_python": "/opt/venv/bin/python", "ansible_python_interpreter": "/opt/python", **FOUND},
+            "/opt/venv/bin/python",
+        ),
+        ({"ansible_python_interpreter": "/opt/python", **FOUND}, "/opt/python"),
+        ({"ansible_python_interpreter": "auto", **FOUND}, "/usr/bin/python3.13"),
+        (FOUND, "/usr/bin/python3.13"),
+        ({"ansible_facts": {}}, "/usr/bin/python3"),
+        ({}, "/usr/bin/python3"),
+    ],
+    ids=["of the agent", "named", "found by a mode", "found", "not found", "no facts"],
+)
+@pytest.mark.parametrize("role", ["agent", "firewall"])
+def test_units_run_with_the_python_that_was_checked(role: str, variables: dict[str, object], python: str) -> None:
+    text = yaml.safe_load((REPOSITORY / f"roles/{role}/vars/main.yml").read_text())[f"__{role}_python"]
+    known = {"agent_python": "", "__firewall_agent": True, **variables}
+    assert str(templar(known).template(trust_as_template(text))) == python

@@ -65,6 +65,12 @@ def test_a_host_needs_what_its_roles_serve(variables: dict[str, object], expecte
     assert needed(**variables) == expected
 
 
+def test_a_host_that_is_no_agent_need_not_have_the_python_of_agents() -> None:
+    text = yaml.safe_load((ROLES / "firewall/vars/main.yml").read_text())["__firewall_python"]
+    known = {"agent_python": "/opt/venv/bin/python", "__firewall_agent": False}
+    assert str(templar(known).template(trust_as_template(text))) == "/usr/bin/python3"
+
+
 UNITS = [
     *ROLES.glob("*/templates/backendai-*reconcile.service.j2"),
     *(ROLES / "agent/templates" / f"backendai-{name}.service.j2" for name in ("restore", "wireguard")),

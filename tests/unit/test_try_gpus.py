@@ -5,6 +5,7 @@ Nodes are files: one that a container was not given is refused by its mode, as a
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -32,6 +33,7 @@ echo "docker $*" >> "$HOST/asked"
 }
 [ "$1" != import ] || cat > /dev/null
 """
+REFUSAL = "docker: Error response from daemon: unresolvable CDI devices"
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -127,10 +129,28 @@ def test_a_gpu_that_others_can_open_is_an_error(host: Path, attempt: Try, opened
 def test_a_gpu_that_its_container_cannot_open_is_named(host: Path, attempt: Try) -> None:
     two_gpus(host)
     done = attempt(FAILS="gpu=GPU-aaaa")
-    assert (done.returncode, done.stdout) == (
-        0,
-        "GPU-aaaa: a container does not get it: docker: Error response from daemon: unresolvable CDI devices\n",
-    )
+    assert (done.returncode, done.stdout) == (0, f"GPU-aaaa: a container does not get it: {REFUSAL}\n")
+
+
+def test_a_gpu_whose_name_the_engine_does_not_read_comes_by_the_hook(host: Path, attempt: Try) -> None:
+    two_gpus(host)
+    write(host, "nvidia-container-runtime-hook", "exit 0\n")
+    done = attempt(FAILS="nvidia.com/gpu=")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert ["--gpus" in line for line in asked(host)] == [False, True, False, True, False]
+
+
+def test_a_gpu_that_neither_its_name_nor_the_hook_gives_has_both_reasons(host: Path, attempt: Try) -> None:
+    two_gpus(host)
+    write(host, "nvidia-container-runtime-hook", "exit 0\n")
+    said = f"GPU-aaaa: a container does not get it: {REFUSAL}; by the hook: {REFUSAL}\n"
+    assert attempt(FAILS="GPU-aaaa").stdout == said
+
+
+def test_a_container_without_a_gpu_that_does_not_start_is_named(host: Path, attempt: Try) -> None:
+    two_gpus(host)
+    done = attempt(FAILS="--env NVIDIA_VISIBLE_DEVICES=void --volume")
+    assert (done.returncode, done.stdout) == (0, f"A container without a GPU was not tried: {REFUSAL}\n")
 
 
 def test_a_node_that_is_gone_is_named(host: Path, attempt: Try) -> None:
@@ -165,9 +185,19 @@ def test_without_a_gpu_no_container_is_started(host: Path, attempt: Try) -> None
     assert (attempt().returncode, (host / "asked").exists()) == (0, False)
 
 
-def test_an_engine_that_takes_no_image_is_an_error(host: Path, attempt: Try) -> None:
+def test_an_engine_that_takes_no_image_is_named(host: Path, attempt: Try) -> None:
     add_gpu(host, "GPU-aaaa", 0)
     write(host, "docker", "cat > /dev/null; echo 'Cannot connect to the Docker daemon' >&2; exit 1\n")
     done = attempt()
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "Cannot connect" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "GPUs were not tried: Cannot connect to the Docker daemon\n")
+
+
+def test_a_host_without_the_command_docker_is_named(host: Path, attempt: Try) -> None:
+    add_gpu(host, "GPU-aaaa", 0)
+    for name in ("sh", "cat", "sed", "paste", "tar"):
+        (host / "bin" / name).symlink_to(str(shutil.which(name)))
+    (host / "bin/docker").unlink()
+    done = attempt(PATH=str(host / "bin"))
+    assert done.returncode == 1
+    assert done.stdout.startswith("GPUs were not tried: ")
+    assert "docker: not found" in done.stdout

@@ -23,6 +23,11 @@ def is_enforced(kernel: Path = KERNEL) -> bool:
     return _read(kernel / "enforce") == "1"
 
 
+def has_switch(switch: str, kernel: Path = KERNEL) -> bool:
+    """Return whether the policy has a switch (boolean)."""
+    return (kernel / "booleans" / switch).exists()
+
+
 def is_off(switch: str, kernel: Path = KERNEL) -> bool:
     """Return whether the policy has a switch (boolean) that is off."""
     return _read(kernel / "booleans" / switch).startswith("0")
@@ -36,10 +41,11 @@ def find_opening(path: str, label: str, *, read_only: bool, kernel: Path = KERNE
     # A level with categories is that of one container.
     if not label or (type_ in (_READABLE if read_only else _OPEN) and level in ("", "s0")):
         return ""
-    # semanage takes no spaces.
+    # semanage takes no spaces; and of a folder behind another one (semanage fcontext -a -e) only the other's path.
     rule = re.sub(r"\s", r"\\s", re.sub(r"([^\w/\s-])", r"\\\1", path))
     return (
         f"semanage fcontext -a -t container_file_t {shlex.quote(f'{rule}(/.*)?')} && restorecon -RF {shlex.quote(path)}"
+        " (if semanage says to try another path, add that one)"
     )
 
 

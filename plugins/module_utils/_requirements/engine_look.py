@@ -29,6 +29,11 @@ class Engine(NamedTuple):
     options: tuple[str, ...] = ()
     is_podman: bool = False
 
+    @property
+    def has_selinux(self) -> bool:
+        """Whether it gives containers labels of SELinux (``selinux-enabled``)."""
+        return any(option.startswith("name=selinux") for option in self.options)
+
 
 class Program(NamedTuple):
     """The program of an engine: its ``path``, and the package that it is of, empty for one of no package."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .._host.kit_programs import find_missing
 from .._host.packages import name_of, read_packages
-from .._host.selinux import is_enforced, is_off
+from .._host.selinux import has_switch, is_enforced, is_off
 from .engine_look import ask_engine, find_programs
 from .requirements import HAPROXY_SWITCH, MODULES, WIREGUARD, Host, Wanted
 
@@ -52,14 +52,17 @@ def look(wanted: Wanted, kept_engine: str = "") -> Host:
     interpreter, own = wanted.agent_python or sys.executable, not wanted.agent_python
     needs_module = "wireguard" in wanted.features and not wanted.install and shutil.which("wireguard-go") is None
     modules = [*(MODULES if wanted.role == "agent" else ()), *(WIREGUARD if needs_module else ())]
+    engine = ask_engine(wanted.docker_host) if has_engine else None
+    labels = engine.has_selinux if engine else wanted.role == "gateway" and has_switch(HAPROXY_SWITCH)
     return Host(
         packages=read_packages(wanted.family.manager, sorted(map(name_of, names))) if wanted.family.manager else {},
         programs={name: version for name in _VERSIONS for version in [_version(_VERSIONS[name])] if version},
-        engine=ask_engine(wanted.docker_host) if has_engine else None,
+        engine=engine,
         engine_programs=programs,
         kept_engine=kept_engine,
         missing_modules=find_missing_modules(modules),
         is_haproxy_confined=wanted.role == "gateway" and is_enforced() and is_off(HAPROXY_SWITCH),
+        lacks_semanage=labels and shutil.which("semanage") is None and _succeeds(["selinuxenabled"]),
         nft_error=read_nft_error() if wanted.role in ("agent", "firewall", "gateway") else "",
         has_systemd=Path("/run/systemd/system").is_dir(),
         interpreter=interpreter,

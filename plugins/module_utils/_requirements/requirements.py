@@ -99,7 +99,8 @@ class Host(NamedTuple):
     ``packages`` are those that exist, installed or not. ``programs`` has the versions of those that are there.
     ``kept_engine`` is the source of the engine that an earlier provisioning has chosen. ``missing_modules`` are kernel
     modules that neither are loaded nor can be. ``nft_error`` is why nftables does not reach the kernel.
-    ``is_haproxy_confined`` is whether SELinux keeps HAProxy from ports other than those of web servers.
+    ``is_haproxy_confined`` is whether SELinux keeps HAProxy from ports other than those of web servers, and
+    ``lacks_semanage`` whether nothing can tell SELinux the types of our folders, which it has to know.
     ``manager_python`` is the version of that interpreter, and ``manager_venv`` why it makes no virtual environment.
     ``python`` is the version of the ``interpreter`` that is to have the SDK, and ``missing_programs`` are those that
     the host lacks for the kit.
@@ -113,6 +114,7 @@ class Host(NamedTuple):
     missing_modules: Sequence[str] = ()
     nft_error: str = ""
     is_haproxy_confined: bool = False
+    lacks_semanage: bool = False
     has_systemd: bool = True
     interpreter: str = "/usr/bin/python3"
     is_family_python: bool = True
@@ -223,6 +225,10 @@ def _problems_of_programs(wanted: Wanted, host: Host) -> Iterator[str]:
             yield f"{family.name} has {title} {_short(version)}, and {_a(wanted.role)} needs {title} {oldest}: {hint}."
     if host.is_haproxy_confined:
         yield f"SELinux keeps HAProxy from the ports of sessions: setsebool -P {HAPROXY_SWITCH} 1."
+    package = family.programs.get("semanage", "policycoreutils-python-utils")
+    if host.lacks_semanage and not (package in coming and package in host.packages):
+        install = f"{family.install} {package}" if family.install else f"install it ({package})"
+        yield f"SELinux has to know the types of folders of {_a(wanted.role)}, and semanage is missing: {install}."
     if "nft" in _NEEDED.get(wanted.role, ()) and host.nft_error:
         hint = family.hints.get("modules", "")
         yield (

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.selinux import find_opening, is_enforced, is_off
+from ansible_collections.backendai.cluster.plugins.module_utils._host.selinux import (
+    find_opening,
+    has_switch,
+    is_enforced,
+    is_off,
+)
 
 FILES = "system_u:object_r:container_file_t"
-RELABEL = "semanage fcontext -a -t container_file_t '/mnt/data(/.*)?' && restorecon -RF /mnt/data"
+BEHIND = " (if semanage says to try another path, add that one)"
+RELABEL = f"semanage fcontext -a -t container_file_t '/mnt/data(/.*)?' && restorecon -RF /mnt/data{BEHIND}"
 
 
 def kernel(folder: Path, enforce: str = "1", **switches: str) -> Path:
@@ -27,7 +33,15 @@ def test_selinux_is_enforced_or_only_reports(tmp_path: Path, value: str, enforce
 
 
 def test_a_host_without_selinux_enforces_nothing_and_has_no_switch(tmp_path: Path) -> None:
-    assert (is_enforced(tmp_path / "none"), is_off("haproxy_connect_any", tmp_path / "none")) == (False, False)
+    none = tmp_path / "none"
+    assert (is_enforced(none), is_off("haproxy_connect_any", none)) == (False, False)
+    assert not has_switch("haproxy_connect_any", none)
+
+
+@pytest.mark.parametrize("value", ["0 0", "1 1"])
+def test_a_policy_has_a_switch_whatever_its_value_is(tmp_path: Path, value: str) -> None:
+    assert has_switch("haproxy_connect_any", kernel(tmp_path, haproxy_connect_any=value))
+    assert not has_switch("virt_use_nfs", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +77,4 @@ def test_a_network_file_system_needs_a_switch_and_no_label(tmp_path: Path, type_
 def test_the_rule_is_of_exactly_that_folder_and_the_shell_reads_it_as_one_word() -> None:
     commands = find_opening("/mnt/it's 1.5 (old)", "u:object_r:default_t:s0", read_only=True)
     rule, path = "/mnt/it\\'\"'\"'s\\s1\\.5\\s\\(old\\)(/.*)?", "/mnt/it'\"'\"'s 1.5 (old)"
-    assert commands == f"semanage fcontext -a -t container_file_t '{rule}' && restorecon -RF '{path}'"
+    assert commands == f"semanage fcontext -a -t container_file_t '{rule}' && restorecon -RF '{path}'{BEHIND}"

@@ -264,6 +264,33 @@ def test_haproxy_is_confined_on_a_gateway_whose_selinux_has_its_switch_off(
     assert host_look.look(Wanted(role, Family("Fedora 42"))).is_haproxy_confined is confined
 
 
+@pytest.mark.parametrize(
+    ("role", "switch", "option", "lacks"),
+    [
+        ("gateway", "haproxy_connect_any", "", True),
+        ("gateway", "", "", False),
+        ("agent", "haproxy_connect_any", "name=seccomp", False),
+        ("agent", "", "name=selinux", True),
+    ],
+)
+def test_semanage_is_lacking_where_selinux_has_to_know_our_folders(
+    program: Callable[[str, str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    switch: str,
+    option: str,
+    lacks: bool,
+) -> None:
+    monkeypatch.setattr(host_look, "has_switch", lambda name: name == switch)
+    monkeypatch.setattr(host_look, "ask_engine", lambda _address: Engine("27.3.1", options=(option,)))
+    wanted = Wanted(role, Family("Fedora 42"), engines={"present": []} if role == "agent" else {})
+    assert not host_look.look(wanted).lacks_semanage
+    program("selinuxenabled", "exit 0")
+    assert host_look.look(wanted).lacks_semanage is lacks
+    program("semanage", "exit 0")
+    assert not host_look.look(wanted).lacks_semanage
+
+
 def test_the_python_of_an_agent_is_run_to_see_whether_it_has_the_sdk(
     program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -266,6 +266,23 @@ def test_a_gateway_where_selinux_confines_haproxy_needs_its_switch() -> None:
     assert problem == "SELinux keeps HAProxy from the ports of sessions: setsebool -P haproxy_connect_any 1."
 
 
+SEMANAGE = "policycoreutils-python-utils"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "role"),
+    [(AGENT, "an agent"), (Wanted("gateway", FAMILY, ["haproxy", "nftables"]), "a gateway")],
+)
+def test_a_host_whose_selinux_has_to_know_our_folders_needs_semanage(wanted: Wanted, role: str) -> None:
+    lacking = FRESH._replace(lacks_semanage=True)
+    expected = f"SELinux has to know the types of folders of {role}, and semanage is missing: "
+    assert judge(wanted, lacking).problems == [f"{expected}apt-get install {SEMANAGE}."]
+    unknown = wanted._replace(family=Family("Plan 9 4", "apt"))
+    assert judge(unknown, lacking).problems == [f"{expected}install it ({SEMANAGE})."]
+    coming = lacking._replace(packages={**SOURCES, SEMANAGE: Package(candidate="3.8")})
+    assert judge(wanted._replace(packages=[*wanted.packages, SEMANAGE]), coming).problems == []
+
+
 KIT = {"path": "/kits/kit.tar.gz", "architecture": "x86_64"}
 ALONE = AGENT._replace(packages=[], install=False, kit=KIT)
 THERE = Host(

@@ -206,7 +206,7 @@ def test_a_folder_that_selinux_closes_is_refused_with_the_commands_and_keeps_its
     sentence = (
         f"session_mounts: {shares} is closed to containers by SELinux on agent1: its label is"
         f" unconfined_u:object_r:default_t:s0: semanage fcontext -a -t container_file_t '{shares}(/.*)?' &&"
-        f" restorecon -RF {shares}"
+        f" restorecon -RF {shares} (if semanage says to try another path, add that one)"
     )
     assert refusal(engine, store, shares) == (sentence if refused else "")
     assert os.getxattr(shares, "security.selinux") == label
