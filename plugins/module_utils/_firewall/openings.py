@@ -105,8 +105,8 @@ def parse_zones(listing: str) -> dict[str, Zone]:
 
 def zone_of(interface: str, zones: Mapping[str, Zone]) -> str:
     """Return the zone of an interface; empty if it has none."""
-    names = {interface, *(f"{interface[:end]}+" for end in range(1, len(interface)))}
-    return next((name for name, zone in zones.items() if names & {*zone.interfaces}), "")
+    names = [interface, *(f"{interface[:end]}+" for end in range(len(interface) - 1, 0, -1))]
+    return next((zone for name in names for zone in zones if name in zones[zone].interfaces), "")
 
 
 def zones_of(opening: Opening, zones: Mapping[str, Zone], default: str, interfaces: Iterable[str]) -> list[str]:

@@ -145,6 +145,12 @@ def test_names_that_begin_alike_are_of_one_zone() -> None:
     assert zone_of("bai", {"docker": Zone(("bai-+",), (), (), ())}) == ""
 
 
+def test_a_name_of_its_own_goes_before_one_that_begins_alike() -> None:
+    zones = {"wild": Zone(("eth+",), (), (), ()), "wilder": Zone(("eth1+",), (), (), ())}
+    exact = {**zones, "lan": Zone(("eth10",), (), (), ())}
+    assert [zone_of("eth10", exact), zone_of("eth10", zones), zone_of("eth2", exact)] == ["lan", "wilder", "wild"]
+
+
 def test_rules_of_ufw_are_read_as_it_lists_them() -> None:
     there = {rule.matches for rule in parse_ufw(UFW)}
     # Another action, or a log: a rule of ours would take its place.
