@@ -122,7 +122,6 @@ lacking: {type: list, elements: str, returned: with O(state=applied),
 """
 
 import dataclasses
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,7 +136,7 @@ from ..module_utils._firewall.surroundings import read_zones
 from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
-from ..module_utils._model.errors import ClusterError, as_sentence, reason
+from ..module_utils._model.errors import EXPECTED, ClusterError, as_sentence, reason
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, SEPARATION_OPTIONS, run_module
 from ..module_utils._network.host import read_links, ssh_connection
 
@@ -224,7 +223,7 @@ def _find_firewalls(module: AnsibleModule, store: Store) -> list[Found]:
     """Return the firewalls of others; where they are not to be changed, one that does not answer is a warning."""
     try:
         return find_firewalls(_list_openings(store, module.params["needed"]), bridges=module.params["bridges"])
-    except (OSError, subprocess.SubprocessError) as error:
+    except EXPECTED as error:
         if module.params["foreign"] == "open":
             raise
         module.warn(f"firewall_foreign: what firewalld and ufw let in is not known: {as_sentence(reason(error))}")

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from .._host.store import LockTimeoutError, Store
 from .._model.change import Change
-from .._model.errors import ClusterError, as_phrase, reason
+from .._model.errors import EXPECTED, ClusterError, as_phrase, reason
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from .._model.state_format import StateFormat
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def find_firewalls(openings: Collection[Opening], *, bridges: bool) -> list[Found]:
-    """Return the firewalls of this host. Raises :class:`subprocess.SubprocessError` and :class:`OSError`."""
+    """Return the firewalls of this host. Raises one of :data:`EXPECTED`."""
     return [*([_firewalld(openings, bridges)] if _runs_firewalld() else []), *([_ufw(openings)] if _has(UFW) else [])]
 
 
@@ -72,7 +72,7 @@ def name_closing(openings: Collection[Opening], agent: str, *, bridges: bool) ->
     """Return a phrase for each firewall that closes some of the openings that a session needs on this agent."""
     try:
         found = find_firewalls(openings, bridges=bridges)
-    except (OSError, subprocess.SubprocessError) as error:
+    except EXPECTED as error:
         return [f"whether a firewall of {agent} closes it is not known ({reason(error)})"]
     return [
         f"{each.name} on {agent} closes what it needs: see firewall_foreign, or run there: {'; '.join(each.lines)}"

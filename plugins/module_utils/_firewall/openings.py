@@ -37,8 +37,9 @@ class Opening(NamedTuple):
 
     def covers(self, other: Opening) -> bool:
         """Return whether what lets these packets in lets the others in, too."""
-        (first, last), (low, high) = parse_ranges(self.ports)[0], parse_ranges(other.ports)[0]
-        return self.protocol in ("", other.protocol) and first <= low <= high <= last and other.within(self.source)
+        (first, last), (low, high) = (each.ports.partition("-")[::2] for each in (self, other))
+        inside = int(first) <= int(low) and int(high or low) <= int(last or first)
+        return self.protocol in ("", other.protocol) and inside and other.within(self.source)
 
     def within(self, network: str) -> bool:
         """Return whether all senders are of a network, empty for all; a name or a MAC is none."""
@@ -81,9 +82,12 @@ class Zone(NamedTuple):
     open: tuple[Opening, ...]
 
 
+# Names of ports are not known here: what a rule with one lets in counts as closed.
+_RANGE = r"\d+(?:-\d+)?"
+_PORT = re.compile(rf"(?<!\S)({_RANGE})/(\w+)")
 _RICH = re.compile(
     r'rule(?: priority="[^"]*")?(?: family="\w+" source address="([^"]+)")?'
-    r'(?: port port="([^"]+)" protocol="(\w+)")? accept'
+    rf'(?: port port="({_RANGE})" protocol="(\w+)")? accept'
 )
 
 
@@ -96,7 +100,7 @@ def parse_zones(listing: str) -> dict[str, Zone]:
         rules = tuple(line.strip() for line in lines if line.startswith("\trule "))
         simple = [found.groups() for found in map(_RICH.fullmatch, rules) if found]
         opened = [Opening(protocol or "", ports or ALL_PORTS, source or "") for source, ports, protocol in simple]
-        opened += [Opening(port.partition("/")[2], port.partition("/")[0]) for port in fields.get("ports", "").split()]
+        opened += [Opening(protocol, ports) for ports, protocol in _PORT.findall(fields.get("ports", ""))]
         opened += [Opening("", ALL_PORTS)] if fields.get("target") == "ACCEPT" else []
         interfaces, sources = (tuple(fields.get(key, "").split()) for key in ("interfaces", "sources"))
         zones[name.partition(" ")[0]] = Zone(interfaces, sources, rules, tuple(opened))

@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import roll_back
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.builders import held, plan
 from tests.unit.fake_network import FakeNetwork, patched_network
@@ -273,6 +274,23 @@ def test_a_firewall_that_does_not_answer_is_a_warning_unless_it_is_to_be_opened(
     timers.clear()
     assert tried(foreign="open")["msg"] == f"{failed}."
     assert timers == [], "nothing has changed"
+
+
+def test_a_look_at_another_firewall_that_fails_breaks_no_report(
+    tried: Any, with_ufw: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
+
+    def fail() -> None:
+        raise NetworkError("ip -j -d addr show: Cannot open netlink socket")
+
+    monkeypatch.setattr(agent_firewall, "read_links", fail)
+    result = tried(needed=NEEDED, inventory_managers=["192.0.2.7"])
+    assert (result["lacking"], bool(result["nonce"]), with_ufw.changes) == ([], True, [])
+    assert warned == [
+        "firewall_foreign: what firewalld and ufw let in is not known: ip -j -d addr show: Cannot open netlink socket."
+    ]
 
 
 def test_what_was_opened_is_closed_when_the_host_is_given_back(

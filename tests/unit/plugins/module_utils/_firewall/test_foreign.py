@@ -25,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from tests.unit.foreign_firewalls import Host, on_host
 
 PEERS = [Opening("udp", "4789", f"10.0.0.{host}/32") for host in (2, 3)]
@@ -300,3 +301,25 @@ def test_a_session_that_fails_names_the_firewall_and_the_commands(with_ufw: Host
     with_ufw.ufw, with_ufw.broken = [], "show"
     (phrase,) = name_closing(PEERS[:1], "agent1", bridges=False)
     assert phrase == "whether a firewall of agent1 closes it is not known (ufw failed: Error: COMMAND_FAILED)"
+
+
+def test_a_rule_of_the_operators_with_a_named_port_is_no_obstacle(firewalld: Host) -> None:
+    for flag in (False, True):
+        firewalld.zones[flag]["public"].append('--add-rich-rule=rule port port="ssh" protocol="tcp" accept')
+    (found,) = find_firewalls(PEERS[:1], bridges=False)
+    assert len(found.lines) == 2
+
+
+def test_a_host_whose_interfaces_are_not_known_does_not_hide_why_a_session_fails(
+    firewalld: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert firewalld.runs_firewalld
+
+    def fail(_opening: Opening) -> list[str]:
+        raise NetworkError("ip -j route show: Cannot open netlink socket")
+
+    monkeypatch.setattr(foreign, "_arrives_on", fail)
+    (phrase,) = name_closing([PUBLIC], "agent1", bridges=False)
+    assert phrase == (
+        "whether a firewall of agent1 closes it is not known (ip -j route show: Cannot open netlink socket)"
+    )

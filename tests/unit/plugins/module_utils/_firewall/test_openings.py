@@ -126,6 +126,21 @@ def test_zones_are_read_as_firewalld_lists_them(path: Path) -> None:
     assert not open_in(zones["drop"], PEER)
 
 
+def test_ports_that_are_named_count_as_closed_and_all_numbers_are_read() -> None:
+    listing = (
+        "public\n  ports: ssh/udp tftp-4789/udp 0-4789/udp\n  rich rules: \n"
+        '\trule port port="4789-https" protocol="tcp" accept\n\trule port port="ssh" protocol="tcp" accept\n'
+    )
+    public = parse_zones(listing)["public"]
+    assert len(public.rules) == 2
+    assert [open_in(public, Opening(protocol, port)) for protocol, port in (("udp", "4789"), ("udp", "4790"))] == [
+        True,
+        False,
+    ]
+    assert not open_in(public, Opening("tcp", "4789"))
+    assert not open_in(public, Opening("tcp", "22"))
+
+
 def test_packets_take_the_zone_of_their_source_then_of_their_interface_then_the_default() -> None:
     zones = {
         "lan": Zone(("eth1", "bond+"), (), (), ()),
