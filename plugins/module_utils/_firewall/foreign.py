@@ -90,10 +90,12 @@ def _firewalld(openings: Iterable[Opening], bridges: bool) -> Found:
             for flag, zones in settings.items():
                 there = any(rule.covers(opening) for rule in zones[name].open) if name in zones else True
                 needs[_line(flag, name, "rich-rule", rich_rule(opening))] = there
-    # Without a zone of the engine its rules are missing, too, which has a remedy of its own.
-    engine = zone_of(DEFAULT_BRIDGE, now) if bridges else ""
-    for flag, zones in settings.items() if engine else ():
-        needs[_line(flag, engine, "interface", BRIDGES)] = bool(zone_of(BRIDGES, zones)) or engine not in zones
+    # Without a zone of the engine its rules are missing, too, which has a remedy of its own; what is ours stays.
+    engine = zone_of(DEFAULT_BRIDGE, now)
+    for name in ([engine] if engine else now) if bridges else ():
+        for flag, zones in settings.items():
+            there = not engine or engine not in zones or bool(zone_of(BRIDGES, zones))
+            needs[_line(flag, name, "interface", BRIDGES)] = there
     return Found(FIREWALLD, True, tuple(line for flag in settings for line in _lines(flag, settings[flag])), needs)
 
 

@@ -210,6 +210,16 @@ def test_an_engine_without_a_zone_gets_none(store: Store, firewalld: Host) -> No
     assert firewalld.changes == []
 
 
+def test_bridges_stay_in_the_zone_of_an_engine_that_is_not_known_at_the_moment(store: Store, firewalld: Host) -> None:
+    on_trial(store)
+    confirmed(store)
+    firewalld.zones[False]["docker"].remove("--add-interface=backendai0")
+    assert on_trial(store) == []
+    assert [zones["docker"] for zones in firewalld.zones.values()] == [["--add-interface=bai-+"]] * 2
+    close_firewalls(store, check_mode=False)
+    assert [zones["docker"] for zones in firewalld.zones.values()] == [[], []]
+
+
 def test_bridges_in_a_zone_of_the_operators_stay_there(store: Store, firewalld: Host) -> None:
     for flag in (False, True):
         firewalld.zones[flag]["public"].append("--add-interface=bai-+")
