@@ -248,12 +248,16 @@ def open_firewalls(store: Store, found: Iterable[Found], *, check_mode: bool) ->
     return changes
 
 
-def keep(store: Store) -> None:
-    """Make the rules on trial permanent: a new SSH connection has confirmed them."""
-    if store.openings_file.exists():
-        with _changing(store) as record:
-            _execute(shlex.split(line) for line in record.tried if _PERMANENT in line)
-            _save(store, dataclasses.replace(record, tried=()))
+@contextlib.contextmanager
+def keep(store: Store) -> Iterator[None]:
+    """Make the rules on trial permanent; they are on trial until the block, which confirms it, has not failed."""
+    if not store.openings_file.exists():
+        yield
+        return
+    with _changing(store) as record:
+        _execute(shlex.split(line) for line in record.tried if _PERMANENT in line)
+        yield
+        _save(store, dataclasses.replace(record, tried=()))
 
 
 def withdraw(store: Store) -> list[Change]:

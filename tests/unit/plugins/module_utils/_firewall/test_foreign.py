@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.foreig
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openings import Opening
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import ConfirmError, confirm
 from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import deadline_in
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -76,8 +77,13 @@ def on_trial(store: Store, *openings: Opening, bridges: bool = True, check_mode:
 
 def confirmed(store: Store) -> None:
     """Confirm what is on trial."""
-    keep(store)
-    FirewallState(store).save(None, None)
+    trial = FirewallState(store).trial
+    confirm(store, trial.nonce if trial else "", "b", force=False)
+
+
+def kept(store: Store) -> None:
+    with keep(store):
+        pass
 
 
 def rolled_back(store: Store) -> list[Change]:
@@ -129,6 +135,26 @@ def test_what_is_not_confirmed_goes_and_leaves_what_was_confirmed_before(store: 
     assert rolled_back(store) == []
 
 
+def test_what_a_trial_that_ends_during_its_confirmation_has_opened_goes(
+    store: Store, firewalld: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    run = firewalld.run
+
+    def slowly(*command: str) -> str:
+        if "--permanent" in command:
+            FirewallState(store).save(None, None)
+        return run(*command)
+
+    monkeypatch.setattr(foreign, "_run", slowly)
+    with pytest.raises(ConfirmError, match="the old ones are restored"):
+        confirmed(store)
+    assert firewalld.zones[True]["public"] == [rich(2), rich(3)], "it was too late"
+    withdraw(store)
+    assert firewalld.zones == before
+
+
 def test_what_is_not_confirmed_goes_after_a_reboot(store: Store, with_ufw: Host) -> None:
     on_trial(store, *PEERS)
     FirewallState(store).save(None, Trial(None, "0" * 32, 1e9, "another boot", "a"))
@@ -139,7 +165,7 @@ def test_what_is_not_confirmed_goes_after_a_reboot(store: Store, with_ufw: Host)
 def test_nothing_is_read_where_nothing_was_ever_opened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "_run", pytest.fail)
     assert withdraw(store) == []
-    keep(store)
+    kept(store)
     assert close_firewalls(store, check_mode=False) == []
 
 
@@ -276,7 +302,7 @@ def test_a_rule_is_written_down_before_it_is_added(store: Store, with_ufw: Host)
     assert with_ufw.ufw == []
 
 
-@pytest.mark.parametrize("act", [keep, withdraw, lambda store: close_firewalls(store, check_mode=False)])
+@pytest.mark.parametrize("act", [kept, withdraw, lambda store: close_firewalls(store, check_mode=False)])
 def test_a_damaged_record_is_named_with_the_marks_of_our_rules(store: Store, with_ufw: Host, act: Any) -> None:
     on_trial(store, *PEERS)
     FirewallState(store).save(None, None)
