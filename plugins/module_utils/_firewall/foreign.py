@@ -41,6 +41,8 @@ UFW_SETTINGS = Path("/etc/ufw/ufw.conf")
 BRIDGES = f"{BRIDGE_PREFIX}+"
 """The bridges of sessions, as firewalld writes names that begin alike."""
 SECONDS = 60.0
+WITHDRAW_SECONDS = 20.0
+"""How long a timer waits for the lock: its unit ends after a minute, and the next one comes soon."""
 _PERMANENT = "--permanent "
 
 
@@ -184,21 +186,24 @@ _FORMAT = StateFormat("the openings", Record)
 
 
 @contextlib.contextmanager
-def _changing(store: Store) -> Iterator[Record]:
+def _changing(store: Store, seconds: float = LOCK_SECONDS) -> Iterator[Record]:
     """Yield what is ours, and let nobody else change it. Raises :class:`ClusterError` if that is damaged."""
-    with locked(store.root, LOCK_SECONDS) as handle:
+    with locked(store.root, seconds) as handle:
         if handle is None:
-            raise LockTimeoutError(describe_held_lock(store.root, LOCK_SECONDS))
-        try:
-            record = _FORMAT.load(store.openings_file.read_bytes())
-        except FileNotFoundError:
-            record = Record()
-        except (OSError, ValueError) as error:
-            marks = f"the comment {MARK} in ufw, the priority {PRIORITY} in firewalld"
-            raise ClusterError(
-                f"{store.openings_file} is damaged ({as_phrase(error)}): remove our rules ({marks}), and then this file"
-            ) from None
-        yield record
+            raise LockTimeoutError(describe_held_lock(store.root, seconds))
+        yield _load(store)
+
+
+def _load(store: Store) -> Record:
+    try:
+        return _FORMAT.load(store.openings_file.read_bytes())
+    except FileNotFoundError:
+        return Record()
+    except (OSError, ValueError) as error:
+        marks = f"the comment {MARK} in ufw, the priority {PRIORITY} in firewalld"
+        raise ClusterError(
+            f"{store.openings_file} is damaged ({as_phrase(error)}): remove our rules ({marks}), and then this file"
+        ) from None
 
 
 def _save(store: Store, record: Record) -> None:
@@ -260,13 +265,18 @@ def keep(store: Store) -> Iterator[None]:
         _save(store, dataclasses.replace(record, tried=()))
 
 
+def _is_over(store: Store, record: Record) -> bool:
+    trial = FirewallState(store).trial
+    return bool(record.tried) and (trial is None or trial.expired)
+
+
 def withdraw(store: Store) -> list[Change]:
     """Remove the rules on trial if that is over, also by a reboot, and return the changes."""
-    if not store.openings_file.exists():
+    # Whoever opens or keeps them has the lock for longer than the units of timers may take.
+    if not _is_over(store, _load(store)):
         return []
-    with _changing(store) as record:
-        trial = FirewallState(store).trial
-        if not record.tried or (trial is not None and not trial.expired):
+    with _changing(store, WITHDRAW_SECONDS) as record:
+        if not _is_over(store, record):
             return []
         changes = _remove(record, record.tried)
         _save(store, Record(record.there, tuple(line for line in record.ours if line not in record.tried)))

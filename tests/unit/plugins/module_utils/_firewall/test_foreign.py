@@ -23,9 +23,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openin
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import ConfirmError, confirm
 from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import deadline_in
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LockTimeoutError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from tests.unit.foreign_firewalls import Host, on_host
 
@@ -153,6 +154,20 @@ def test_what_a_trial_that_ends_during_its_confirmation_has_opened_goes(
     assert firewalld.zones[True]["public"] == [rich(2), rich(3)], "it was too late"
     withdraw(store)
     assert firewalld.zones == before
+
+
+def test_a_timer_does_not_wait_for_whoever_opens_and_not_for_long_once_the_trial_is_over(
+    store: Store, with_ufw: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert foreign.WITHDRAW_SECONDS < 60, "the time of its unit"
+    monkeypatch.setattr(foreign, "WITHDRAW_SECONDS", 0.1)
+    on_trial(store, *PEERS)
+    with locked(store.root, 0):
+        assert withdraw(store) == [], "the trial goes on"
+        with pytest.raises(LockTimeoutError, match=r"has held the lock .* for more than 0.1 seconds"):
+            rolled_back(store)
+    assert len(withdraw(store)) == 2
+    assert with_ufw.ufw == []
 
 
 def test_what_is_not_confirmed_goes_after_a_reboot(store: Store, with_ufw: Host) -> None:
