@@ -159,6 +159,32 @@ def _undoing(words: list[str], running: bool) -> list[str]:
     return [*(words[:-1] if running else ("firewall-offline-cmd", words[-2])), words[-1].replace("add", "remove", 1)]
 
 
+def _list_rules(running: bool) -> set[str]:
+    """Return all rules that there are now, as the lines that add them."""
+    there: set[str] = set()
+    if _has("firewall-cmd"):
+        flags = ("", _PERMANENT) if running else (_PERMANENT,)
+        there |= {line for flag in flags for line in _lines(flag, _read_zones(flag))}
+    if _has(UFW):
+        there |= {*_run("ufw", "show", "added").splitlines()}
+    return there
+
+
+def _change(lines: Collection[str], *, there: bool) -> None:
+    """Add rules, or remove them, and raise :class:`ClusterError` with those that have not become so.
+
+    firewall-cmd succeeds if one of several rules does, or if the zone of an interface is another one.
+    """
+    if not lines:
+        return
+    running = _runs_firewalld()
+    _execute(shlex.split(line) if there else _undoing(shlex.split(line), running) for line in lines)
+    listed = _list_rules(running)
+    failed = [line for line in lines if (line in listed) != there]
+    if failed:
+        raise ClusterError(f"{'not added' if there else 'not removed, added by'}: {'; '.join(failed)}")
+
+
 def _execute(commands: Iterable[list[str]]) -> None:
     """Run commands, those of firewalld that differ in nothing but the rule as one: each takes a third of a second."""
 
@@ -219,16 +245,10 @@ def _remove(record: Record, lines: Iterable[str], *, check_mode: bool = False) -
     ours = dict.fromkeys(each for line in lines for each in (line, line.replace(_PERMANENT, "")))
     if not ours:
         return []
-    there: set[str] = set()
-    running = _runs_firewalld()
-    if _has("firewall-cmd"):
-        flags = ("", _PERMANENT) if running else (_PERMANENT,)
-        there |= {line for flag in flags for line in _lines(flag, _read_zones(flag))}
-    if _has(UFW):
-        there |= {*_run("ufw", "show", "added").splitlines()}
+    there = _list_rules(_runs_firewalld())
     gone = [line for line in ours if line in there and line not in before]
     if not check_mode:
-        _execute(_undoing(shlex.split(line), running) for line in gone)
+        _change(gone, there=False)
     return [Change(line, "present", None) for line in gone]
 
 
@@ -249,7 +269,7 @@ def open_firewalls(store: Store, found: Iterable[Found], *, check_mode: bool) ->
             there = {**{name: each.rules for name, each in by_name.items()}, **record.there}
             ours, tried = (tuple(dict.fromkeys([*lines, *lacks])) for lines in (kept, record.tried))
             _save(store, Record(there, ours, tried))
-            _execute(shlex.split(line) for line in lacks if _PERMANENT not in line)
+            _change([line for line in lacks if _PERMANENT not in line], there=True)
     return changes
 
 
@@ -260,7 +280,7 @@ def keep(store: Store) -> Iterator[None]:
         yield
         return
     with _changing(store) as record:
-        _execute(shlex.split(line) for line in record.tried if _PERMANENT in line)
+        _change([line for line in record.tried if _PERMANENT in line], there=True)
         yield
         _save(store, dataclasses.replace(record, tried=()))
 

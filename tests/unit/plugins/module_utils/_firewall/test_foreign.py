@@ -317,6 +317,39 @@ def test_a_rule_is_written_down_before_it_is_added(store: Store, with_ufw: Host)
     assert with_ufw.ufw == []
 
 
+def test_rules_that_firewalld_has_not_taken_are_named_and_go_with_the_trial(store: Store, firewalld: Host) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    firewalld.refused = "10.0.0.3"
+    with pytest.raises(ClusterError, match=r"^not added: firewall-cmd --zone=public --add-rich-rule='rule .*10.0.0.3"):
+        on_trial(store, *PEERS)
+    firewalld.refused = ""
+    assert len(rolled_back(store)) == 2
+    assert firewalld.zones == before
+
+
+def test_a_confirmation_fails_if_firewalld_makes_not_all_permanent(store: Store, firewalld: Host) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    firewalld.refused = "10.0.0.3"
+    with pytest.raises(ClusterError, match="not added: firewall-cmd --permanent --zone=public .*10.0.0.3"):
+        confirmed(store)
+    firewalld.refused = ""
+    rolled_back(store)
+    assert firewalld.zones == before
+
+
+def test_what_firewalld_does_not_remove_is_named_and_stays_ours(store: Store, firewalld: Host) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    confirmed(store)
+    firewalld.refused = "10.0.0.3"
+    with pytest.raises(ClusterError, match="not removed, added by: firewall-cmd --zone=public .*10.0.0.3"):
+        close_firewalls(store, check_mode=False)
+    firewalld.refused = ""
+    close_firewalls(store, check_mode=False)
+    assert firewalld.zones == before
+
+
 @pytest.mark.parametrize("act", [kept, withdraw, lambda store: close_firewalls(store, check_mode=False)])
 def test_a_damaged_record_is_named_with_the_marks_of_our_rules(store: Store, with_ufw: Host, act: Any) -> None:
     on_trial(store, *PEERS)
