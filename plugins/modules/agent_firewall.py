@@ -18,9 +18,9 @@ description:
   - The rules are chains of the collection's own nftables table. They only drop packets, so they take effect in addition
     to those of Docker, ufw and firewalld. They apply to established connections, too.
   - What the roles of the host need is compared with what firewalld and ufw let in. With O(foreign=open), what lacks is
-    added where they are active, on the same trial. Rules that are there are left, and noted; what is added has a mark,
-    and is written down, and only that is ever removed. Neither is enabled, disabled or reloaded, and no rule is about
-    SSH.
+    added where they are active, on the same trial, unless a rule that comes before denies it. Rules that are there are
+    left, and noted; what is added has a mark, and is written down, and only that is ever removed. Neither is enabled,
+    disabled or reloaded, and no rule is about SSH.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.state
@@ -118,7 +118,7 @@ nonce: {type: str, returned: with O(state=applied),
 ssh_sources: {type: list, elements: str, returned: with O(state=applied),
   description: The networks that may log in by SSH.}
 lacking: {type: list, elements: str, returned: with O(state=applied),
-  description: "What firewalld and ufw lack: a sentence for each, and the command lines that add it."}
+  description: "What firewalld and ufw close: a sentence for each, and the command lines that open it, if any do."}
 """
 
 import dataclasses
@@ -153,6 +153,7 @@ _REPORTS = (
 _NOT_APART = "agent_network_separation: the firewall does not keep management and compute of this host apart, because"
 
 _CLOSES = "{name} closes what the roles of this host need: set firewall_foreign to open, or run as root:"
+_STAYS = "{name} closes what the roles of this host need, and no rule of ours opens it: {why}."
 _OFF = "{name} is not active. Before you enable it, run as root, beside what lets you log in:"
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -214,7 +215,7 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
         "changed": bool(changes or trial.nonce),
         "diff": as_diff(changes),
         "nonce": trial.nonce,
-        "lacking": [line for each in found if each not in opened and each.lacks for line in _describe(each)],
+        "lacking": [line for each in found for line in _describe(each, opened=each in opened)],
         "ssh_sources": list(policy.ssh_sources) if policy else [],
     }
 
@@ -239,8 +240,11 @@ def _list_openings(store: Store, needed: list[dict[str, Any]]) -> list[Opening]:
     return [opening for opening in listed if opening.source.partition("/")[0] not in own]
 
 
-def _describe(found: Found) -> list[str]:
-    return [(_CLOSES if found.active else _OFF).format(name=found.name), *found.lines]
+def _describe(found: Found, *, opened: bool) -> list[str]:
+    """Return what it closes after it was ``opened``, or would close once it is active."""
+    lines = [(_CLOSES if found.active else _OFF).format(name=found.name), *found.lines]
+    closed = [_STAYS.format(name=found.name, why=why) for why in found.closed]
+    return [*(lines if found.lacks and not opened else []), *closed]
 
 
 def _with_zones(firewall: Firewall, params: Mapping[str, Any]) -> tuple[Firewall, list[str]]:

@@ -23,6 +23,8 @@ class Host:
         self.programs, self.runs_firewalld = {*programs}, runs_firewalld
         self.settings = folder / "ufw.conf"
         self.settings.write_text(f"#ENABLED=no\nENABLED={'yes' if ufw else 'no'}\nLOGLEVEL=low\n")
+        self.defaults = folder / "ufw.defaults"
+        self.defaults.write_text('IPV6=yes\nDEFAULT_INPUT_POLICY="DROP"\n')
         self.zones: dict[bool, dict[str, list[str]]] = {flag: {name: [] for name in ZONES} for flag in (False, True)}
         self.zones[False]["docker"].append("--add-interface=backendai0")
         self.ufw: list[str] = []
@@ -86,6 +88,7 @@ def on_host(host: Host) -> Iterator[None]:
         patch.object(foreign, "_has", host.has),
         patch.object(foreign, "_runs_firewalld", lambda: host.has("firewall-cmd") and host.runs_firewalld),
         patch.object(foreign, "UFW_SETTINGS", host.settings),
+        patch.object(foreign, "UFW_DEFAULTS", host.defaults),
         patch.object(foreign, "_arrives_on", lambda _opening: ["eth0"]),
     ):
         yield

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -32,12 +31,26 @@ from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from .._model.state_format import StateFormat
 from .._network.host import external_interfaces
 from .._network.iproute import NetworkError, show
-from .openings import MARK, PRIORITY, Opening, Zone, parse_ufw, parse_zones, rich_rule, ufw_rule, zone_of, zones_of
+from .openings import (
+    ACCEPT_ALL,
+    MARK,
+    PRIORITY,
+    Opening,
+    Rule,
+    Zone,
+    deciding,
+    parse_ufw,
+    parse_zones,
+    rich_rule,
+    ufw_rule,
+    zone_of,
+    zones_of,
+)
 from .state import FirewallState
 
 FIREWALLD, UFW = "firewalld", "ufw"
 _PROGRAMS = {FIREWALLD: "firewall-cmd ", UFW: "ufw "}
-UFW_SETTINGS = Path("/etc/ufw/ufw.conf")
+UFW_SETTINGS, UFW_DEFAULTS = Path("/etc/ufw/ufw.conf"), Path("/etc/default/ufw")
 BRIDGES = f"{BRIDGE_PREFIX}+"
 """The bridges of sessions, as firewalld writes names that begin alike."""
 SECONDS = 60.0
@@ -47,12 +60,16 @@ _PERMANENT = "--permanent "
 
 
 class Found(NamedTuple):
-    """A firewall of others: all its rules, and those that the roles need, each with whether it lets that in already."""
+    """A firewall of others: all its rules, and those that the roles need, each with whether it is not to be added.
+
+    ``closed`` are phrases about what it closes whatever is added.
+    """
 
     name: str
     active: bool
     rules: tuple[str, ...]
     needs: dict[str, bool]
+    closed: tuple[str, ...]
 
     @property
     def lacks(self) -> list[str]:
@@ -77,39 +94,61 @@ def name_closing(openings: Collection[Opening], agent: str, *, bridges: bool) ->
     except EXPECTED as error:
         return [f"whether a firewall of {agent} closes it is not known ({reason(error)})"]
     return [
-        f"{each.name} on {agent} closes what it needs: see firewall_foreign, or run there: {'; '.join(each.lines)}"
+        f"{each.name} on {agent} closes what it needs: {'; '.join([*_advice(each), *each.closed])}"
         for each in found
-        if each.active and each.lacks
+        if each.active and (each.lacks or each.closed)
     ]
+
+
+def _advice(found: Found) -> list[str]:
+    return [f"see firewall_foreign, or run there: {'; '.join(found.lines)}"] if found.lacks else []
 
 
 def _firewalld(openings: Iterable[Opening], bridges: bool) -> Found:
     default = _run("firewall-cmd", "--get-default-zone").strip()
     settings = {flag: _read_zones(flag) for flag in ("", _PERMANENT)}
     now, needs = settings[""], {}
+    closed: dict[str, None] = {}
     for opening in openings:
         for name in zones_of(opening, now, default, _arrives_on(opening)):
             for flag, zones in settings.items():
-                there = any(rule.covers(opening) for rule in zones[name].open) if name in zones else True
-                needs[_line(flag, name, "rich-rule", rich_rule(opening))] = there
+                rule = deciding(opening, zones[name].rules if name in zones else [ACCEPT_ALL])
+                needs[_line(flag, name, "rich-rule", rich_rule(opening))] = rule is not None
+                closed.update(_name_denying(rule, f" of the zone {name}"))
     # Without a zone of the engine its rules are missing, too, which has a remedy of its own; what is ours stays.
     engine = zone_of(DEFAULT_BRIDGE, now)
     for name in ([engine] if engine else now) if bridges else ():
         for flag, zones in settings.items():
             there = not engine or engine not in zones or bool(zone_of(BRIDGES, zones))
             needs[_line(flag, name, "interface", BRIDGES)] = there
-    return Found(FIREWALLD, True, tuple(line for flag in settings for line in _lines(flag, settings[flag])), needs)
+    rules = tuple(line for flag in settings for line in _lines(flag, settings[flag]))
+    return Found(FIREWALLD, True, rules, needs, tuple(closed))
 
 
 def _ufw(openings: Iterable[Opening]) -> Found:
     listing = _run("ufw", "show", "added")
+    settings = {**_read_settings(UFW_DEFAULTS), **_read_settings(UFW_SETTINGS)}
     rules, needs = parse_ufw(listing), {}
+    rules += [ACCEPT_ALL] if settings.get("default_input_policy") == "accept" else []
+    closed: dict[str, None] = {}
     for opening in openings:
-        match = ufw_rule(opening)
-        there = any(rule.matches == match or any(each.covers(opening) for each in rule.open) for rule in rules)
-        needs[f"ufw allow {match} comment '{MARK}'"] = there
-    enabled = UFW_SETTINGS.is_file() and re.search("^ENABLED=yes$", UFW_SETTINGS.read_text(), re.MULTILINE)
-    return Found(UFW, bool(enabled), tuple(listing.splitlines()[1:]), needs)
+        rule = deciding(opening, rules)
+        needs[f"ufw allow {ufw_rule(opening)} comment '{MARK}'"] = rule is not None
+        closed.update(_name_denying(rule))
+    return Found(UFW, settings.get("enabled") == "yes", tuple(listing.splitlines()[1:]), needs, tuple(closed))
+
+
+def _read_settings(path: Path) -> dict[str, str]:
+    """Return the settings of a file of ufw, as it reads them itself."""
+    pairs = (line.strip().partition("=") for line in path.read_text().splitlines()) if path.is_file() else ()
+    return {name.lower(): value.lower().strip("\"'") for name, _, value in pairs}
+
+
+def _name_denying(rule: Rule | None, where: str = "") -> dict[str, None]:
+    """Return a phrase about the rule that decides, if it denies."""
+    if rule is None or rule.accepts:
+        return {}
+    return {f"your rule '{rule.text}'{where} closes it; ours comes after it, so remove or narrow yours": None}
 
 
 def _read_zones(flag: str) -> dict[str, Zone]:
@@ -119,7 +158,7 @@ def _read_zones(flag: str) -> dict[str, Zone]:
 
 def _lines(flag: str, zones: dict[str, Zone]) -> Iterator[str]:
     for name, zone in zones.items():
-        yield from (_line(flag, name, "rich-rule", rule) for rule in zone.rules)
+        yield from (_line(flag, name, "rich-rule", rule) for rule in zone.rich)
         yield from (_line(flag, name, "interface", interface) for interface in zone.interfaces)
 
 

@@ -407,3 +407,44 @@ def test_a_host_whose_interfaces_are_not_known_does_not_hide_why_a_session_fails
     assert phrase == (
         "whether a firewall of agent1 closes it is not known (ip -j route show: Cannot open netlink socket)"
     )
+
+
+DENIES = "your rule '{}'{} closes it; ours comes after it, so remove or narrow yours"
+
+
+def test_a_rule_of_ufw_that_denies_first_is_named_and_none_of_ours_added(store: Store, with_ufw: Host) -> None:
+    denies = "ufw deny from 10.0.0.0/24"
+    with_ufw.ufw = [denies, "ufw allow 4789/udp"]
+    (found,) = find_firewalls(PEERS, bridges=False)
+    assert (found.lines, found.closed) == ([], (DENIES.format(denies, ""),)), "once, for all peers"
+    assert name_closing(PEERS, "agent1", bridges=False) == [
+        f"ufw on agent1 closes what it needs: {DENIES.format(denies, '')}"
+    ]
+    assert on_trial(store, *PEERS) == []
+    with_ufw.ufw.reverse()
+    assert name_closing(PEERS, "agent1", bridges=False) == []
+
+
+def test_a_rule_of_firewalld_that_denies_first_is_named_and_none_of_ours_added(store: Store, firewalld: Host) -> None:
+    denies = 'rule family="ipv4" source address="10.0.0.2" drop'
+    for flag in (False, True):
+        firewalld.zones[flag]["public"] += [rich(2, ""), f"--add-rich-rule={denies}"]
+    on_trial(store, *PEERS, bridges=False)
+    assert firewalld.zones[False]["public"][2:] == [rich(3)]
+    (phrase,) = name_closing(PEERS, "agent1", bridges=False)
+    assert phrase == f"firewalld on agent1 closes what it needs: {DENIES.format(denies, ' of the zone public')}"
+
+
+def test_what_is_ours_stays_behind_a_rule_that_denies(store: Store, firewalld: Host) -> None:
+    on_trial(store, *PEERS, bridges=False)
+    confirmed(store)
+    firewalld.zones[False]["public"].append('--add-rich-rule=rule family="ipv4" source address="10.0.0.2" drop')
+    assert on_trial(store, *PEERS, bridges=False) == []
+    assert rich(2) in firewalld.zones[False]["public"]
+
+
+def test_an_ufw_that_lets_in_by_default_needs_nothing_but_for_what_is_denied(with_ufw: Host) -> None:
+    with_ufw.defaults.write_text('IPV6=yes\nDEFAULT_INPUT_POLICY="ACCEPT"\n')
+    with_ufw.ufw = ["ufw deny from 10.0.0.2"]
+    (found,) = find_firewalls([*PEERS, PUBLIC], bridges=False)
+    assert (found.lines, len(found.closed)) == ([], 1)
