@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .._host.store import LockTimeoutError, Store
+from .._model.addressing import is_ipv6
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, as_phrase, reason
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
@@ -53,6 +54,7 @@ _PROGRAMS = {FIREWALLD: "firewall-cmd ", UFW: "ufw "}
 UFW_SETTINGS, UFW_DEFAULTS = Path("/etc/ufw/ufw.conf"), Path("/etc/default/ufw")
 BRIDGES = f"{BRIDGE_PREFIX}+"
 """The bridges of sessions, as firewalld writes names that begin alike."""
+_NO_IPV6 = f"it drops IPv6: set IPV6=yes in {UFW_DEFAULTS}, then ufw disable and ufw enable"
 SECONDS = 60.0
 WITHDRAW_SECONDS = 20.0
 """How long a timer waits for the lock: its unit ends after a minute, and the next one comes soon."""
@@ -133,8 +135,10 @@ def _ufw(openings: Iterable[Opening]) -> Found:
     closed: dict[str, None] = {}
     for opening in openings:
         rule = deciding(opening, rules)
-        needs[f"ufw allow {ufw_rule(opening)} comment '{MARK}'"] = rule is not None
-        closed.update(_name_denying(rule))
+        # It drops all packets of IPv6 then, and takes no rule for any.
+        without = is_ipv6(opening.source) and settings.get("ipv6") != "yes"
+        needs[f"ufw allow {ufw_rule(opening)} comment '{MARK}'"] = without or rule is not None
+        closed.update({_NO_IPV6: None} if without else _name_denying(rule))
     return Found(UFW, settings.get("enabled") == "yes", tuple(listing.splitlines()[1:]), needs, tuple(closed))
 
 

@@ -448,3 +448,26 @@ def test_an_ufw_that_lets_in_by_default_needs_nothing_but_for_what_is_denied(wit
     with_ufw.ufw = ["ufw deny from 10.0.0.2"]
     (found,) = find_firewalls([*PEERS, PUBLIC], bridges=False)
     assert (found.lines, len(found.closed)) == ([], 1)
+
+
+@pytest.mark.parametrize("settings", ["IPV6=no\n", 'IPV6="no"\nDEFAULT_INPUT_POLICY="ACCEPT"\n', None])
+def test_an_ufw_without_ipv6_gets_no_rule_of_it_and_how_to_turn_it_on_is_said(
+    store: Store, with_ufw: Host, settings: str | None
+) -> None:
+    with_ufw.defaults.unlink()
+    if settings:
+        with_ufw.defaults.write_text(settings)
+    inside = Opening("udp", "4789", "fd62:6169::/48")
+    (found,) = find_firewalls([inside], bridges=False)
+    said = "it drops IPv6: set IPV6=yes in /etc/default/ufw, then ufw disable and ufw enable"
+    assert (found.lines, found.closed) == ([], (said,))
+    on_trial(store, PEERS[0], inside)
+    assert [line for line in with_ufw.ufw if "fd62" in line] == []
+    assert name_closing([inside], "agent1", bridges=False) == [f"ufw on agent1 closes what it needs: {said}"]
+
+
+@pytest.mark.parametrize("settings", ["IPV6=yes\n", 'IPV6="YES"\n'])
+def test_an_ufw_with_ipv6_gets_rules_of_it(store: Store, with_ufw: Host, settings: str) -> None:
+    with_ufw.defaults.write_text(settings)
+    on_trial(store, Opening("udp", "4789", "fd62:6169::/48"))
+    assert len(with_ufw.ufw) == 1
