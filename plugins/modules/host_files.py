@@ -11,7 +11,8 @@ short_description: Write several files and folders in one step
 description:
   - "Internal: called by the roles of this collection."
   - Provisioning spends most of its time on starting modules, so what belongs together is written together.
-  - Each file and each of O(folders) is root's. A file is replaced as a whole, so that it has the old content or the new one.
+  - Each file and each of O(folders) is root's. A file is replaced as a whole, so that it has the old content or the new
+    one.
   - Other folders that a file is in are made if they are missing, with the mode 0755, and are else left as they are.
 extends_documentation_fragment:
   - backendai.cluster.attributes

@@ -90,7 +90,7 @@ ACCEPT_ALL = Rule("", True, (Opening("", ALL_PORTS),), 1 << 16)
 
 
 def deciding(opening: Opening, rules: Iterable[Rule]) -> Rule | None:
-    """Return the rule, of those in the order of their firewall, that decides before one of ours; ``None`` if none does."""
+    """Return the first rule, of those in their firewall's order, that decides before one of ours; ``None`` for none."""
     covering = (rule for rule in rules if any(each.covers(opening) for each in rule.packets))
     return next((rule for rule in covering if rule.accepts or rule.priority <= PRIORITY), None)
 

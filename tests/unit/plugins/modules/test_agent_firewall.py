@@ -280,8 +280,10 @@ def test_a_firewall_that_does_not_answer_is_a_warning_unless_it_is_to_be_opened(
 def test_a_rule_that_denies_before_ours_is_said(tried: Any, with_ufw: Host, foreign: str) -> None:
     with_ufw.ufw = ["ufw deny 4789/udp"]
     assert tried(needed=NEEDED, foreign=foreign)["lacking"] == [
-        "ufw closes what the roles of this host need, and no rule of ours opens it: your rule 'ufw deny 4789/udp' closes"
-        " it; ours comes after it, so remove or narrow yours."
+        (
+            "ufw closes what the roles of this host need, and no rule of ours opens it: your rule 'ufw deny 4789/udp'"
+            " closes it; ours comes after it, so remove or narrow yours."
+        )
     ]
     assert with_ufw.changes == []
 

@@ -331,7 +331,7 @@ def test_a_confirmation_fails_if_firewalld_makes_not_all_permanent(store: Store,
     before = copy.deepcopy(firewalld.zones)
     on_trial(store, *PEERS)
     firewalld.refused = "10.0.0.3"
-    with pytest.raises(ClusterError, match="not added: firewall-cmd --permanent --zone=public .*10.0.0.3"):
+    with pytest.raises(ClusterError, match=r"not added: firewall-cmd --permanent --zone=public .*10.0.0.3"):
         confirmed(store)
     firewalld.refused = ""
     rolled_back(store)
@@ -343,7 +343,7 @@ def test_what_firewalld_does_not_remove_is_named_and_stays_ours(store: Store, fi
     on_trial(store, *PEERS)
     confirmed(store)
     firewalld.refused = "10.0.0.3"
-    with pytest.raises(ClusterError, match="not removed, added by: firewall-cmd --zone=public .*10.0.0.3"):
+    with pytest.raises(ClusterError, match=r"not removed, added by: firewall-cmd --zone=public .*10.0.0.3"):
         close_firewalls(store, check_mode=False)
     firewalld.refused = ""
     close_firewalls(store, check_mode=False)

@@ -35,7 +35,7 @@ INSIDE = Opening("udp", "4789", "fd62:6169::/48")
 
 
 def open_in(rules: Iterable[Rule], opening: Opening) -> bool | None:
-    """Return whether rules let these packets in or deny them before ours; ``None`` if one of ours would be the first."""
+    """Return whether rules let packets in or deny them before ours; ``None`` if one of ours would be the first."""
     rule = deciding(opening, rules)
     return rule and rule.accepts
 
