@@ -154,6 +154,7 @@ _NOT_APART = "agent_network_separation: the firewall does not keep management an
 
 _CLOSES = "{name} closes what the roles of this host need: set firewall_foreign to open, or run as root:"
 _STAYS = "{name} closes what the roles of this host need, and no rule of ours opens it: {why}."
+_WOULD = "{name} is not active, and would close what the roles of this host need: {why}."
 _OFF = "{name} is not active. Before you enable it, run as root, beside what lets you log in:"
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -243,7 +244,7 @@ def _list_openings(store: Store, needed: list[dict[str, Any]]) -> list[Opening]:
 def _describe(found: Found, *, opened: bool) -> list[str]:
     """Return what it closes after it was ``opened``, or would close once it is active."""
     lines = [(_CLOSES if found.active else _OFF).format(name=found.name), *found.lines]
-    closed = [_STAYS.format(name=found.name, why=why) for why in found.closed]
+    closed = [(_STAYS if found.active else _WOULD).format(name=found.name, why=why) for why in found.closed]
     return [*(lines if found.lacks and not opened else []), *closed]
 
 

@@ -211,6 +211,9 @@ def test_an_inactive_ufw_gets_nothing_and_the_lines_are_said(tried: Any, with_uf
     result = tried(needed=NEEDED, foreign=foreign)
     off = "ufw is not active. Before you enable it, run as root, beside what lets you log in:"
     assert (result["lacking"], with_ufw.changes) == ([off, LINE], [])
+    with_ufw.ufw = ["ufw deny 4789/udp"]
+    (would,) = tried(needed=NEEDED, foreign=foreign)["lacking"]
+    assert would.startswith("ufw is not active, and would close what the roles of this host need: your rule 'ufw deny")
 
 
 def test_another_firewall_is_opened_on_the_trial_of_our_own_and_confirmed_with_it(

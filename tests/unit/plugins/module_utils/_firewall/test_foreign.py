@@ -431,6 +431,7 @@ def test_a_rule_of_firewalld_that_denies_first_is_named_and_none_of_ours_added(s
         firewalld.zones[flag]["public"] += [rich(2, ""), f"--add-rich-rule={denies}"]
     on_trial(store, *PEERS, bridges=False)
     assert firewalld.zones[False]["public"][2:] == [rich(3)]
+    confirmed(store)
     (phrase,) = name_closing(PEERS, "agent1", bridges=False)
     assert phrase == f"firewalld on agent1 closes what it needs: {DENIES.format(denies, ' of the zone public')}"
 
