@@ -18,9 +18,9 @@ description:
   - The rules are chains of the collection's own nftables table. They only drop packets, so they take effect in addition
     to those of Docker, ufw and firewalld. They apply to established connections, too.
   - What the roles of the host need is compared with what firewalld and ufw let in. With O(foreign=open), what lacks is
-    added where they are active, on the same trial. Rules that are there are left, and noted; what is added has a mark,
-    and is written down, and only that is ever removed. Neither is enabled, disabled or reloaded, and no rule is about
-    SSH.
+    added where they are active, on the same trial, unless a rule that comes before denies it. Rules that are there are
+    left, and noted; what is added has a mark, and is written down, and only that is ever removed. Neither is enabled,
+    disabled or reloaded, and no rule is about SSH.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.state
@@ -118,11 +118,10 @@ nonce: {type: str, returned: with O(state=applied),
 ssh_sources: {type: list, elements: str, returned: with O(state=applied),
   description: The networks that may log in by SSH.}
 lacking: {type: list, elements: str, returned: with O(state=applied),
-  description: "What firewalld and ufw lack: a sentence for each, and the command lines that add it."}
+  description: "What firewalld and ufw close: a sentence for each, and the command lines that open it, if any do."}
 """
 
 import dataclasses
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,7 +136,7 @@ from ..module_utils._firewall.surroundings import read_zones
 from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
-from ..module_utils._model.errors import ClusterError, as_sentence, reason
+from ..module_utils._model.errors import EXPECTED, ClusterError, as_sentence, reason
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, SEPARATION_OPTIONS, run_module
 from ..module_utils._network.host import read_links, ssh_connection
 
@@ -154,6 +153,8 @@ _REPORTS = (
 _NOT_APART = "agent_network_separation: the firewall does not keep management and compute of this host apart, because"
 
 _CLOSES = "{name} closes what the roles of this host need: set firewall_foreign to open, or run as root:"
+_STAYS = "{name} closes what the roles of this host need, and no rule of ours opens it: {why}."
+_WOULD = "{name} is not active, and would close what the roles of this host need: {why}."
 _OFF = "{name} is not active. Before you enable it, run as root, beside what lets you log in:"
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -215,7 +216,7 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
         "changed": bool(changes or trial.nonce),
         "diff": as_diff(changes),
         "nonce": trial.nonce,
-        "lacking": [line for each in found if each not in opened and each.lacks for line in _describe(each)],
+        "lacking": [line for each in found for line in _describe(each, opened=each in opened)],
         "ssh_sources": list(policy.ssh_sources) if policy else [],
     }
 
@@ -224,7 +225,7 @@ def _find_firewalls(module: AnsibleModule, store: Store) -> list[Found]:
     """Return the firewalls of others; where they are not to be changed, one that does not answer is a warning."""
     try:
         return find_firewalls(_list_openings(store, module.params["needed"]), bridges=module.params["bridges"])
-    except (OSError, subprocess.SubprocessError) as error:
+    except EXPECTED as error:
         if module.params["foreign"] == "open":
             raise
         module.warn(f"firewall_foreign: what firewalld and ufw let in is not known: {as_sentence(reason(error))}")
@@ -240,8 +241,11 @@ def _list_openings(store: Store, needed: list[dict[str, Any]]) -> list[Opening]:
     return [opening for opening in listed if opening.source.partition("/")[0] not in own]
 
 
-def _describe(found: Found) -> list[str]:
-    return [(_CLOSES if found.active else _OFF).format(name=found.name), *found.lines]
+def _describe(found: Found, *, opened: bool) -> list[str]:
+    """Return what it closes after it was ``opened``, or would close once it is active."""
+    lines = [(_CLOSES if found.active else _OFF).format(name=found.name), *found.lines]
+    closed = [(_STAYS if found.active else _WOULD).format(name=found.name, why=why) for why in found.closed]
+    return [*(lines if found.lacks and not opened else []), *closed]
 
 
 def _with_zones(firewall: Firewall, params: Mapping[str, Any]) -> tuple[Firewall, list[str]]:

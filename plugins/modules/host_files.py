@@ -11,12 +11,14 @@ short_description: Write several files and folders in one step
 description:
   - "Internal: called by the roles of this collection."
   - Provisioning spends most of its time on starting modules, so what belongs together is written together.
-  - Each file and folder is root's. A file is replaced as a whole, so that it has the old content or the new one.
+  - Each file and each of O(folders) is root's. A file is replaced as a whole, so that it has the old content or the new
+    one.
+  - Other folders that a file is in are made if they are missing, with the mode 0755, and are else left as they are.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 options:
   folders:
-    description: The folders.
+    description: The folders of this collection, which get this owner and mode also if they are there.
     type: list
     elements: dict
     default: []
@@ -89,10 +91,20 @@ def main() -> None:
                 path.mkdir(parents=True, exist_ok=True)
                 os.chown(path, 0, 0)
                 path.chmod(mode)
+            for file, _change in drifted:
+                _make_parents(file.path)
             write_files([file for file, _change in drifted] + others)
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)
+
+
+def _make_parents(path: Path) -> None:
+    """Make the folders of a file that are missing, for all to read; those that are there may be of others."""
+    for folder in reversed(path.parents):
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(0o755)
 
 
 def _plan_folder(path: Path, mode: int) -> list[Change]:

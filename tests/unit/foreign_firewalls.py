@@ -14,17 +14,22 @@ ZONES = ("docker", "public")
 
 
 class Host:
-    """The rules of both, and the commands that have changed any; ``broken`` is a word of those that fail."""
+    """The rules of both, and the commands that have changed any; ``broken`` is a word of those that fail.
+
+    ``refused`` is a part of what firewalld does not take, and yet succeeds, as it does if it takes others.
+    """
 
     def __init__(self, folder: Path, *programs: str, runs_firewalld: bool = True, ufw: bool = True) -> None:
         self.programs, self.runs_firewalld = {*programs}, runs_firewalld
         self.settings = folder / "ufw.conf"
         self.settings.write_text(f"#ENABLED=no\nENABLED={'yes' if ufw else 'no'}\nLOGLEVEL=low\n")
+        self.defaults = folder / "ufw.defaults"
+        self.defaults.write_text('IPV6=yes\nDEFAULT_INPUT_POLICY="DROP"\n')
         self.zones: dict[bool, dict[str, list[str]]] = {flag: {name: [] for name in ZONES} for flag in (False, True)}
         self.zones[False]["docker"].append("--add-interface=backendai0")
         self.ufw: list[str] = []
         self.changes: list[list[str]] = []
-        self.broken = ""
+        self.broken = self.refused = ""
 
     def has(self, program: str) -> bool:
         return program in self.programs
@@ -46,6 +51,8 @@ class Host:
         zone = self.zones[permanent][words[0].removeprefix("--zone=")]
         assert len({word.partition("=")[0] for word in words[1:]}) == 1, "firewalld takes one kind at a time"
         for word in words[1:]:
+            if self.refused and self.refused in word:
+                continue
             added = word.replace("--remove-", "--add-")
             zone[:] = [*(rule for rule in zone if rule != added), *([added] if added == word else [])]
         return "success\n"
@@ -81,6 +88,7 @@ def on_host(host: Host) -> Iterator[None]:
         patch.object(foreign, "_has", host.has),
         patch.object(foreign, "_runs_firewalld", lambda: host.has("firewall-cmd") and host.runs_firewalld),
         patch.object(foreign, "UFW_SETTINGS", host.settings),
+        patch.object(foreign, "UFW_DEFAULTS", host.defaults),
         patch.object(foreign, "_arrives_on", lambda _opening: ["eth0"]),
     ):
         yield

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -25,32 +24,54 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .._host.store import LockTimeoutError, Store
+from .._model.addressing import is_ipv6
 from .._model.change import Change
-from .._model.errors import ClusterError, as_phrase, reason
+from .._model.errors import EXPECTED, ClusterError, as_phrase, reason
 from .._model.files import LOCK_SECONDS, describe_held_lock, locked, write_atomically
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from .._model.state_format import StateFormat
 from .._network.host import external_interfaces
 from .._network.iproute import NetworkError, show
-from .openings import MARK, PRIORITY, Opening, Zone, parse_ufw, parse_zones, rich_rule, ufw_rule, zone_of, zones_of
+from .openings import (
+    ACCEPT_ALL,
+    MARK,
+    PRIORITY,
+    Opening,
+    Rule,
+    Zone,
+    deciding,
+    parse_ufw,
+    parse_zones,
+    rich_rule,
+    ufw_rule,
+    zone_of,
+    zones_of,
+)
 from .state import FirewallState
 
 FIREWALLD, UFW = "firewalld", "ufw"
 _PROGRAMS = {FIREWALLD: "firewall-cmd ", UFW: "ufw "}
-UFW_SETTINGS = Path("/etc/ufw/ufw.conf")
+UFW_SETTINGS, UFW_DEFAULTS = Path("/etc/ufw/ufw.conf"), Path("/etc/default/ufw")
 BRIDGES = f"{BRIDGE_PREFIX}+"
 """The bridges of sessions, as firewalld writes names that begin alike."""
+_NO_IPV6 = f"it drops IPv6: set IPV6=yes in {UFW_DEFAULTS}, then ufw disable and ufw enable"
 SECONDS = 60.0
+WITHDRAW_SECONDS = 20.0
+"""How long a timer waits for the lock: its unit ends after a minute, and the next one comes soon."""
 _PERMANENT = "--permanent "
 
 
 class Found(NamedTuple):
-    """A firewall of others: all its rules, and those that the roles need, each with whether it lets that in already."""
+    """A firewall of others: all its rules, and those that the roles need, each with whether it is not to be added.
+
+    ``closed`` are phrases about what it closes whatever is added.
+    """
 
     name: str
     active: bool
     rules: tuple[str, ...]
     needs: dict[str, bool]
+    closed: tuple[str, ...]
 
     @property
     def lacks(self) -> list[str]:
@@ -64,7 +85,7 @@ class Found(NamedTuple):
 
 
 def find_firewalls(openings: Collection[Opening], *, bridges: bool) -> list[Found]:
-    """Return the firewalls of this host. Raises :class:`subprocess.SubprocessError` and :class:`OSError`."""
+    """Return the firewalls of this host. Raises one of :data:`EXPECTED`."""
     return [*([_firewalld(openings, bridges)] if _runs_firewalld() else []), *([_ufw(openings)] if _has(UFW) else [])]
 
 
@@ -72,40 +93,66 @@ def name_closing(openings: Collection[Opening], agent: str, *, bridges: bool) ->
     """Return a phrase for each firewall that closes some of the openings that a session needs on this agent."""
     try:
         found = find_firewalls(openings, bridges=bridges)
-    except (OSError, subprocess.SubprocessError) as error:
+    except EXPECTED as error:
         return [f"whether a firewall of {agent} closes it is not known ({reason(error)})"]
     return [
-        f"{each.name} on {agent} closes what it needs: see firewall_foreign, or run there: {'; '.join(each.lines)}"
+        f"{each.name} on {agent} closes what it needs: {'; '.join([*_advice(each), *each.closed])}"
         for each in found
-        if each.active and each.lacks
+        if each.active and (each.lacks or each.closed)
     ]
+
+
+def _advice(found: Found) -> list[str]:
+    return [f"see firewall_foreign, or run there: {'; '.join(found.lines)}"] if found.lacks else []
 
 
 def _firewalld(openings: Iterable[Opening], bridges: bool) -> Found:
     default = _run("firewall-cmd", "--get-default-zone").strip()
     settings = {flag: _read_zones(flag) for flag in ("", _PERMANENT)}
     now, needs = settings[""], {}
+    closed: dict[str, None] = {}
     for opening in openings:
         for name in zones_of(opening, now, default, _arrives_on(opening)):
             for flag, zones in settings.items():
-                there = any(rule.covers(opening) for rule in zones[name].open) if name in zones else True
-                needs[_line(flag, name, "rich-rule", rich_rule(opening))] = there
-    # Without a zone of the engine its rules are missing, too, which has a remedy of its own.
-    engine = zone_of(DEFAULT_BRIDGE, now) if bridges else ""
-    for flag, zones in settings.items() if engine else ():
-        needs[_line(flag, engine, "interface", BRIDGES)] = bool(zone_of(BRIDGES, zones)) or engine not in zones
-    return Found(FIREWALLD, True, tuple(line for flag in settings for line in _lines(flag, settings[flag])), needs)
+                rule = deciding(opening, zones[name].rules if name in zones else [ACCEPT_ALL])
+                needs[_line(flag, name, "rich-rule", rich_rule(opening))] = rule is not None
+                closed.update(_name_denying(rule, f" of the zone {name}"))
+    # Without a zone of the engine its rules are missing, too, which has a remedy of its own; what is ours stays.
+    engine = zone_of(DEFAULT_BRIDGE, now)
+    for name in ([engine] if engine else now) if bridges else ():
+        for flag, zones in settings.items():
+            there = not engine or engine not in zones or bool(zone_of(BRIDGES, zones))
+            needs[_line(flag, name, "interface", BRIDGES)] = there
+    rules = tuple(line for flag in settings for line in _lines(flag, settings[flag]))
+    return Found(FIREWALLD, True, rules, needs, tuple(closed))
 
 
 def _ufw(openings: Iterable[Opening]) -> Found:
     listing = _run("ufw", "show", "added")
+    settings = {**_read_settings(UFW_DEFAULTS), **_read_settings(UFW_SETTINGS)}
     rules, needs = parse_ufw(listing), {}
+    rules += [ACCEPT_ALL] if settings.get("default_input_policy") == "accept" else []
+    closed: dict[str, None] = {}
     for opening in openings:
-        match = ufw_rule(opening)
-        there = any(rule.matches == match or any(each.covers(opening) for each in rule.open) for rule in rules)
-        needs[f"ufw allow {match} comment '{MARK}'"] = there
-    enabled = UFW_SETTINGS.is_file() and re.search("^ENABLED=yes$", UFW_SETTINGS.read_text(), re.MULTILINE)
-    return Found(UFW, bool(enabled), tuple(listing.splitlines()[1:]), needs)
+        rule = deciding(opening, rules)
+        # It drops all packets of IPv6 then, and takes no rule for any.
+        without = is_ipv6(opening.source) and settings.get("ipv6") != "yes"
+        needs[f"ufw allow {ufw_rule(opening)} comment '{MARK}'"] = without or rule is not None
+        closed.update({_NO_IPV6: None} if without else _name_denying(rule))
+    return Found(UFW, settings.get("enabled") == "yes", tuple(listing.splitlines()[1:]), needs, tuple(closed))
+
+
+def _read_settings(path: Path) -> dict[str, str]:
+    """Return the settings of a file of ufw, as it reads them itself."""
+    pairs = (line.strip().partition("=") for line in path.read_text().splitlines()) if path.is_file() else ()
+    return {name.lower(): value.lower().strip("\"'") for name, _, value in pairs}
+
+
+def _name_denying(rule: Rule | None, where: str = "") -> dict[str, None]:
+    """Return a phrase about the rule that decides, if it denies."""
+    if rule is None or rule.accepts:
+        return {}
+    return {f"your rule '{rule.text}'{where} closes it; ours comes after it, so remove or narrow yours": None}
 
 
 def _read_zones(flag: str) -> dict[str, Zone]:
@@ -115,7 +162,7 @@ def _read_zones(flag: str) -> dict[str, Zone]:
 
 def _lines(flag: str, zones: dict[str, Zone]) -> Iterator[str]:
     for name, zone in zones.items():
-        yield from (_line(flag, name, "rich-rule", rule) for rule in zone.rules)
+        yield from (_line(flag, name, "rich-rule", rule) for rule in zone.rich)
         yield from (_line(flag, name, "interface", interface) for interface in zone.interfaces)
 
 
@@ -155,6 +202,32 @@ def _undoing(words: list[str], running: bool) -> list[str]:
     return [*(words[:-1] if running else ("firewall-offline-cmd", words[-2])), words[-1].replace("add", "remove", 1)]
 
 
+def _list_rules(running: bool) -> set[str]:
+    """Return all rules that there are now, as the lines that add them."""
+    there: set[str] = set()
+    if _has("firewall-cmd"):
+        flags = ("", _PERMANENT) if running else (_PERMANENT,)
+        there |= {line for flag in flags for line in _lines(flag, _read_zones(flag))}
+    if _has(UFW):
+        there |= {*_run("ufw", "show", "added").splitlines()}
+    return there
+
+
+def _change(lines: Collection[str], *, there: bool) -> None:
+    """Add rules, or remove them, and raise :class:`ClusterError` with those that have not become so.
+
+    firewall-cmd succeeds if one of several rules does, or if the zone of an interface is another one.
+    """
+    if not lines:
+        return
+    running = _runs_firewalld()
+    _execute(shlex.split(line) if there else _undoing(shlex.split(line), running) for line in lines)
+    listed = _list_rules(running)
+    failed = [line for line in lines if (line in listed) != there]
+    if failed:
+        raise ClusterError(f"{'not added' if there else 'not removed, added by'}: {'; '.join(failed)}")
+
+
 def _execute(commands: Iterable[list[str]]) -> None:
     """Run commands, those of firewalld that differ in nothing but the rule as one: each takes a third of a second."""
 
@@ -182,21 +255,24 @@ _FORMAT = StateFormat("the openings", Record)
 
 
 @contextlib.contextmanager
-def _changing(store: Store) -> Iterator[Record]:
+def _changing(store: Store, seconds: float = LOCK_SECONDS) -> Iterator[Record]:
     """Yield what is ours, and let nobody else change it. Raises :class:`ClusterError` if that is damaged."""
-    with locked(store.root, LOCK_SECONDS) as handle:
+    with locked(store.root, seconds) as handle:
         if handle is None:
-            raise LockTimeoutError(describe_held_lock(store.root, LOCK_SECONDS))
-        try:
-            record = _FORMAT.load(store.openings_file.read_bytes())
-        except FileNotFoundError:
-            record = Record()
-        except (OSError, ValueError) as error:
-            marks = f"the comment {MARK} in ufw, the priority {PRIORITY} in firewalld"
-            raise ClusterError(
-                f"{store.openings_file} is damaged ({as_phrase(error)}): remove our rules ({marks}), and then this file"
-            ) from None
-        yield record
+            raise LockTimeoutError(describe_held_lock(store.root, seconds))
+        yield _load(store)
+
+
+def _load(store: Store) -> Record:
+    try:
+        return _FORMAT.load(store.openings_file.read_bytes())
+    except FileNotFoundError:
+        return Record()
+    except (OSError, ValueError) as error:
+        marks = f"the comment {MARK} in ufw, the priority {PRIORITY} in firewalld"
+        raise ClusterError(
+            f"{store.openings_file} is damaged ({as_phrase(error)}): remove our rules ({marks}), and then this file"
+        ) from None
 
 
 def _save(store: Store, record: Record) -> None:
@@ -212,16 +288,10 @@ def _remove(record: Record, lines: Iterable[str], *, check_mode: bool = False) -
     ours = dict.fromkeys(each for line in lines for each in (line, line.replace(_PERMANENT, "")))
     if not ours:
         return []
-    there: set[str] = set()
-    running = _runs_firewalld()
-    if _has("firewall-cmd"):
-        flags = ("", _PERMANENT) if running else (_PERMANENT,)
-        there |= {line for flag in flags for line in _lines(flag, _read_zones(flag))}
-    if _has(UFW):
-        there |= {*_run("ufw", "show", "added").splitlines()}
+    there = _list_rules(_runs_firewalld())
     gone = [line for line in ours if line in there and line not in before]
     if not check_mode:
-        _execute(_undoing(shlex.split(line), running) for line in gone)
+        _change(gone, there=False)
     return [Change(line, "present", None) for line in gone]
 
 
@@ -242,25 +312,34 @@ def open_firewalls(store: Store, found: Iterable[Found], *, check_mode: bool) ->
             there = {**{name: each.rules for name, each in by_name.items()}, **record.there}
             ours, tried = (tuple(dict.fromkeys([*lines, *lacks])) for lines in (kept, record.tried))
             _save(store, Record(there, ours, tried))
-            _execute(shlex.split(line) for line in lacks if _PERMANENT not in line)
+            _change([line for line in lacks if _PERMANENT not in line], there=True)
     return changes
 
 
-def keep(store: Store) -> None:
-    """Make the rules on trial permanent: a new SSH connection has confirmed them."""
-    if store.openings_file.exists():
-        with _changing(store) as record:
-            _execute(shlex.split(line) for line in record.tried if _PERMANENT in line)
-            _save(store, dataclasses.replace(record, tried=()))
+@contextlib.contextmanager
+def keep(store: Store) -> Iterator[None]:
+    """Make the rules on trial permanent; they are on trial until the block, which confirms it, has not failed."""
+    if not store.openings_file.exists():
+        yield
+        return
+    with _changing(store) as record:
+        _change([line for line in record.tried if _PERMANENT in line], there=True)
+        yield
+        _save(store, dataclasses.replace(record, tried=()))
+
+
+def _is_over(store: Store, record: Record) -> bool:
+    trial = FirewallState(store).trial
+    return bool(record.tried) and (trial is None or trial.expired)
 
 
 def withdraw(store: Store) -> list[Change]:
     """Remove the rules on trial if that is over, also by a reboot, and return the changes."""
-    if not store.openings_file.exists():
+    # Whoever opens or keeps them has the lock for longer than the units of timers may take.
+    if not _is_over(store, _load(store)):
         return []
-    with _changing(store) as record:
-        trial = FirewallState(store).trial
-        if not record.tried or (trial is not None and not trial.expired):
+    with _changing(store, WITHDRAW_SECONDS) as record:
+        if not _is_over(store, record):
             return []
         changes = _remove(record, record.tried)
         _save(store, Record(record.there, tuple(line for line in record.ours if line not in record.tried)))

@@ -37,8 +37,9 @@ class Opening(NamedTuple):
 
     def covers(self, other: Opening) -> bool:
         """Return whether what lets these packets in lets the others in, too."""
-        (first, last), (low, high) = parse_ranges(self.ports)[0], parse_ranges(other.ports)[0]
-        return self.protocol in ("", other.protocol) and first <= low <= high <= last and other.within(self.source)
+        (first, last), (low, high) = (each.ports.partition("-")[::2] for each in (self, other))
+        inside = int(first) <= int(low) and int(high or low) <= int(last or first)
+        return self.protocol in ("", other.protocol) and inside and other.within(self.source)
 
     def within(self, network: str) -> bool:
         """Return whether all senders are of a network, empty for all; a name or a MAC is none."""
@@ -72,19 +73,47 @@ def openings_of_session(plan: SessionPlan, agent: str) -> list[Opening]:
     return [Opening("udp", to, str(ip_network(address))) for address, to in senders]
 
 
+class Rule(NamedTuple):
+    """A rule as its firewall lists it, and which packets it lets in or denies, as far as that is simple.
+
+    Those with a lower priority go first.
+    """
+
+    text: str
+    accepts: bool
+    packets: tuple[Opening, ...]
+    priority: int = 0
+
+
+ACCEPT_ALL = Rule("", True, (Opening("", ALL_PORTS),), 1 << 16)
+"""What comes last where all is let in that no rule denies."""
+
+
+def deciding(opening: Opening, rules: Iterable[Rule]) -> Rule | None:
+    """Return the first rule, of those in their firewall's order, that decides before one of ours; ``None`` for none."""
+    covering = (rule for rule in rules if any(each.covers(opening) for each in rule.packets))
+    return next((rule for rule in covering if rule.accepts or rule.priority <= PRIORITY), None)
+
+
 class Zone(NamedTuple):
-    """A zone of firewalld: its ``rules`` are rich ones, ``open`` is what it lets in as far as that is simple."""
+    """A zone of firewalld: its ``rich`` rules as listed, and all that let in or deny, in their order."""
 
     interfaces: tuple[str, ...]
     sources: tuple[str, ...]
-    rules: tuple[str, ...]
-    open: tuple[Opening, ...]
+    rich: tuple[str, ...]
+    rules: tuple[Rule, ...]
 
 
+# Names of ports are not known here: a rule with one is not read.
+_RANGE = r"\d+(?:-\d+)?"
+_PORT = re.compile(rf"(?<!\S)({_RANGE})/(\w+)")
 _RICH = re.compile(
-    r'rule(?: priority="[^"]*")?(?: family="\w+" source address="([^"]+)")?'
-    r'(?: port port="([^"]+)" protocol="(\w+)")? accept'
+    r'rule(?: priority="(-?\d+)")?(?: family="(\w+)")?(?: source address="([^"]+)")?'
+    rf'(?: port port="({_RANGE})" protocol="(\w+)")?'
+    r'(?: n?log(?: (?:limit )?[\w-]+="[^"]*")*)?(?: audit(?: limit value="[^"]*")?)?'
+    r' (?:(accept)|drop|reject(?: type="[^"]*")?)'
 )
+_EVERYBODY = {"ipv4": "0.0.0.0/0", "ipv6": "::/0"}
 
 
 def parse_zones(listing: str) -> dict[str, Zone]:
@@ -93,20 +122,27 @@ def parse_zones(listing: str) -> dict[str, Zone]:
     for block in re.split(r"\n(?=\S)", listing.strip()):
         name, *lines = block.splitlines() or [""]
         fields = dict(line.strip().partition(": ")[::2] for line in lines)
-        rules = tuple(line.strip() for line in lines if line.startswith("\trule "))
-        simple = [found.groups() for found in map(_RICH.fullmatch, rules) if found]
-        opened = [Opening(protocol or "", ports or ALL_PORTS, source or "") for source, ports, protocol in simple]
-        opened += [Opening(port.partition("/")[2], port.partition("/")[0]) for port in fields.get("ports", "").split()]
-        opened += [Opening("", ALL_PORTS)] if fields.get("target") == "ACCEPT" else []
+        rich = tuple(line.strip() for line in lines if line.startswith("\trule "))
+        rules = [_read_rich(*found.groups(), text=found[0]) for found in map(_RICH.fullmatch, rich) if found]
+        ports = _PORT.findall(fields.get("ports", ""))
+        rules += [Rule("", True, tuple(Opening(protocol, port) for port, protocol in ports))]
+        rules += [ACCEPT_ALL] if fields.get("target") == "ACCEPT" else []
+        # With one priority, what denies goes first.
+        rules.sort(key=lambda rule: (rule.priority, rule.accepts))
         interfaces, sources = (tuple(fields.get(key, "").split()) for key in ("interfaces", "sources"))
-        zones[name.partition(" ")[0]] = Zone(interfaces, sources, rules, tuple(opened))
+        zones[name.partition(" ")[0]] = Zone(interfaces, sources, rich, tuple(rules))
     return zones
+
+
+def _read_rich(priority: str, family: str, source: str, ports: str, protocol: str, accept: str, *, text: str) -> Rule:
+    packets = Opening(protocol or "", ports or ALL_PORTS, source or _EVERYBODY.get(family, ""))
+    return Rule(text, bool(accept), (packets,), int(priority or 0))
 
 
 def zone_of(interface: str, zones: Mapping[str, Zone]) -> str:
     """Return the zone of an interface; empty if it has none."""
-    names = {interface, *(f"{interface[:end]}+" for end in range(1, len(interface)))}
-    return next((name for name, zone in zones.items() if names & {*zone.interfaces}), "")
+    names = [interface, *(f"{interface[:end]}+" for end in range(len(interface) - 1, 0, -1))]
+    return next((zone for name in names for zone in zones if name in zones[zone].interfaces), "")
 
 
 def zones_of(opening: Opening, zones: Mapping[str, Zone], default: str, interfaces: Iterable[str]) -> list[str]:
@@ -115,39 +151,32 @@ def zones_of(opening: Opening, zones: Mapping[str, Zone], default: str, interfac
     return bound[:1] or [*dict.fromkeys(zone_of(name, zones) or default for name in interfaces)] or [default]
 
 
-def rich_rule(opening: Opening, *, marked: bool = True) -> str:
-    """Return a rule as firewalld lists it, with our mark or as an operator writes it."""
-    mark = f' priority="{PRIORITY}"' if marked else ""
+def rich_rule(opening: Opening) -> str:
+    """Return a rule of ours as firewalld lists it."""
     family = "ipv6" if is_ipv6(opening.source) else "ipv4"
     source = f' family="{family}" source address="{_short(opening.source)}"' if opening.source else ""
-    return f'rule{mark}{source} port port="{opening.ports}" protocol="{opening.protocol}" accept'
-
-
-class UfwRule(NamedTuple):
-    """A rule of ufw: what it ``matches``, as ufw writes that, and what it lets in, as far as that is simple (``open``).
-
-    A second rule that matches the same replaces it, whatever the action of either, and takes its comment away.
-    """
-
-    matches: str
-    open: tuple[Opening, ...]
+    return f'rule priority="{PRIORITY}"{source} port port="{opening.ports}" protocol="{opening.protocol}" accept'
 
 
 _UFW = re.compile(r"ufw (allow|deny|reject|limit)(?: in)?(?: log(?:-all)?)? (.*?)(?: comment '.*')?")
 _PORTS = r"(\d[\d,:]*)"
-_MATCHES = re.compile(rf"{_PORTS}(?:/(\w+))?|from (\S+)(?: to any)?(?: port {_PORTS})?(?: proto (\w+))?")
+_MATCHES = re.compile(rf"{_PORTS}(?:/(\w+))?|(?:from (\S+)|to any)(?: to any port {_PORTS})?(?: proto (\w+))?")
 
 
-def parse_ufw(listing: str) -> list[UfwRule]:
-    """Return the rules of ``ufw show added`` that are for packets to this host."""
+def parse_ufw(listing: str) -> list[Rule]:
+    """Return the rules of ``ufw show added`` that are for packets to this host, in their order.
+
+    What is limited is not let in by all means: so these deny.
+    """
     rules = []
-    for found in filter(None, map(_UFW.fullmatch, listing.splitlines())):
-        action, matches = found.groups()
-        simple = _MATCHES.fullmatch(matches) if action == "allow" else None
-        ports, protocol, source, to, of = simple.groups() if simple else ("",) * 5
-        listed = (ports or to or ALL_PORTS).replace(":", "-").split(",") if simple else []
-        opened = tuple(Opening(protocol or of or "", port, source or "") for port in listed)
-        rules.append(UfwRule(matches, opened))
+    for text in listing.splitlines():
+        found = _UFW.fullmatch(text)
+        simple = found and _MATCHES.fullmatch(found[2])
+        if found and simple:
+            ports, protocol, source, to, of = simple.groups()
+            listed = (ports or to or ALL_PORTS).replace(":", "-").split(",")
+            packets = tuple(Opening(protocol or of or "", port, source or "") for port in listed)
+            rules.append(Rule(text, found[1] == "allow", packets))
     return rules
 
 

@@ -95,8 +95,7 @@ def confirm(store: Store, nonce: str, connection: str, *, force: bool) -> None:
     with store.isolation_lock():
         _check_confirmation(FirewallState(store).trial, nonce, connection, force)
     # Before the others, and not under their lock: each command takes a part of a second.
-    keep(store)
-    with store.isolation_lock():
+    with keep(store), store.isolation_lock():
         state = FirewallState(store)
         state.save(_check_confirmation(state.trial, nonce, connection, force).firewall, None)
 

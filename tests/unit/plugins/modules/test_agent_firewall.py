@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import roll_back
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.builders import held, plan
 from tests.unit.fake_network import FakeNetwork, patched_network
@@ -210,6 +211,9 @@ def test_an_inactive_ufw_gets_nothing_and_the_lines_are_said(tried: Any, with_uf
     result = tried(needed=NEEDED, foreign=foreign)
     off = "ufw is not active. Before you enable it, run as root, beside what lets you log in:"
     assert (result["lacking"], with_ufw.changes) == ([off, LINE], [])
+    with_ufw.ufw = ["ufw deny 4789/udp"]
+    (would,) = tried(needed=NEEDED, foreign=foreign)["lacking"]
+    assert would.startswith("ufw is not active, and would close what the roles of this host need: your rule 'ufw deny")
 
 
 def test_another_firewall_is_opened_on_the_trial_of_our_own_and_confirmed_with_it(
@@ -273,6 +277,35 @@ def test_a_firewall_that_does_not_answer_is_a_warning_unless_it_is_to_be_opened(
     timers.clear()
     assert tried(foreign="open")["msg"] == f"{failed}."
     assert timers == [], "nothing has changed"
+
+
+@pytest.mark.parametrize("foreign", ["report", "open"])
+def test_a_rule_that_denies_before_ours_is_said(tried: Any, with_ufw: Host, foreign: str) -> None:
+    with_ufw.ufw = ["ufw deny 4789/udp"]
+    assert tried(needed=NEEDED, foreign=foreign)["lacking"] == [
+        (
+            "ufw closes what the roles of this host need, and no rule of ours opens it: your rule 'ufw deny 4789/udp'"
+            " closes it; ours comes after it, so remove or narrow yours."
+        )
+    ]
+    assert with_ufw.changes == []
+
+
+def test_a_look_at_another_firewall_that_fails_breaks_no_report(
+    tried: Any, with_ufw: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
+
+    def fail() -> None:
+        raise NetworkError("ip -j -d addr show: Cannot open netlink socket")
+
+    monkeypatch.setattr(agent_firewall, "read_links", fail)
+    result = tried(needed=NEEDED, inventory_managers=["192.0.2.7"])
+    assert (result["lacking"], bool(result["nonce"]), with_ufw.changes) == ([], True, [])
+    assert warned == [
+        "firewall_foreign: what firewalld and ufw let in is not known: ip -j -d addr show: Cannot open netlink socket."
+    ]
 
 
 def test_what_was_opened_is_closed_when_the_host_is_given_back(

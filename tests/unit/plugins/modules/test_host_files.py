@@ -70,3 +70,22 @@ def test_what_belongs_to_somebody_else_becomes_roots(
     assert result["diff"]["before"] == f"{tmp_path / name}: owner and group 1000:1000\n"
     status = (tmp_path / name).stat()
     assert (status.st_uid, status.st_gid) == (0, 0)
+
+
+def test_the_folder_of_a_file_is_made_if_it_is_missing_and_else_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = os.umask(0o077)
+    theirs = tmp_path / "network"
+    theirs.mkdir()
+    theirs.chmod(0o750)
+    os.chown(theirs, 0, 998)
+    new = tmp_path / "NetworkManager/conf.d"
+    files = {str(theirs / "05-ours.network"): "1\n", str(new / "99-ours.conf"): "2\n"}
+    try:
+        assert result_of("host_files", {"files": files}, capsys)["changed"]
+    finally:
+        os.umask(before)
+    assert (mode(theirs), theirs.stat().st_gid) == (0o750, 998)
+    assert [mode(folder) for folder in (new.parent, new)] == [0o755] * 2
+    assert not result_of("host_files", {"files": files}, capsys)["changed"]

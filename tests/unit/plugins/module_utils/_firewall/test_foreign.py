@@ -21,10 +21,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.foreig
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openings import Opening
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import ConfirmError, confirm
 from ansible_collections.backendai.cluster.plugins.module_utils._host.deadline import deadline_in
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LockTimeoutError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from tests.unit.foreign_firewalls import Host, on_host
 
 PEERS = [Opening("udp", "4789", f"10.0.0.{host}/32") for host in (2, 3)]
@@ -75,8 +78,13 @@ def on_trial(store: Store, *openings: Opening, bridges: bool = True, check_mode:
 
 def confirmed(store: Store) -> None:
     """Confirm what is on trial."""
-    keep(store)
-    FirewallState(store).save(None, None)
+    trial = FirewallState(store).trial
+    confirm(store, trial.nonce if trial else "", "b", force=False)
+
+
+def kept(store: Store) -> None:
+    with keep(store):
+        pass
 
 
 def rolled_back(store: Store) -> list[Change]:
@@ -128,6 +136,40 @@ def test_what_is_not_confirmed_goes_and_leaves_what_was_confirmed_before(store: 
     assert rolled_back(store) == []
 
 
+def test_what_a_trial_that_ends_during_its_confirmation_has_opened_goes(
+    store: Store, firewalld: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    run = firewalld.run
+
+    def slowly(*command: str) -> str:
+        if "--permanent" in command:
+            FirewallState(store).save(None, None)
+        return run(*command)
+
+    monkeypatch.setattr(foreign, "_run", slowly)
+    with pytest.raises(ConfirmError, match="the old ones are restored"):
+        confirmed(store)
+    assert firewalld.zones[True]["public"] == [rich(2), rich(3)], "it was too late"
+    withdraw(store)
+    assert firewalld.zones == before
+
+
+def test_a_timer_does_not_wait_for_whoever_opens_and_not_for_long_once_the_trial_is_over(
+    store: Store, with_ufw: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert foreign.WITHDRAW_SECONDS < 60, "the time of its unit"
+    monkeypatch.setattr(foreign, "WITHDRAW_SECONDS", 0.1)
+    on_trial(store, *PEERS)
+    with locked(store.root, 0):
+        assert withdraw(store) == [], "the trial goes on"
+        with pytest.raises(LockTimeoutError, match=r"has held the lock .* for more than 0.1 seconds"):
+            rolled_back(store)
+    assert len(withdraw(store)) == 2
+    assert with_ufw.ufw == []
+
+
 def test_what_is_not_confirmed_goes_after_a_reboot(store: Store, with_ufw: Host) -> None:
     on_trial(store, *PEERS)
     FirewallState(store).save(None, Trial(None, "0" * 32, 1e9, "another boot", "a"))
@@ -138,7 +180,7 @@ def test_what_is_not_confirmed_goes_after_a_reboot(store: Store, with_ufw: Host)
 def test_nothing_is_read_where_nothing_was_ever_opened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "_run", pytest.fail)
     assert withdraw(store) == []
-    keep(store)
+    kept(store)
     assert close_firewalls(store, check_mode=False) == []
 
 
@@ -209,6 +251,16 @@ def test_an_engine_without_a_zone_gets_none(store: Store, firewalld: Host) -> No
     assert firewalld.changes == []
 
 
+def test_bridges_stay_in_the_zone_of_an_engine_that_is_not_known_at_the_moment(store: Store, firewalld: Host) -> None:
+    on_trial(store)
+    confirmed(store)
+    firewalld.zones[False]["docker"].remove("--add-interface=backendai0")
+    assert on_trial(store) == []
+    assert [zones["docker"] for zones in firewalld.zones.values()] == [["--add-interface=bai-+"]] * 2
+    close_firewalls(store, check_mode=False)
+    assert [zones["docker"] for zones in firewalld.zones.values()] == [[], []]
+
+
 def test_bridges_in_a_zone_of_the_operators_stay_there(store: Store, firewalld: Host) -> None:
     for flag in (False, True):
         firewalld.zones[flag]["public"].append("--add-interface=bai-+")
@@ -265,7 +317,40 @@ def test_a_rule_is_written_down_before_it_is_added(store: Store, with_ufw: Host)
     assert with_ufw.ufw == []
 
 
-@pytest.mark.parametrize("act", [keep, withdraw, lambda store: close_firewalls(store, check_mode=False)])
+def test_rules_that_firewalld_has_not_taken_are_named_and_go_with_the_trial(store: Store, firewalld: Host) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    firewalld.refused = "10.0.0.3"
+    with pytest.raises(ClusterError, match=r"^not added: firewall-cmd --zone=public --add-rich-rule='rule .*10.0.0.3"):
+        on_trial(store, *PEERS)
+    firewalld.refused = ""
+    assert len(rolled_back(store)) == 2
+    assert firewalld.zones == before
+
+
+def test_a_confirmation_fails_if_firewalld_makes_not_all_permanent(store: Store, firewalld: Host) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    firewalld.refused = "10.0.0.3"
+    with pytest.raises(ClusterError, match=r"not added: firewall-cmd --permanent --zone=public .*10.0.0.3"):
+        confirmed(store)
+    firewalld.refused = ""
+    rolled_back(store)
+    assert firewalld.zones == before
+
+
+def test_what_firewalld_does_not_remove_is_named_and_stays_ours(store: Store, firewalld: Host) -> None:
+    before = copy.deepcopy(firewalld.zones)
+    on_trial(store, *PEERS)
+    confirmed(store)
+    firewalld.refused = "10.0.0.3"
+    with pytest.raises(ClusterError, match=r"not removed, added by: firewall-cmd --zone=public .*10.0.0.3"):
+        close_firewalls(store, check_mode=False)
+    firewalld.refused = ""
+    close_firewalls(store, check_mode=False)
+    assert firewalld.zones == before
+
+
+@pytest.mark.parametrize("act", [kept, withdraw, lambda store: close_firewalls(store, check_mode=False)])
 def test_a_damaged_record_is_named_with_the_marks_of_our_rules(store: Store, with_ufw: Host, act: Any) -> None:
     on_trial(store, *PEERS)
     FirewallState(store).save(None, None)
@@ -300,3 +385,90 @@ def test_a_session_that_fails_names_the_firewall_and_the_commands(with_ufw: Host
     with_ufw.ufw, with_ufw.broken = [], "show"
     (phrase,) = name_closing(PEERS[:1], "agent1", bridges=False)
     assert phrase == "whether a firewall of agent1 closes it is not known (ufw failed: Error: COMMAND_FAILED)"
+
+
+def test_a_rule_of_the_operators_with_a_named_port_is_no_obstacle(firewalld: Host) -> None:
+    for flag in (False, True):
+        firewalld.zones[flag]["public"].append('--add-rich-rule=rule port port="ssh" protocol="tcp" accept')
+    (found,) = find_firewalls(PEERS[:1], bridges=False)
+    assert len(found.lines) == 2
+
+
+def test_a_host_whose_interfaces_are_not_known_does_not_hide_why_a_session_fails(
+    firewalld: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert firewalld.runs_firewalld
+
+    def fail(_opening: Opening) -> list[str]:
+        raise NetworkError("ip -j route show: Cannot open netlink socket")
+
+    monkeypatch.setattr(foreign, "_arrives_on", fail)
+    (phrase,) = name_closing([PUBLIC], "agent1", bridges=False)
+    assert phrase == (
+        "whether a firewall of agent1 closes it is not known (ip -j route show: Cannot open netlink socket)"
+    )
+
+
+DENIES = "your rule '{}'{} closes it; ours comes after it, so remove or narrow yours"
+
+
+def test_a_rule_of_ufw_that_denies_first_is_named_and_none_of_ours_added(store: Store, with_ufw: Host) -> None:
+    denies = "ufw deny from 10.0.0.0/24"
+    with_ufw.ufw = [denies, "ufw allow 4789/udp"]
+    (found,) = find_firewalls(PEERS, bridges=False)
+    assert (found.lines, found.closed) == ([], (DENIES.format(denies, ""),)), "once, for all peers"
+    assert name_closing(PEERS, "agent1", bridges=False) == [
+        f"ufw on agent1 closes what it needs: {DENIES.format(denies, '')}"
+    ]
+    assert on_trial(store, *PEERS) == []
+    with_ufw.ufw.reverse()
+    assert name_closing(PEERS, "agent1", bridges=False) == []
+
+
+def test_a_rule_of_firewalld_that_denies_first_is_named_and_none_of_ours_added(store: Store, firewalld: Host) -> None:
+    denies = 'rule family="ipv4" source address="10.0.0.2" drop'
+    for flag in (False, True):
+        firewalld.zones[flag]["public"] += [rich(2, ""), f"--add-rich-rule={denies}"]
+    on_trial(store, *PEERS, bridges=False)
+    assert firewalld.zones[False]["public"][2:] == [rich(3)]
+    confirmed(store)
+    (phrase,) = name_closing(PEERS, "agent1", bridges=False)
+    assert phrase == f"firewalld on agent1 closes what it needs: {DENIES.format(denies, ' of the zone public')}"
+
+
+def test_what_is_ours_stays_behind_a_rule_that_denies(store: Store, firewalld: Host) -> None:
+    on_trial(store, *PEERS, bridges=False)
+    confirmed(store)
+    firewalld.zones[False]["public"].append('--add-rich-rule=rule family="ipv4" source address="10.0.0.2" drop')
+    assert on_trial(store, *PEERS, bridges=False) == []
+    assert rich(2) in firewalld.zones[False]["public"]
+
+
+def test_an_ufw_that_lets_in_by_default_needs_nothing_but_for_what_is_denied(with_ufw: Host) -> None:
+    with_ufw.defaults.write_text('IPV6=yes\nDEFAULT_INPUT_POLICY="ACCEPT"\n')
+    with_ufw.ufw = ["ufw deny from 10.0.0.2"]
+    (found,) = find_firewalls([*PEERS, PUBLIC], bridges=False)
+    assert (found.lines, len(found.closed)) == ([], 1)
+
+
+@pytest.mark.parametrize("settings", ["IPV6=no\n", 'IPV6="no"\nDEFAULT_INPUT_POLICY="ACCEPT"\n', None])
+def test_an_ufw_without_ipv6_gets_no_rule_of_it_and_how_to_turn_it_on_is_said(
+    store: Store, with_ufw: Host, settings: str | None
+) -> None:
+    with_ufw.defaults.unlink()
+    if settings:
+        with_ufw.defaults.write_text(settings)
+    inside = Opening("udp", "4789", "fd62:6169::/48")
+    (found,) = find_firewalls([inside], bridges=False)
+    said = "it drops IPv6: set IPV6=yes in /etc/default/ufw, then ufw disable and ufw enable"
+    assert (found.lines, found.closed) == ([], (said,))
+    on_trial(store, PEERS[0], inside)
+    assert [line for line in with_ufw.ufw if "fd62" in line] == []
+    assert name_closing([inside], "agent1", bridges=False) == [f"ufw on agent1 closes what it needs: {said}"]
+
+
+@pytest.mark.parametrize("settings", ["IPV6=yes\n", 'IPV6="YES"\n'])
+def test_an_ufw_with_ipv6_gets_rules_of_it(store: Store, with_ufw: Host, settings: str) -> None:
+    with_ufw.defaults.write_text(settings)
+    on_trial(store, Opening("udp", "4789", "fd62:6169::/48"))
+    assert len(with_ufw.ufw) == 1
