@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,17 +38,16 @@ Try = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Path:
-    for folder in ("bin", "dev", "kit/bin", "gpus"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "kit/bin/busybox").write_text("")
-    write(tmp_path, "docker", DOCKER)
-    # User 65534 has to reach the nodes.
-    folders = Path(tempfile.gettempdir())
-    for above in (tmp_path, *tmp_path.parents):
-        if folders in above.parents:
-            above.chmod(0o755)
-    return tmp_path
+def host() -> Iterator[Path]:
+    """Return a folder that user 65534 reaches: any other run of pytest closes those of this one to others."""
+    with tempfile.TemporaryDirectory() as name:
+        made = Path(name)
+        made.chmod(0o755)
+        for folder in ("bin", "dev", "kit/bin", "gpus"):
+            (made / folder).mkdir(parents=True)
+        (made / "kit/bin/busybox").write_text("")
+        write(made, "docker", DOCKER)
+        yield made
 
 
 def write(host: Path, name: str, text: str) -> None:

@@ -278,7 +278,7 @@ def test_a_host_whose_selinux_has_to_know_our_folders_needs_semanage(wanted: Wan
     expected = f"SELinux has to know the types of folders of {role}, and semanage is missing: "
     assert judge(wanted, lacking).problems == [f"{expected}apt-get install {SEMANAGE}."]
     unknown = wanted._replace(family=Family("Plan 9 4", "apt"))
-    assert judge(unknown, lacking).problems == [f"{expected}install it ({SEMANAGE})."]
+    assert f"{expected}install it ({SEMANAGE})." in judge(unknown, lacking).problems
     coming = lacking._replace(packages={**SOURCES, SEMANAGE: Package(candidate="3.8")})
     assert judge(wanted._replace(packages=[*wanted.packages, SEMANAGE]), coming).problems == []
 
