@@ -83,7 +83,7 @@ def wall(hosts: dict[Host, SpareHost]) -> None:
     peer = hosts[WITH_UFW].address
     same = f'rule family="ipv4" source address="{peer}" port port="4789" protocol="udp" accept'
     firewalld.run(
-        f"{install} firewalld && systemctl enable --now firewalld && firewall-cmd --state"
+        f"{install} firewalld netbase && systemctl enable --now firewalld && firewall-cmd --state"
         f" && firewall-cmd --permanent --add-rich-rule='{SSH_RULE}' && firewall-cmd --reload"
         f" && firewall-cmd --add-rich-rule='{same}' && firewall-cmd --add-port=9100/tcp"
     )
