@@ -145,7 +145,7 @@ def _ufw(openings: Iterable[Opening]) -> Found:
 def _read_settings(path: Path) -> dict[str, str]:
     """Return the settings of a file of ufw, as it reads them itself."""
     pairs = (line.strip().partition("=") for line in path.read_text().splitlines()) if path.is_file() else ()
-    return {name.lower(): value.lower().strip("\"'") for name, _, value in pairs}
+    return {name.lower(): value.lower().strip("\"'") for name, _sign, value in pairs}
 
 
 def _name_denying(rule: Rule | None, where: str = "") -> dict[str, None]:
