@@ -232,7 +232,6 @@ _REPLIES: Mapping[str, type[_Reply]] = {
     "survey": _Survey,
     "cordon": _Cordon,
     "start": _Sessions,
-    "overlay": _Sessions,
     "remove": _Sessions,
     "pull": _Pull,
     "prune": _Prune,

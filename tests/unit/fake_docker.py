@@ -39,11 +39,6 @@ class FakeDocker:
         self.log_driver = "json-file"
         self.api_version = "1.41"
 
-        self.nodes_there: list[dict[str, Any]] = []
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return self.nodes_there
-
     def info(self) -> dict[str, Any]:
         known = {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}
         return {**known, "CgroupDriver": self.cgroup_driver}

@@ -42,8 +42,7 @@ class Endpoint(NamedTuple):
 class SessionInterface(NamedTuple):
     """The desired interface on the session network; ``address`` has its prefix length, ``mtu`` is in bytes.
 
-    It is a macvlan on the link ``parent``, or a port of the ``bridge``. An overlay has neither: Docker Swarm chooses
-    the interface, which is found by its address, and has the MAC and MTU.
+    It is a macvlan on the link ``parent``, or a port of the ``bridge``.
     """
 
     name: str
@@ -159,7 +158,7 @@ class _ContainerPlan:
             yield self._inside(change, *lines)
         elif session.bridge:
             yield from self._attach(session.name, session.bridge, session.mtu)
-        if link is not None and (session.parent or session.bridge):
+        if link is not None:
             yield from self._configure(session.name, link, session.address, session.mac, session.mtu)
 
     def _attach(self, name: str, bridge: str, mtu: int | None) -> Iterator[LinkOperation]:
@@ -203,14 +202,13 @@ class _ContainerPlan:
         Programs that send small packets one by one wait for each acknowledgement: a login between OpenSSH 9.2 takes
         0.14 s with the kernel's delay, and 0.05 s without.
         """
-        name = session.name or self._interface_of(session.address)
         subnet = str(ipaddress.IPv4Interface(session.address).network)
-        if not name or any(
+        if any(
             route["dst"] == subnet and {"quickack": 1} in route.get("metrics", ()) and self._has_addresses()
             for route in self.routes
         ):
             return
-        source = session.address.partition("/")[0]
+        name, source = session.name, session.address.partition("/")[0]
         change = Change(f"route of {self.desired.hostname} to its session", "delayed", "acknowledged at once")
         yield self._inside(change, f"route replace {subnet} dev {name} proto kernel scope link src {source} quickack 1")
 
@@ -237,10 +235,6 @@ class _ContainerPlan:
         return _ipv4_addresses(eth0) == [self.desired.endpoint.address] and not (
             session and named and _ipv4_addresses(named) != [session.address]
         )
-
-    def _interface_of(self, address: str) -> str:
-        """Return the interface with this address; empty if there is none."""
-        return next((name for name, link in self.links.items() if address in _ipv4_addresses(link)), "")
 
     def _port(self, name: str) -> dict[str, Any] | None:
         """Return the host end of a veth interface."""

@@ -119,8 +119,6 @@ def _session_interface(plan: SessionPlan, kernel: Kernel) -> SessionInterface | 
     if network is None or network.subnet is None:
         return None
     address = f"{kernel.address}/{ipaddress.IPv4Network(network.subnet).prefixlen}"
-    if network.swarm_manager:
-        return SessionInterface("", address)
     return SessionInterface(
         SESSION_INTERFACE,
         address,

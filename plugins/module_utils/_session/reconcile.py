@@ -42,7 +42,7 @@ from .ownership import own_containers
 from .reap import remove_expired
 
 RESTORE_SECONDS = 30
-"""How long an agent that has just started may take to join its swarm, or to create its InfiniBand device nodes."""
+"""How long an agent that has just started may take to create its InfiniBand device nodes."""
 
 OUTSIDE = "containers reach nothing outside"
 UNKNOWN = "nobody knows whether containers reach what is outside"
@@ -73,8 +73,6 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     """
     started_hostnames = store.started_commands(session)
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
-    plan = session.plan
-    waits = plan.infiniband or (plan.network and plan.network.swarm_manager)
     own = own_containers(client, store, session)
     starting = [name for name in hostnames if name in own and own[name]["State"] != "running"]
     if not starting:
@@ -85,7 +83,7 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
         client,
         [own[name] for name in starting],
         lambda container: prepare_restart(client, store, session, by_id[container], container),
-        RESTORE_SECONDS if waits else 0,
+        RESTORE_SECONDS if session.plan.infiniband else 0,
     )
     return changes, starting
 
@@ -195,10 +193,9 @@ def _restore_one(
 def _restore_session(
     store: Store, engine: Connected, stored: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> list[Change]:
-    session_id, network = stored.plan.id, stored.plan.network
+    session_id = stored.plan.id
     if stored.expired:
-        # Removing an overlay may have to wait, which must not block the other sessions: the next claim or run does it.
-        return [] if network and network.swarm_manager else remove_expired(engine(), store, session_id, False)[0]
+        return remove_expired(engine(), store, session_id, False)[0]
     if not start and store.is_busy(session_id):
         return []
     with store.session_lock(session_id):
