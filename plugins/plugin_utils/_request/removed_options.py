@@ -9,16 +9,23 @@ Ansible ignores variables that nobody reads, so without this table a removed opt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: By the name of the variable.
-REMOVED_OPTIONS: Mapping[str, str] = {}
+REMOVED_OPTIONS: Mapping[str, str] = {
+    "agent_registry_mirrors": "write registry-mirrors into /etc/docker/daemon.json on the agents, and reload docker",
+}
 
 #: By the name of the variable and the value.
 REMOVED_VALUES: Mapping[tuple[str, str], str] = {
     ("session_network_driver", "swarm"): "use vxlan, which needs no Docker Swarm",
 }
+
+
+def describe_removed_options(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each option of these names that was removed, with what to use instead."""
+    return [f"{name} was removed: {REMOVED_OPTIONS[name]}." for name in sorted({*names} & REMOVED_OPTIONS.keys())]
 
 
 def describe_removed_value(option: str, value: Any) -> str:
