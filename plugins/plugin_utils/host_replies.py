@@ -125,7 +125,6 @@ class _Checks:
     frame: bool | None
     ssh: bool | None
     ssh_error: str | None = None
-    latency_ms: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
