@@ -154,12 +154,6 @@ def plan(
     return make_plan(request, Placement(hosts, len(counts)), available_agents, POOLS, SESSION_ID, USER, NOW)
 
 
-def bridged(made: SessionPlan) -> SessionPlan:
-    """Return a plan of an earlier release, in which the tunnel of a session was a port of a bridge."""
-    network = made.network and dataclasses.replace(made.network, bridge="bai-5f0c6a523c")
-    return dataclasses.replace(made, network=network)
-
-
 def bare_plan(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> SessionPlan:
     """Return a plan of which only the requests of its containers matter, by agent."""
     placed = [(agent, request) for agent, listed in requests.items() for request in listed]

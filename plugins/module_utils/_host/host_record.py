@@ -54,7 +54,7 @@ class Installed:
 class HostRecord:
     """What was there, and what was ``added`` since.
 
-    ``complete`` is false for a host that an earlier release provisioned, of which it is not known what was there.
+    ``complete`` is false for a host whose record was lost, of which it is not known what was there.
     ``before`` is what was there when an installation began that has not ended, and ``wanted`` what it was to add.
     ``lost`` are packages of before that other packages have replaced.
     ``sysctls`` and ``units`` have the first values of kernel settings and the first states of units, by name, and
@@ -152,5 +152,5 @@ def find_roles(root: Path = Path("/")) -> list[str]:
 
 
 def first_record(tables: Iterable[str], roles: Collection[str]) -> HostRecord:
-    """Return the record of a host without one: it is incomplete if the host has ``roles``, from an earlier release."""
+    """Return the record of a host without one: it is incomplete if the host has ``roles`` already."""
     return HostRecord(complete=not roles, tables=tuple(tables))

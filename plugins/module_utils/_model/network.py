@@ -27,8 +27,8 @@ DEFAULT_BRIDGE = "backendai0"
 class Network:
     """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
 
-    ``bridge`` and ``link`` are names of interfaces on the agents; sessions of earlier releases have both. ``mtu`` is in
-    bytes. The agents' own network (driver ``host``) has only an MTU.
+    ``bridge`` and ``link`` are names of interfaces on the agents, of which it has one: the bridge of one agent, or the
+    VXLAN link of several. ``mtu`` is in bytes. The agents' own network (driver ``host``) has only an MTU.
     """
 
     driver: str
@@ -43,7 +43,7 @@ class Network:
     @property
     def engine_network(self) -> str | None:
         """The name of the engine's network; ``None`` if containers have macvlans on the link, made by the agent."""
-        return None if self.link and not self.bridge else self.name
+        return None if self.link else self.name
 
 
 def vxlan_link_name(session_id: str) -> str:

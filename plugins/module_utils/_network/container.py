@@ -70,14 +70,12 @@ class InterfacePlan(NamedTuple):
     """What must change: ``steps`` that repair the network, and containers that have ``lost`` an interface.
 
     The latter are the names of the interfaces by hostname: such containers can only be recreated. ``incomplete`` are
-    the hostnames of containers that have been started since their network was complete, ``pins`` those of the steps
-    that pin ports.
+    the hostnames of containers that have been started since their network was complete.
     """
 
     steps: list[LinkOperation]
     lost: dict[str, str]
     incomplete: frozenset[str] = frozenset()
-    pins: tuple[LinkOperation, ...] = ()
 
 
 def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkState) -> InterfacePlan:
@@ -85,7 +83,6 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
     steps: list[LinkOperation] = []
     lost: dict[str, str] = {}
     incomplete: set[str] = set()
-    pins: list[LinkOperation] = []
     containers = list(desired)
     for container, inside in zip(containers, in_threads(_look_inside, containers)):
         if inside is None:
@@ -96,9 +93,8 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
             lost[container.hostname] = interface
         else:
             steps += plan.steps()
-            pins += plan.pins()
             incomplete |= set() if plan.complete else {container.hostname}
-    return InterfacePlan(steps, lost, frozenset(incomplete), tuple(pins))
+    return InterfacePlan(steps, lost, frozenset(incomplete))
 
 
 def _look_inside(container: ContainerNetwork) -> list[list[dict[str, Any]]] | None:
@@ -138,7 +134,7 @@ class _ContainerPlan:
         endpoint, session = self.desired.endpoint, self.desired.session
         eth0 = self.links[DEFAULT_INTERFACE]
         mtu = self.desired.mtu
-        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, mtu), *self.pins()]
+        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, mtu), *self._pins()]
         steps += self._configure(DEFAULT_INTERFACE, eth0, endpoint.address, None, mtu)
         if session:
             source = session.address.partition("/")[0]
@@ -174,7 +170,7 @@ class _ContainerPlan:
         if "UP" not in port["flags"]:
             yield LinkOperation(Change(subject, "down", "up"), (f"link set dev {port_name} up",))
 
-    def pins(self) -> list[LinkOperation]:
+    def _pins(self) -> list[LinkOperation]:
         """Return the steps that pin the container's port on the default network."""
         endpoint, port = self.desired.endpoint, self._port(DEFAULT_INTERFACE) or {}
         return plan_pin(Pin(port["ifname"], endpoint.mac, endpoint.address.partition("/")[0]), self.state)

@@ -67,7 +67,7 @@ def plan_interfaces(
     repairable = [network for network in running if network.hostname not in plan.lost]
     translations = in_threads(lambda network: _translate(network, plan.incomplete), repairable)
     return InterfacePlan(
-        [*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete, plan.pins
+        [*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete
     )
 
 
@@ -124,6 +124,6 @@ def _session_interface(plan: SessionPlan, kernel: Kernel) -> SessionInterface | 
         address,
         kernel.mac,
         network.mtu,
-        parent=None if network.bridge else network.link,
+        parent=network.link,
         bridge=network.bridge,
     )

@@ -10,7 +10,7 @@ applies them with the same code that created them. Claims that were never commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
@@ -26,7 +26,6 @@ from .._model.errors import EXPECTED, reason
 from .._network import iproute
 from .._network.container import InterfacePlan
 from .._network.iproute import NetworkError
-from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
 from .agent_needs import find_lacks, mend_lacks
@@ -114,11 +113,9 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     """
     readable, damaged = store.load_all()
     state = iproute.LinkState()
-    # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
-    ports = _plan_pins(engine, store, readable, state) if not start and has_unpinned_ports(state) else []
     # At a start the network may be away, and nothing is to wait for a server.
     changes = [] if start else refresh_storage(store)
-    changes += sync_ruleset(store, check_mode=False, ports=ports)
+    changes += sync_ruleset(store, check_mode=False)
     mended, failed = mend_lacks(store, engine)
     changes += mended
     state = iproute.LinkState() if mended else state
@@ -166,18 +163,6 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     start_waiting(store, readable)
     failures += unmended
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
-
-
-def _plan_pins(
-    engine: Connected, store: Store, sessions: Iterable[LocalSession], state: iproute.LinkState
-) -> list[iproute.LinkOperation]:
-    """Return the steps that pin the ports of all running containers; empty if the engine does not answer."""
-    try:
-        client = engine()
-        return [step for session in sessions for step in plan_interfaces(client, store, session, state).pins]
-    except EXPECTED:
-        # Restoring the sessions reports it.
-        return []
 
 
 def _restore_one(
