@@ -21,7 +21,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down lab-large lab-large-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
-	test-frameworks test-hosts soak survey image-locks
+	test-frameworks test-hosts soak survey
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -82,9 +82,6 @@ docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page 
 
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey
-
-image-locks: setup ## Renew the versions in the images of extensions/images, and their lists of software
-	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.image_locks
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint

@@ -18,7 +18,6 @@ from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
     COMMIT,
-    OVERLAY,
     REMOVE,
     UNREACHABLE,
     Start,
@@ -78,7 +77,7 @@ class ActionModule(HostAction):
         """Run the steps of these sessions on the agent, and return the results."""
         requests = [self._session_request(start, self._steps(start, step, agent), agent, variables) for start in starts]
         seconds = STEP_SECONDS + self._options_of_run(variables)["claim_ttl"]
-        phase = step if step in (OVERLAY, REMOVE) else "start"
+        phase = step if step == REMOVE else "start"
         reply = self.call(phase, {**self._host_options(variables), "sessions": requests}, variables, seconds)
         replies = reply.get("sessions") or {}
         nonces = {start.id: start.decided["nonce"] for start in starts if start.id in replies}
@@ -111,7 +110,7 @@ class ActionModule(HostAction):
         # An agent that holds the whole session has no other agents to wait for, and no later step.
         if steps == [APPLY, COMMIT] and len(start.agents) > 1:
             request["may_commit_later"] = True
-        if {CLAIM, APPLY, OVERLAY} & {*steps}:
+        if {CLAIM, APPLY} & {*steps}:
             request["plan"] = decided["plan"]
         if CLAIM in steps:
             request |= {

@@ -186,7 +186,6 @@ agent:
       sample: {address: 192.0.2.1, interface: eth0, mtu: 1500, mac: "52:54:00:12:34:56", public_key: "", endpoint: ""}
     addresses: {type: list, elements: str, description: The addresses of the agent itself.}
     udp_ports: {type: dict, description: "The users of UDP ports that are not the collection's, by number."}
-    swarm: {type: dict, description: Its state in a Docker Swarm; V(null) if it is not in a swarm.}
     tcp_ports: {type: list, elements: int, description: "The TCP ports in use, claimed or reserved."}
     reserved_ports:
       type: dict
@@ -196,7 +195,6 @@ agent:
     infiniband: {type: bool, description: "Whether containers may have them: it has some, and O(allow_infiniband)."}
     networks: {type: list, elements: str, description: The address ranges in use.}
     vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
-    tunnel_ports: {type: list, elements: int, description: The UDP ports of the VXLANs of its sessions.}
     images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) if missing."}
     unusable_images:
       description: Those of the O(images) that the engine cannot read, with the reason.

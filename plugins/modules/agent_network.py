@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_network
-short_description: Set up the network of an agent's containers, and where its engine pulls images from
+short_description: Set up the network of an agent's containers
 description:
   - "Internal: called by the roles of this collection."
   - Creates a Docker bridge network for outgoing connections, without traffic between containers, with the MTU of the
@@ -16,7 +16,6 @@ description:
     changed.
   - Stores which networks and services containers must not reach, and how many connections each may have; the next
     reconciliation applies it.
-  - Adds registry mirrors to the configuration of the engine, which reads them without a restart.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
@@ -58,11 +57,6 @@ options:
     description: How many connections a container may have at a time; V(0) or V(-1) for no limit.
     type: int
     default: 32768
-  registry_mirrors:
-    description: The mirrors of Docker Hub, as in C(agent_registry_mirrors) of the role P(backendai.cluster.agent#role).
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -79,7 +73,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._docker.api_version import newer_than_known
 from ..module_utils._docker.client import connect, refuse_rootless
 from ..module_utils._docker.default_network import DefaultNetwork, apply_default_network, save_default_network
-from ..module_utils._docker.mirrors import parse_mirrors, set_mirrors
 from ..module_utils._firewall.connections import (
     parse_connection_limit,
     plan_connection_limit,
@@ -108,7 +101,6 @@ def main() -> None:
             "allow": {"type": "list", "elements": "dict", "default": []},
             "open_storage": {"type": "list", "elements": "str", "default": []},
             "connection_limit": {"type": "int", "default": 32768},
-            "registry_mirrors": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -117,7 +109,6 @@ def main() -> None:
         params = module.params
         egress = parse_egress(params)
         limit = parse_connection_limit(params["connection_limit"])
-        mirrors = parse_mirrors(params["registry_mirrors"])
         client = connect(params["docker_host"])
         _require_known_engine(module, client)
         way_out = LinkState().way_out
@@ -138,8 +129,7 @@ def main() -> None:
         limit_changes = plan_connection_limit(store, limit)
         if limit_changes and not module.check_mode:
             save_connection_limit(store, limit)
-        mirror_changes = set_mirrors(client, mirrors, check_mode=module.check_mode)
-        changes = [*changes, *egress_changes, *storage_changes, *limit_changes, *mirror_changes]
+        changes = [*changes, *egress_changes, *storage_changes, *limit_changes]
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)

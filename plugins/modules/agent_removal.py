@@ -13,8 +13,7 @@ description:
   - With O(state=checked), changes nothing, and fails if sessions are on the agent, unless O(end_sessions), or if
     containers of no session use the default network.
   - With O(state=closed), cordons the agent, so that no session begins there, and fails if sessions are on it.
-  - With O(state=removed), removes the default network from the Docker engine, the registry mirrors that were added, and
-    the folder of the homes of sessions.
+  - With O(state=removed), removes the default network from the Docker engine, and the folder of the homes of sessions.
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.options.engine
@@ -53,7 +52,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._docker.containers import listed_name
 from ..module_utils._docker.default_network import remove_default_network
 from ..module_utils._docker.leaving_engine import connect_unless_removed
-from ..module_utils._docker.mirrors import set_mirrors
 from ..module_utils._host.cordon import replace_cordon
 from ..module_utils._host.home_folder import remove_folder
 from ..module_utils._host.host_record import find_roles
@@ -108,10 +106,9 @@ def close(module: AnsibleModule) -> dict[str, Any]:
 
 
 def remove(module: AnsibleModule) -> dict[str, Any]:
-    """Remove the default network, added registry mirrors and what is left of homes."""
+    """Remove the default network and what is left of homes."""
     client = connect_unless_removed(module.params["docker_host"])
-    changes = set_mirrors(client, [], check_mode=module.check_mode)
-    changes += remove_folder(Store(module.params["state_path"]), check_mode=module.check_mode)
+    changes = remove_folder(Store(module.params["state_path"]), check_mode=module.check_mode)
     if client:
         changes += remove_default_network(client, module.params["network"], check_mode=module.check_mode)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": []}

@@ -13,7 +13,7 @@ description:
   - Keeps in C(/var/lib/backendai/before.json), for root only, what was there before the first provisioning, and which
     packages, users and groups came with it, so that M(backendai.cluster.host_removal) can give the host back.
   - What is written down once stays. After a provisioning that was interrupted, only what certainly came with it is
-    attributed to this collection. Of a host that an earlier release provisioned, it is not known what was there.
+    attributed to this collection. Of a host whose record was removed, it is not known what was there.
 extends_documentation_fragment:
   - backendai.cluster.attributes
 requirements:

@@ -98,8 +98,8 @@ report:
     agents: {}
     drift: []
     pairs:
-      - {from: main1, to: main1, name: true, tcp: null, frame: null, ssh: true, ssh_error: null, latency_ms: null}
-      - {from: main1, to: sub1, name: true, tcp: true, frame: true, ssh: true, ssh_error: null, latency_ms: 0.07}
+      - {from: main1, to: main1, name: true, tcp: null, frame: null, ssh: true, ssh_error: null}
+      - {from: main1, to: sub1, name: true, tcp: true, frame: true, ssh: true, ssh_error: null}
     mounts:
       - source: /mnt/data
         target: /home/work/data

@@ -24,7 +24,6 @@ options:
     description:
       - V(claim) checks under the agent's lock that the plan still fits, chooses cores and devices, and creates keys. A
         plan that no longer fits is refused.
-      - V(overlay) creates the networks of sessions with the driver V(swarm), on an agent that is a swarm manager.
       - V(apply) creates or repairs files, network, tunnel and containers according to the plan. It does not change a
         healthy session.
       - V(ready) goes on waiting for containers that take long to start, once the run's other sessions are complete.
@@ -32,7 +31,7 @@ options:
         checks succeed. An uncommitted session is removed when its claim expires.
       - V(command) starts the command of batch sessions, once.
       - V(remove) rolls back the sessions of this run that have failed, or were refused, on any agent.
-    choices: [claim, overlay, apply, ready, commit, command, remove]
+    choices: [claim, apply, ready, commit, command, remove]
     required: true
   starts:
     description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.

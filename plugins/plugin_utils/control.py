@@ -69,7 +69,6 @@ def start_arguments(
         "repairs": decision.committed and (bool(decision.public_keys) or not never_completed),
         "agents": plan.agents,
         "missing_images": decision.missing_images,
-        "prepare": bool(decision.missing_images) or bool(plan.network and plan.network.swarm_manager),
         "images": decision.images,
         "recorded_images": to_plain(dict(recorded_images or {})),
         "route_problem": decision.route_problem,

@@ -125,7 +125,6 @@ class _Checks:
     frame: bool | None
     ssh: bool | None
     ssh_error: str | None = None
-    latency_ms: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +231,6 @@ _REPLIES: Mapping[str, type[_Reply]] = {
     "survey": _Survey,
     "cordon": _Cordon,
     "start": _Sessions,
-    "overlay": _Sessions,
     "remove": _Sessions,
     "pull": _Pull,
     "prune": _Prune,

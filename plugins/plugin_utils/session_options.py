@@ -17,6 +17,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
 from ..module_utils._model.validation import ValidationErrors
+from ._request.removed_options import REMOVED_OPTIONS, describe_removed_value
 from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
@@ -80,7 +81,9 @@ def check_user_options(problems: ValidationErrors, options: Mapping[str, Any], v
 
 
 def _hint(name: str, allowed: Sequence[str]) -> str:
-    """Return the option that is closest to an unknown one, else those with its word in their names, else all."""
+    """Return what to use instead of an unknown option: the closest one, else those with its word in them, else all."""
+    if name in REMOVED_OPTIONS:
+        return f"it was removed: {REMOVED_OPTIONS[name]}"
     short, word = [option.removeprefix(PREFIX) for option in allowed], name.removeprefix(PREFIX)[:MAX_NAME]
     near = difflib.get_close_matches(word, short, 1) or [option for option in short if word in option.split("_")]
     meant = " or ".join(f"{PREFIX}{option}" for option in near)
@@ -142,7 +145,7 @@ def _parse_value(problems: ValidationErrors, where: str, option: Mapping[str, An
             return ""
         problems.add(f"{where} is required")
         return None
-    reason = find_type_error(option, value)
+    reason = describe_removed_value(where, value) or find_type_error(option, value)
     if reason and option.get("no_log"):
         problems.add(f"{where} {reason}")
     elif reason:

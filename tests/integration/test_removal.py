@@ -16,7 +16,6 @@ from tests.lab.identity import SUITES, Host
 pytestmark = pytest.mark.provisioning
 
 LOST = f"{SESSIONS}/{LOST_ID}"
-MIRROR = "http://127.0.0.1:5001"
 REMOVE = "backendai.cluster.agent : Remove what came with this role"
 
 
@@ -27,16 +26,9 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     wanted = [Host(f"spare{number}", "agents", suite, 60 + number) for number, suite in enumerate(SUITES)]
     with spare_hosts(folder, *wanted) as (hosts, options):
         made = Hosts(hosts, options, folder)
-        provisioned = made.play("provision_agents", agent_registry_mirrors=[MIRROR])
+        provisioned = made.play("provision_agents")
         assert provisioned.code == 0, provisioned.output
         yield made
-
-
-def test_an_engine_has_read_its_mirrors_without_a_restart(agents: Hosts) -> None:
-    for host in agents.hosts:
-        assert host.run("docker info --format '{{index .RegistryConfig.Mirrors 0}}'") == f"{MIRROR}/\n"
-        journal = host.run("journalctl --unit=docker.service")
-        assert (journal.count("Started docker.service"), journal.count("Reloaded docker.service")) == (1, 1)
 
 
 def test_an_agent_with_a_session_is_refused_and_nothing_changes(agents: Hosts) -> None:

@@ -30,7 +30,7 @@ SUITE = "bookworm"
 PYTHON = (3, 11)
 RECIPES = Path(__file__).parents[2] / "extensions" / "images"
 RECIPE = RECIPES / "distributed-cpu"
-#: The layers in their order: the environment, and the locks that are installed in it.
+#: The layers in their order: the environment, and the sections of the requirements that are installed in it.
 LAYERS = (
     ("distributed", ("torch", "distributed")),
     ("mlflow", ("mlflow",)),
@@ -65,7 +65,7 @@ def ensure_distributed_image(engine: Engine, container_name: Callable[[Host], st
 def recipe_digest() -> str:
     """Return a digest of the files that build the image."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
-    for path in [*_files(RECIPES), *_files(RECIPE), *_files(RECIPE / "locks")]:
+    for path in [*_files(RECIPES), *_files(RECIPE)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -75,9 +75,11 @@ def _files(folder: Path) -> Iterator[Path]:
     yield from sorted(path for path in files if path.suffix in ("", ".txt"))  # not the documentation
 
 
-def read_lock(name: str) -> list[str]:
-    """Return the lines of a lock, such as ``torch==2.13.0``."""
-    return (RECIPE / "locks" / f"{name}.txt").read_text().split()
+def read_section(name: str, recipe: Path = RECIPE) -> list[str]:
+    """Return the lines of a section of a recipe's requirements, such as ``torch==2.13.0``."""
+    sections = (recipe / "requirements.txt").read_text().split("\n\n")
+    (section,) = (text for text in sections if text.startswith(f"# {name}: "))
+    return [line for line in section.split("\n") if line and not line.startswith("#")]
 
 
 def _collect_wheels(lab: Lab) -> Path:
@@ -86,14 +88,14 @@ def _collect_wheels(lab: Lab) -> Path:
         raise LabError(f"{TAG} needs wheels for Python {PYTHON[0]}.{PYTHON[1]}: make setup with that Python")
     folder = lab.checkout / ".cache" / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    locks = ["uv", *(lock for _environment, names in LAYERS for lock in names if lock != "compiled")]
+    sections = ["uv", *(section for _environment, names in LAYERS for section in names if section != "compiled")]
     # The environment of the tools has no package that the older way of building needs.
     options = ("--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--use-pep517")
     pip = (sys.executable, "-m", "pip", "wheel", *options)
     into = ("--wheel-dir", str(folder))
-    for lock in locks:  # each by itself, because two may have different versions of a package
-        if missing := [line for line in read_lock(lock) if not wheels_of(folder, line)]:
-            run_logged(lab.logs / f"wheels-{lock}.log", *pip, *into, *missing, timeout=PATIENCE)
+    for section in sections:  # each by itself, because two may have different versions of a package
+        if missing := [line for line in read_section(section) if not wheels_of(folder, line)]:
+            run_logged(lab.logs / f"wheels-{section}.log", *pip, *into, *missing, timeout=PATIENCE)
     _compile_wheels(lab, folder)
     return folder
 
@@ -112,8 +114,8 @@ def _underscored(match: re.Match[str]) -> str:
 
 def _compile_wheels(lab: Lab, folder: Path) -> None:
     """Build the wheels that hold code for this PyTorch, unless they are there: it takes minutes."""
-    script, lock = RECIPES / "compile-wheels", RECIPE / "locks" / "compiled.txt"
-    compiled, torch, build = (read_lock(name) for name in ("compiled", "torch", "build"))
+    script, requirements = RECIPES / "compile-wheels", RECIPE / "requirements.txt"
+    compiled, torch, build = (read_section(name) for name in ("compiled", "torch", "build"))
     text = "\n".join([script.read_text(), *compiled, *torch])
     stamp = folder / f"compiled-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     if stamp.exists() and all(wheels_of(folder, line) for line in compiled):
@@ -126,7 +128,7 @@ def _compile_wheels(lab: Lab, folder: Path) -> None:
     run_logged(log, python, "-m", "pip", *options, *torch, *build, timeout=PATIENCE)
     for wheel in [wheel for line in compiled for wheel in wheels_of(folder, line)]:
         wheel.unlink()
-    run_logged(log, str(script), python, str(lock), str(folder), env={**os.environ}, timeout=PATIENCE)
+    run_logged(log, str(script), python, str(requirements), str(folder), env={**os.environ}, timeout=PATIENCE)
     remove_folder(environment)
     stamp.touch()
 
@@ -141,28 +143,28 @@ def _build(engine: Engine, wheels: Path, archive: Path) -> None:
     tree.apt("install", *(RECIPES / "debian-packages.txt").read_text().split())
     tree.run_in("useradd", "--create-home", "--shell", "/bin/bash", "--uid", "1000", "work")
     shutil.copy2(RECIPES / "install-environment", tree.root / "usr/local/bin")
-    shutil.copytree(RECIPE / "locks", tree.root / "tmp/locks")
+    shutil.copy2(RECIPE / "requirements.txt", tree.root / "tmp")
     tree.run_in("python3", "-m", "venv", "/opt/uv")
-    install = ("/opt/uv/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/mnt", "--requirement")
-    tree.run_in(*install, "/tmp/locks/uv.txt", mounted=wheels)
+    install = ("/opt/uv/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/mnt")
+    tree.run_in(*install, *read_section("uv"), mounted=wheels)
     layers = [tree.root.with_name("distributed-base.tar")]
     tree.pack(layers[0])
-    for environment, locks in LAYERS:
-        layers.append(_pack_environment(tree, wheels, environment, locks))
+    for environment, sections in LAYERS:
+        layers.append(_pack_environment(tree, wheels, environment, sections))
     write_archive(archive, [Image(TAG, tuple(layers), image_config())])
     for layer in layers:
         layer.unlink()
     remove_folder(tree.root)
 
 
-def _pack_environment(tree: Tree, wheels: Path, environment: str, locks: Sequence[str]) -> Path:
-    """Install locks in an environment, and write a layer of what is new in it."""
-    layer = tree.root.with_name(f"distributed-{locks[-1]}.tar")
+def _pack_environment(tree: Tree, wheels: Path, environment: str, sections: Sequence[str]) -> Path:
+    """Install sections in an environment, and write a layer of what is new in it."""
+    layer = tree.root.with_name(f"distributed-{sections[-1]}.tar")
     stamp = layer.with_suffix(".stamp")
     stamp.touch()
-    requirements = [word for lock in locks for word in ("--requirement", f"/tmp/locks/{lock}.txt")]
-    offline = ("--no-index", "--find-links", "/mnt")
-    tree.run_in("install-environment", environment, *offline, *requirements, mounted=wheels, timeout=PATIENCE)
+    for section in sections:
+        install = ("install-environment", environment, section, "--no-index", "--find-links", "/mnt")
+        tree.run_in(*install, mounted=wheels, timeout=PATIENCE)
     check_libraries(tree.root / "opt" / environment)
     # By the time of the inode's change: unpacked files have times of their own.
     pack = ("tar", "-C", str(tree.root), "--sort=name", "--numeric-owner", f"--newer={stamp}", "-cf", str(layer))

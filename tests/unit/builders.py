@@ -108,7 +108,6 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         underlay=Underlay(address, "eth0", 1500),
         addresses=(address,),
         udp_ports={},
-        swarm=None,
         tcp_ports=frozenset(),
         reserved_ports={},
         allow_host_network=False,
@@ -116,7 +115,6 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         infiniband=False,
         networks=(),
         vnis=(),
-        tunnel_ports=frozenset(),
         images={IMAGE: ImageIdentity(**image_data())},
         unusable_images={},
         image_disk=None,
@@ -154,12 +152,6 @@ def plan(
     available_agents = agents or [agent_facts(name) for name in counts]
     hosts = tuple(name for name, count in counts.items() for _container in range(count))
     return make_plan(request, Placement(hosts, len(counts)), available_agents, POOLS, SESSION_ID, USER, NOW)
-
-
-def bridged(made: SessionPlan) -> SessionPlan:
-    """Return a plan of an earlier release, in which the tunnel of a session was a port of a bridge."""
-    network = made.network and dataclasses.replace(made.network, bridge="bai-5f0c6a523c")
-    return dataclasses.replace(made, network=network)
 
 
 def bare_plan(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> SessionPlan:

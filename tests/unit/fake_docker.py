@@ -38,13 +38,8 @@ class FakeDocker:
         self.cgroup_driver = "cgroupfs"
         self.log_driver = "json-file"
         self.api_version = "1.41"
-
         self.server_version = "20.10.24"
         self.security_options: list[str] = []
-        self.nodes_there: list[dict[str, Any]] = []
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return self.nodes_there
 
     def info(self) -> dict[str, Any]:
         known = {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders, "LoggingDriver": self.log_driver}

@@ -26,7 +26,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
     agent_needs,
     interfaces,
     links,
-    reconcile,
 )
 
 
@@ -114,7 +113,6 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(agent_needs, "engine_rules_exist", lambda: kernel.engine_rules)
         patch.setattr(iproute.LinkState, "way_out", WayOut("eth0", 1500))
         patch.setattr(interfaces, "RETRY_SECONDS", 0.0)
-        patch.setattr(reconcile, "has_unpinned_ports", lambda _look: False)
         patch.setattr(iproute.LinkState, "addresses", property(lambda _look: {"backendai0": [{"local": "172.18.0.1"}]}))
         patch.setattr(sync, "read_pins", lambda _look: [])
         patch.setattr(sync, "read_would_drop", WouldDrop)

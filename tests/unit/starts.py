@@ -11,7 +11,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     CLAIM,
     COMMAND,
     COMMIT,
-    OVERLAY,
     PULL,
     READY,
     REMOVE,
@@ -27,13 +26,11 @@ TIMED_OUT = {"failed": True, "msg": "the task took too long"}
 
 
 def decided(number: int = 1, agents: Sequence[str] = AGENTS[:2], **changes: Any) -> dict[str, Any]:
-    """Return a session to start; ``manager``, ``command`` and ``scope`` are those of its plan."""
-    defaults = {"swarm_manager": None, "command": "", "scope": "main", **changes}
-    manager = defaults.pop("swarm_manager")
-    network = None if manager is None else {"swarm_manager": manager}
+    """Return a session to start; ``command`` and ``scope`` are those of its plan."""
+    defaults = {"command": "", "scope": "main", **changes}
     kernels = [{"hostname": f"c{rank}", "agent": agent} for rank, agent in enumerate(agents)]
     command, scope = defaults.pop("command"), defaults.pop("scope")
-    of = {"network": network, "command": command, "command_scope": scope, "kernels": kernels}
+    of = {"network": None, "command": command, "command_scope": scope, "kernels": kernels}
     identity = {"id": f"session-{number}", "nonce": f"nonce-{number}", "agents": [*agents]}
     return {**identity, "plan": of, "missing_images": {}, "public_keys": {}, **defaults}
 
@@ -84,11 +81,6 @@ class Run:
         if any(session["missing_images"] for session in self.sessions):
             for turn in range(self.turns):
                 self._task(PULL, turn)
-        if any(
-            session["missing_images"] or (session["plan"]["network"] or {}).get("swarm_manager")
-            for session in self.sessions
-        ):
-            self._task(OVERLAY)
         for step in (APPLY, COMMIT, COMMAND, REMOVE):
             self._task(step)
 
@@ -164,10 +156,8 @@ def takes_part(session: Mapping[str, Any], step: str) -> list[str]:
     """Return the agents that take part in a step, by the design."""
     committed, command = bool(session["public_keys"]), session["plan"]["command"]
     runs_it = session["agents"] if session["plan"]["command_scope"] == "all" else session["agents"][:1]
-    manager = (session["plan"]["network"] or {}).get("swarm_manager")
     return {
         CLAIM: [] if committed else session["agents"],
         PULL: session["agents"] if session["missing_images"] else [],
-        OVERLAY: [manager] if manager else [],
         COMMAND: runs_it if command else [],
     }.get(step, session["agents"])

@@ -1,25 +1,27 @@
-"""The recipes of images: their locks, their lists of software, and what the Dockerfiles use of both."""
+"""The recipes of images: their requirements, and what the Dockerfiles and the lab use of them."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.gates.image_locks import CUDA, HOROVOD, RECIPES, software, split_locks
-from tests.lab.distributed_image import LAYERS
+from tests.lab.distributed_image import LAYERS, RECIPES, read_section
 from tests.unit.builders import REPOSITORY
 
 FOLDER = REPOSITORY / "extensions" / "images"
+NAMES = ("distributed-cpu", "distributed-cuda")
 PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+")
+# PyPI's PyTorch names CUDA's libraries, which a CPU build does not have.
+CUDA = re.compile(r"(nvidia-(?!ml-py)|cuda-|triton==)")
 
 
-def locks_of(recipe: str) -> dict[str, list[str]]:
-    """Return the lines of each lock."""
-    return {path.stem: path.read_text().split() for path in (FOLDER / recipe / "locks").glob("*.txt")}
+def requirements_of(recipe: str) -> dict[str, list[str]]:
+    """Return the lines of each section."""
+    text = (FOLDER / recipe / "requirements.txt").read_text()
+    return {name: read_section(name, FOLDER / recipe) for name in re.findall(r"^# (\w+): ", text, re.MULTILINE)}
 
 
 def dockerfile(recipe: str) -> str:
@@ -27,70 +29,59 @@ def dockerfile(recipe: str) -> str:
     return (FOLDER / recipe / "Dockerfile").read_text().replace("\\\n", " ")
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_line_of_a_lock_is_one_version_of_a_package(recipe: str) -> None:
-    lines = [line for lock in locks_of(recipe).values() for line in lock]
+@pytest.mark.parametrize("recipe", NAMES)
+def test_every_line_of_the_requirements_is_one_version_of_a_package(recipe: str) -> None:
+    lines = [line for section in requirements_of(recipe).values() for line in section]
+    assert len(lines) > 300
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_locks_contain_what_their_environment_is_for(recipe: str) -> None:
-    locks = locks_of(recipe)
-    sources = {"distributed": FOLDER / recipe / "distributed.in"}
-    sources |= {path.stem: path for path in (FOLDER / "requirements").glob("*.in")}
-    for environment, source in sources.items():
-        wanted = {re.split(r"[\[=<]", line)[0] for line in source.read_text().split()} - {"torch"}
-        # What is compiled for PyTorch is installed last.
-        installed = [*locks[environment], *(locks.get("compiled", []) if environment == "distributed" else [])]
-        assert wanted <= {line.partition("==")[0] for line in installed}
-
-
 def test_cpu_image_has_no_library_for_gpus() -> None:
-    assert [line for lock in locks_of("distributed-cpu").values() for line in lock if CUDA.match(line)] == []
-    cuda = [line for line in locks_of("distributed-cuda")["distributed"] if CUDA.match(line)]
-    assert len(cuda) > 10
-    locks = dict(split_locks([*cuda, "torch==1", "numpy==2", "deepspeed==3"], "distributed-cpu"))
-    assert locks["distributed"] == ["numpy==2"]
-    assert locks["compiled"] == ["deepspeed==3", HOROVOD]
+    assert [line for lines in requirements_of("distributed-cpu").values() for line in lines if CUDA.match(line)] == []
+    assert len([line for line in requirements_of("distributed-cuda")["distributed"] if CUDA.match(line)]) > 10
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_list_of_software_is_that_of_the_locks(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPOSITORY)
-    listed = json.loads((FOLDER / recipe / "software.spdx.json").read_text())
-    licences = {package["name"].lower(): package["licenseDeclared"] for package in listed["packages"]}
-    assert software(recipe, licences) == listed
-    identities = [package["SPDXID"] for package in listed["packages"]]
-    assert len({*identities}) == len(identities)
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_dockerfile_uses_files_that_exist_and_every_lock(recipe: str) -> None:
+@pytest.mark.parametrize("recipe", NAMES)
+def test_dockerfile_uses_files_that_exist_and_every_section(recipe: str) -> None:
     text = dockerfile(recipe)
     copied = [word for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for word in line.split()]
     assert [word for word in copied if not (FOLDER / word).exists()] == []
-    assert {f"{name}.txt" for name in locks_of(recipe)} <= {Path(name).name for name in re.findall(r"\S+\.txt", text)}
+    installed = {section for _environment, section in re.findall(r"install-environment (\w+) (\w+)", text)}
+    assert installed | {"uv"} == requirements_of(recipe).keys()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", NAMES)
 def test_containers_do_not_run_as_root(recipe: str) -> None:
     assert re.findall(r"^USER (.+)$", dockerfile(recipe), re.MULTILINE) == ["work"]
 
 
-def test_lab_installs_the_locks_in_the_order_of_the_dockerfile() -> None:
-    installed = re.findall(
-        r"install-environment (\w+)[^&\n]* --requirement /tmp/locks/(\w+)\.txt", dockerfile(RECIPES[0])
-    )
-    assert installed == [(environment, lock) for environment, locks in LAYERS for lock in locks]
+def test_lab_installs_the_sections_in_the_order_of_the_dockerfile() -> None:
+    installed = re.findall(r"install-environment (\w+) (\w+)", dockerfile(NAMES[0]))
+    of_image = [entry for entry in installed if entry != ("distributed", "build")]
+    assert of_image == [(environment, section) for environment, sections in LAYERS for section in sections]
+
+
+def make_script(folder: Path, uv_does: str) -> Path:
+    """Return install-environment for environments below a folder, with the requirements of a recipe and another uv."""
+    text = (FOLDER / "install-environment").read_text().replace("/opt/", f"{folder}/opt/")
+    script, uv = folder / "install-environment", folder / "opt/uv/bin/uv"
+    script.write_text(text.replace("/tmp/requirements.txt", str(RECIPES / "distributed-cpu/requirements.txt")))
+    uv.parent.mkdir(parents=True)
+    uv.write_text(f"#!/bin/sh\n{uv_does}\n")
+    uv.chmod(0o755)
+    return script
+
+
+def test_an_environment_gets_the_lines_of_its_section(tmp_path: Path) -> None:
+    (tmp_path / "opt/distributed").mkdir(parents=True)
+    given = tmp_path / "given"
+    script = make_script(tmp_path, f'while [ "$1" != --requirement ]; do shift; done; cat "$2" > {given}')
+    subprocess.run(["sh", script, "distributed", "compiled", "--no-index"], check=True)
+    assert [line for line in given.read_text().split("\n") if "==" in line] == read_section("compiled")
 
 
 def test_a_package_that_two_environments_have_is_there_once(tmp_path: Path) -> None:
-    script = tmp_path / "install-environment"
-    script.write_text((FOLDER / "install-environment").read_text().replace("/opt/", f"{tmp_path}/opt/"))
-    uv = tmp_path / "opt/uv/bin/uv"
-    uv.parent.mkdir(parents=True)
-    uv.write_text("#!/bin/sh\n")
-    uv.chmod(0o755)
+    script = make_script(tmp_path, "true")
     sites = [tmp_path / f"opt/{name}/lib/python3.11/site-packages" for name in ("distributed", "nni")]
     for site in sites:
         for file in ("numpy/__init__.py", "six.py"):
@@ -101,7 +92,7 @@ def test_a_package_that_two_environments_have_is_there_once(tmp_path: Path) -> N
             path = site / file
             path.parent.mkdir()
             path.write_text(f"of {site}")
-        subprocess.run(["sh", script, site.parents[2].name], check=True)
+        subprocess.run(["sh", script, site.parents[2].name, "nni"], check=True)
     assert [{path.name: path.is_symlink() for path in site.iterdir()} for site in sites] == [
         {"numpy": False, "six.py": False, "pyarrow": False},
         {"numpy": True, "six.py": False, "pyarrow": False},

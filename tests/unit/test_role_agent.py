@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 from ansible.template import trust_as_template
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.removed_options import describe_removed_options
 from tests.unit.builders import REPOSITORY
 from tests.unit.rendering import templar
 
@@ -26,6 +30,29 @@ def written_at_boot(sysctls: object) -> dict[str, str]:
         "agent_sysctls": sysctls,
     }
     return {name: str(templar(known).template(trust_as_template(text))) for name, text in texts.items()}
+
+
+@pytest.mark.parametrize(("option", "code"), [("agent_registry_mirrors", 2), ("agent_labels", 0)])
+def test_a_removed_option_is_refused_before_anything_is_done(tmp_path: Path, option: str, code: int) -> None:
+    first = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[0]
+    play = {"hosts": "localhost", "gather_facts": False, "vars": {option: []}, "tasks": [first]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    command = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        str(tmp_path / "play.yml"),
+    ]
+    run = subprocess.run(command, check=False, capture_output=True, text=True, cwd=REPOSITORY)
+    assert run.returncode == code, run.stdout + run.stderr
+    sentences = describe_removed_options([option])
+    assert all(sentence in run.stdout for sentence in sentences)
+    assert bool(sentences) is bool(code)
 
 
 def test_each_kernel_module_has_a_line_of_its_own() -> None:

@@ -76,7 +76,7 @@ class Container:
     share, ``None`` if it has none. ``network``, ``address`` and ``mac`` are those of the session network; without it
     the container has only the agent's default network, and on the agent's own network (``HOST_NETWORK``) it has no
     other. ``interface`` is its session interface, ``interface_names`` are the variables that name it, ``networks`` are
-    the session's networks, and ``overlay`` is whether the session network is a swarm's.
+    the session's networks.
 
     ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
     ``image_environment`` and ``argv`` are the environment and command of the image, ``stale`` are variables that it has
@@ -117,7 +117,6 @@ class Container:
     ssh_files: str = ""
     interface: str = SESSION_INTERFACE
     networks: str = ""
-    overlay: bool = False
     published: tuple[tuple[int, str, int], ...] = ()
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
@@ -271,18 +270,13 @@ def _labels(container: Container) -> dict[str, str]:
 
 
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
-    """Return the networks of a container in the order in which it joins them, each with its address there.
-
-    An overlay is the second: engine 26.1 cannot restart a container with a missing overlay as its first network
-    on the host, as all overlays are when the engine starts.
-    """
+    """Return the networks of a container in the order in which it joins them, each with its address there."""
     default = (container.default_network, None)
     if container.network is None:
         return [default]
     if container.network == HOST_NETWORK:
         return [(HOST_NETWORK, None)]
-    session = (container.network, container.address)
-    return [default, session] if container.overlay else [session, default]
+    return [(container.network, container.address), default]
 
 
 def _nvidia_gpus(container: Container) -> list[str]:

@@ -80,8 +80,8 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
 def list_networks(client: docker.APIClient, attempts: int = LIST_ATTEMPTS, **filters: Any) -> list[dict[str, Any]]:
     """Return the networks of the engine.
 
-    While it removes an overlay, the engine lists it and then does not find it, so that the listing fails (seen with
-    20.10).
+    While it removes an overlay of a swarm that the host is in, the engine lists it and then does not find it, so that
+    the listing fails (seen with 20.10).
     """
     try:
         return list(client.networks(**filters))
@@ -98,7 +98,7 @@ def unique_name(client: docker.APIClient) -> bool | None:
 
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
-    """Return the networks of a session on this agent, as listed by the engine, without overlays.
+    """Return the networks of a session on this agent, as listed by the engine.
 
     Labels alone prove nothing: they have our names, and the bridge whose name is made of the session's id.
     """

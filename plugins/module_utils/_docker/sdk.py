@@ -31,6 +31,6 @@ else:
 __all__ = ["docker", "ipam"]
 
 
-def ipam(subnet: str, automatic: str | None = None) -> docker.types.IPAMConfig:
-    """Return the IPAM configuration of a network: its subnet, and the part from which the engine allocates."""
-    return docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet, iprange=automatic)])
+def ipam(subnet: str) -> docker.types.IPAMConfig:
+    """Return the IPAM configuration of a network with this subnet."""
+    return docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .._model.addressing import bracketed
 from .policy import COMPUTE, MANAGEMENT
 
-# TCP ports of Docker Swarm between nodes, protected by the certificates of the swarm.
+# TCP ports of the engine's that a host in a Docker Swarm has, protected by the certificates of the swarm.
 SWARM_PORTS = (2377, 7946)
 
 

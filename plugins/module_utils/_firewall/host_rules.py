@@ -14,16 +14,13 @@ from .._wireguard.mesh import DEVICE
 from .policy import REPORT, AllowRule, Firewall, filter_family
 from .would_drop import INGRESS, ROUTED, SETS, render_chains
 
-# The ports of Docker Swarm between nodes; no process listens there on hosts without a swarm.
-SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
-
 ENFORCING_CHAIN, REPORTING_CHAIN = "host_firewall", "reported_firewall"
 """The chain of the host firewall, by what it does with what is not allowed."""
 
 ZONES_CHAIN = "zones"
 """The chain that keeps management and compute apart."""
 
-_COMPUTE_PORTS = ("tcp dport @ssh_ports", "tcp dport @peer_tcp_ports", "udp dport @peer_udp_ports")
+_COMPUTE_PORTS = ("tcp dport @ssh_ports", "udp dport @peer_udp_ports")
 """What agents send each other, besides tunnels."""
 
 
@@ -60,10 +57,9 @@ def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) ->
     }
     kinds = {f"{name}{family}": f"type {kind}; flags interval" for name in groups for family, kind in families}
     elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
-    elements["peer_tcp_ports"] = [str(port) for port in SWARM_TCP]
-    elements["peer_udp_ports"] = [str(port) for port in sorted({*SWARM_UDP, *wireguard})]
+    elements["peer_udp_ports"] = [str(port) for port in sorted({*wireguard})]
     elements["firewall_ifaces"] = [f'"{name}"' for name in firewall.interfaces]
-    kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
+    kinds |= dict.fromkeys(("manager_ports", "peer_udp_ports"), "type inet_service")
     kinds |= {"firewall_ifaces": "type ifname"} if firewall.interfaces else {}
     match = "iifname @firewall_ifaces " if firewall.interfaces else ""
     reports = firewall.mode == REPORT
@@ -125,8 +121,6 @@ def _render_chain(name: str, allow: Iterable[AllowRule], rest: str, compute: str
         {compute}ip saddr @host_routed4 return
         ip saddr @managers4 tcp dport @manager_ports return
         ip6 saddr @managers6 tcp dport @manager_ports return
-        ip saddr @peers4 tcp dport @peer_tcp_ports return
-        ip6 saddr @peers6 tcp dport @peer_tcp_ports return
         ip saddr @peers4 udp dport @peer_udp_ports return
         ip6 saddr @peers6 udp dport @peer_udp_ports return
         ip saddr @trusted4 icmp type echo-request return

@@ -38,8 +38,8 @@ class AllowRule:
 class Firewall:
     """Sources that may open connections to a host, as networks of both families without overlaps.
 
-    ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` the published ports of sessions, ``agents`` the ports of Swarm
-    and WireGuard. ``interfaces`` are those that it applies to, empty for all of them. In the ``mode`` ``report`` it
+    ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` the published ports of sessions, ``agents`` that of
+    WireGuard. ``interfaces`` are those that it applies to, empty for all of them. In the ``mode`` ``report`` it
     counts and logs what it would drop, and drops nothing. Where ``management`` and ``compute`` are declared, SSH is
     accepted only at addresses of the former, tunnels and host networks of sessions only at those of the latter.
     """

@@ -110,11 +110,6 @@ def _pin_elements(pins: Collection[Pin]) -> dict[str, list[str]]:
     }
 
 
-def has_pin_sets(listing: str) -> bool:
-    """Return whether tables, as listed, have the sets of :func:`render_pins`; those of earlier releases lack them."""
-    return "set container_addresses {" in listing
-
-
 def render_pins(pins: Collection[Pin]) -> str:
     """Return the ``nft`` input that updates what depends on pinned ports, and no other rules."""
     table = f"inet {TABLE}"

@@ -21,32 +21,23 @@ from .connections import sync_connections
 from .egress import active_egress
 from .isolation_policy import build_isolation_policy, list_peers
 from .policy import REPORT, Firewall
-from .ruleset import PIN_SETS, has_pin_sets, render, render_pins
+from .ruleset import PIN_SETS, render, render_pins
 from .state import FirewallState
 from .storage import closed_storage
 from .table import AGENTS_TABLE, FirewallError
 from .would_drop import STORAGE_SET, read_would_drop, render_elements
 
 
-def sync_ruleset(
-    store: Store, *, check_mode: bool, trial_over: bool = False, ports: Collection[LinkOperation] = ()
-) -> list[Change]:
+def sync_ruleset(store: Store, *, check_mode: bool, trial_over: bool = False) -> list[Change]:
     """Apply the firewall tables for all stored sessions, under the lock of the isolation rules; return the changes.
 
     The options, and the errors, are those of :func:`apply_ruleset`.
     """
     with store.isolation_lock():
-        return apply_ruleset(store, check_mode=check_mode, trial_over=trial_over, ports=ports)
+        return apply_ruleset(store, check_mode=check_mode, trial_over=trial_over)
 
 
-def apply_ruleset(
-    store: Store,
-    *,
-    check_mode: bool,
-    excluded: str = "",
-    trial_over: bool = False,
-    ports: Collection[LinkOperation] = (),
-) -> list[Change]:
+def apply_ruleset(store: Store, *, check_mode: bool, excluded: str = "", trial_over: bool = False) -> list[Change]:
     """Apply the firewall tables for all stored sessions but ``excluded`` (an id), and return the changes.
 
     The caller holds the lock of the isolation rules; one that excludes a session holds it until that is no longer
@@ -54,25 +45,21 @@ def apply_ruleset(
 
     It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
     session cannot be read, for example because another version of the collection wrote it, existing rules stay but for
-    those of ports, so that the session continues; without existing rules, it is isolated. ``ports`` pin ports of
-    containers first, under the same lock; the rules are then replaced without a comparison. Neighbour entries of
+    those of ports, so that the session continues; without existing rules, it is isolated. Neighbour entries of
     containers that no longer exist are removed. With ``trial_over``, rules are replaced even if a session is
     unreadable. An expired trial is deleted once its rules are replaced. With ``check_mode`` only the difference is
     computed. Raises :class:`FirewallError`.
     """
     _readable, damaged = store.load_all(excluded)
     state = FirewallState(store)
-    if not check_mode:
-        apply_operations(ports)
     links = LinkState()
     ruleset = render_ruleset(store, state.active(), excluded, links)
     keep = AGENTS_TABLE.read() if damaged and not trial_over else ""
-    changes = [] if keep or ports else AGENTS_TABLE.plan(ruleset)
+    changes = [] if keep else AGENTS_TABLE.plan(ruleset)
     if keep and not check_mode:
         # They do not depend on sessions: a container that restarts has another port.
-        if has_pin_sets(keep):
-            AGENTS_TABLE.apply(render_pins(read_pins(links)))
-    elif (changes or ports) and not check_mode:
+        AGENTS_TABLE.apply(render_pins(read_pins(links)))
+    elif changes and not check_mode:
         AGENTS_TABLE.apply(ruleset + _carried_over(state, ruleset))
     stale = plan_stale_neighbours(links)
     if not check_mode:
@@ -87,7 +74,7 @@ def apply_ruleset(
 def admit_ports(store: Store, ports: Collection[LinkOperation]) -> None:
     """Pin ports of containers, and admit them in the rules for all stored sessions, which the caller has applied.
 
-    All rules are applied if the sets are not there: an earlier release made them, or somebody has removed them since.
+    All rules are applied if the sets are not there: somebody may have removed them since.
     Raises :class:`NetworkError` and :class:`FirewallError`.
     """
     with store.isolation_lock():

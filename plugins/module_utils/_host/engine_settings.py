@@ -26,22 +26,17 @@ _PROGRAM = "dockerd"
 _PID_FILE = Path("/run/docker.pid")
 _FORMER_NAMES = {"-g": "--data-root", "--graph": "--data-root"}
 # Options whose value may be the next word; a flag has its own after "=".
-_WITH_VALUE = ("--config-file", "--data-root", "--dns", "--registry-mirror")
+_WITH_VALUE = ("--config-file", "--data-root", "--dns")
 # As Go reads them.
 _FALSE = ("0", "f", "F", "false", "False", "FALSE")
 
 
 class EngineSettings(NamedTuple):
-    """The settings of an engine: its configuration ``file``, and whether it ``adds_rules`` with iptables.
+    """The settings of an engine: whether it ``adds_rules`` with iptables, and the ``name_servers`` of containers."""
 
-    ``mirrors`` are those on its command line only; ``name_servers`` are what it gives to containers.
-    """
-
-    file: str = FILE
     adds_rules: bool = True
     data_root: str = DATA_ROOT
     name_servers: tuple[str, ...] = ()
-    mirrors: tuple[str, ...] = ()
 
 
 def read_engine_settings() -> EngineSettings:
@@ -54,17 +49,14 @@ def parse_engine_settings(arguments: Sequence[str]) -> EngineSettings:
     given: dict[str, list[str]] = {}
     for name, value in _options(arguments):
         given.setdefault(name, []).append(value)
-    file = given.get("--config-file", [FILE])[-1]
-    configured = _read_file(file)
+    configured = _read_file(given.get("--config-file", [FILE])[-1])
     iptables = given.get("--iptables", [configured.get("iptables", True)])[-1]
     data_root = given.get("--data-root", [configured.get("data-root") or configured.get("graph") or DATA_ROOT])[-1]
     servers = configured.get("dns", [])
     return EngineSettings(
-        file,
         iptables is not False and iptables not in _FALSE,
         str(data_root),
         (*given.get("--dns", []), *(map(str, servers) if isinstance(servers, list) else ())),
-        tuple(given.get("--registry-mirror", [])),
     )
 
 

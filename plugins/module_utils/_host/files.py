@@ -17,9 +17,6 @@ from pathlib import Path
 from .._model.change import Change
 from .._model.files import write_atomically
 
-# Larger files are not read, unless as much is desired: a container of an earlier release can write its hosts file.
-READ_BYTES = 1 << 20
-
 
 @dataclasses.dataclass(frozen=True)
 class DesiredFile:
@@ -38,13 +35,13 @@ class DesiredFile:
 def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
     """Return the files that differ from the desired ones in content or mode, with their changes.
 
-    Bytes that are not UTF-8 are escaped, and only the size of a file is shown that is larger than :data:`READ_BYTES`
-    and than desired.
+    Bytes that are not UTF-8 are escaped.
     """
     drifted = []
     for file in files:
         try:
-            before, mode = _read_limited(file), stat.S_IMODE(file.path.stat().st_mode)
+            content, mode = file.path.read_bytes(), stat.S_IMODE(file.path.stat().st_mode)
+            before: str | None = content.decode(errors="backslashreplace")
         except FileNotFoundError:
             before, mode = None, file.mode
         if before != file.content:
@@ -52,15 +49,6 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
         elif before is not None and mode != file.mode:
             drifted.append((file, Change(f"file {file.path}", f"mode {mode:04o}", f"mode {file.mode:04o}")))
     return drifted
-
-
-def _read_limited(file: DesiredFile) -> str:
-    """Return the content of an existing file, or only its size if that is too large."""
-    with open(file.path, "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size > max(READ_BYTES, len((file.content or "").encode())):
-            return f"({size} bytes)"
-        return stream.read(size).decode(errors="backslashreplace")
 
 
 def write_files(files: Iterable[DesiredFile], *, durable: bool = True) -> None:
@@ -89,10 +77,7 @@ def _overwrite(path: Path, content: bytes, mode: int) -> None:
         room.write(content)
     descriptor = os.open(path, os.O_RDWR)
     try:
-        if os.fstat(descriptor).st_size > READ_BYTES:
-            # The rest has not been written by this collection.
-            os.ftruncate(descriptor, READ_BYTES)
-        before = os.pread(descriptor, READ_BYTES, 0)
+        before = path.read_bytes()
         try:
             _write_all(descriptor, content.ljust(len(before), b"\n"))
         except OSError:

@@ -51,27 +51,14 @@ class Installed:
 
 
 @dataclasses.dataclass(frozen=True)
-class EngineFile:
-    """The configuration file of the engine at ``path``, to which the registry ``mirrors`` were added.
-
-    ``text`` is what it was before, ``None`` if there was none, and ``folder`` whether its folder was there.
-    """
-
-    path: str
-    text: str | None
-    folder: bool
-    mirrors: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
 class HostRecord:
     """What was there, and what was ``added`` since.
 
-    ``complete`` is false for a host that an earlier release provisioned, of which it is not known what was there.
+    ``complete`` is false for a host whose record was lost, of which it is not known what was there.
     ``before`` is what was there when an installation began that has not ended, and ``wanted`` what it was to add.
     ``lost`` are packages of before that other packages have replaced.
     ``sysctls`` and ``units`` have the first values of kernel settings and the first states of units, by name, and
-    ``tables`` are the nftables tables of the first time. ``engine`` is the engine's configuration, if it was changed.
+    ``tables`` are the nftables tables of the first time.
     ``engine_folder`` has the data of an engine that had nothing of others when its removal began. ``agent_engine`` is
     where the engine comes from, as the first provisioning of the agent has chosen.
     """
@@ -84,7 +71,6 @@ class HostRecord:
     sysctls: dict[str, str] = dataclasses.field(default_factory=dict)
     units: dict[str, str] = dataclasses.field(default_factory=dict)
     tables: tuple[str, ...] = ()
-    engine: EngineFile | None = None
     engine_folder: str = ""
     agent_engine: str = ""
 
@@ -166,5 +152,5 @@ def find_roles(root: Path = Path("/")) -> list[str]:
 
 
 def first_record(tables: Iterable[str], roles: Collection[str]) -> HostRecord:
-    """Return the record of a host without one: it is incomplete if the host has ``roles``, from an earlier release."""
+    """Return the record of a host without one: it is incomplete if the host has ``roles`` already."""
     return HostRecord(complete=not roles, tables=tuple(tables))

@@ -24,8 +24,8 @@ from .host_record import RECORD, HostRecord, end_interrupted, find_roles, read_r
 from .store import LockTimeoutError
 
 UNKNOWN = (
-    "packages, users, groups, kernel settings and masked units: an earlier release provisioned this host, and did not"
-    " write down what was there before"
+    "packages, users, groups, kernel settings and masked units: there is no record of what was there before this host"
+    " was provisioned"
 )
 
 

@@ -34,9 +34,6 @@ from .port_reservations import PortReservations
 DESCRIPTION = "session.json"
 """The file that describes a session, in its folder."""
 
-DIGEST_BYTES = 1 << 24
-"""How much of a file is read to detect changes: a container of an earlier release can write its hosts file."""
-
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that systemd units run, installed by provisioning."""
 
@@ -60,7 +57,7 @@ class _Seals:
     files: dict[str, str | None]
 
 
-_SEALS = StateFormat("the checksums", _Seals, (lambda files: {"files": files},))
+_SEALS = StateFormat("the checksums", _Seals)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -382,10 +379,5 @@ def _enter(stack: contextlib.ExitStack, path: Path, timeout: float) -> None:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a digest of a file's size and the beginning of its content; ``None`` if the file does not exist."""
-    if not path.is_file():
-        return None
-    with open(path, "rb") as file:
-        content, size = file.read(DIGEST_BYTES), os.fstat(file.fileno()).st_size
-    digest = hashlib.sha256(content).hexdigest()
-    return digest if size <= DIGEST_BYTES else f"{size} {digest}"
+    """Return a digest of a file's content; ``None`` if the file does not exist."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None

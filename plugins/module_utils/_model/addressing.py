@@ -61,11 +61,6 @@ def free_ports(first: int, last: int, used: Collection[int], seed: str) -> Itera
     return (port for port in candidates if port not in used)
 
 
-def upper_half(subnet: str) -> str:
-    """Return the upper half of a subnet."""
-    return str(list(ipaddress.IPv4Network(subnet).subnets())[1])
-
-
 def address_of(subnet: str, rank: int) -> str:
     """Return the address of the container of that zero-based rank; the first host address is the gateway."""
     return str(ipaddress.IPv4Network(subnet)[rank + 2])

@@ -83,8 +83,7 @@ class Bundle:
         left = agent.max_containers - agent.containers
         if left < self.containers:
             return 0
-        # A swarm manager may hold none of a session's containers.
-        return min(room, left // self.containers) if self.containers else room
+        return min(room, left // self.containers)
 
 
 def schedulable_slots(request: Mapping[str, int]) -> dict[str, int]:

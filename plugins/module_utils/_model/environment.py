@@ -138,11 +138,11 @@ def build_environment(
 ) -> dict[str, str]:
     """Return the complete environment of a container: the image's, the explicit and the derived variables.
 
-    ``interface`` is the container's interface on the session network, empty if it is not known before the start, and
-    ``interface_names`` are the variables that name it. ``networks`` are the session's networks, comma-separated, and
-    ``omp_threads`` is the number of threads of a process, 0 to leave that to programs. Derived variables never replace
-    a non-empty value of the image or the user, and are omitted in sessions of one container. ``WORLD_SIZE``, ``RANK``
-    and ``LOCAL_RANK`` are left to launchers such as torchrun.
+    ``interface`` is the container's interface on the session network, and ``interface_names`` are the variables that
+    name it. ``networks`` are the session's networks, comma-separated, and ``omp_threads`` is the number of threads of a
+    process, 0 to leave that to programs. Derived variables never replace a non-empty value of the image or the user,
+    and are omitted in sessions of one container. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` are left to launchers such
+    as torchrun.
     """
     return {
         **image,

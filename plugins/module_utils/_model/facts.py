@@ -23,22 +23,6 @@ from .plain_data import DataError, Repeated, from_plain, to_plain
 from .session import is_session_id
 from .storage import StorageService
 
-# The default UDP port of a swarm's overlays.
-DEFAULT_DATA_PATH_PORT = 4789
-
-
-@dataclasses.dataclass(frozen=True)
-class Swarm:
-    """An agent's membership of a Docker Swarm: the id of its ``node``.
-
-    ``nodes`` are the ids of the ready nodes, and ``port`` is the UDP port of the swarm's overlays. Only managers of the
-    swarm know both.
-    """
-
-    node: str
-    nodes: tuple[str, ...] = ()
-    port: int = 0
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Headroom:
@@ -75,9 +59,8 @@ class AgentFacts:
     name. ``tcp_ports`` are the TCP ports that are listened on, claimed by a session, or reserved, and
     ``reserved_ports`` those of ended sessions, by id, to which gateways may have a route. ``allow_host_network`` is
     whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
-    the VXLAN network identifiers, ``tunnel_ports`` the UDP ports of sessions' VXLANs. ``swarm`` is ``None`` outside a
-    swarm. ``has_infiniband`` is whether the agent has InfiniBand device nodes, and ``infiniband`` whether containers
-    may have them.
+    the VXLAN network identifiers. ``has_infiniband`` is whether the agent has InfiniBand device nodes, and
+    ``infiniband`` whether containers may have them.
 
     ``images`` are the requested images by name, ``None`` if absent, and ``unusable_images`` why others cannot be read;
     ``image_disk`` is where the engine keeps them, ``None`` if that is not known. ``unusable_paths`` are the requested
@@ -107,7 +90,6 @@ class AgentFacts:
     underlay: Underlay | None
     addresses: tuple[str, ...]
     udp_ports: dict[int, str]
-    swarm: Swarm | None
     tcp_ports: frozenset[int]
     reserved_ports: dict[str, tuple[int, ...]]
     allow_host_network: bool
@@ -115,7 +97,6 @@ class AgentFacts:
     infiniband: bool
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
-    tunnel_ports: frozenset[int]
     images: dict[str, ImageIdentity | None]
     unusable_images: dict[str, str]
     image_disk: ImageDisk | None

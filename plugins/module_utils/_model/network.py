@@ -16,9 +16,6 @@ SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
 # Name prefixes of the bridges and VXLAN interfaces of sessions on their agents.
 BRIDGE_PREFIX, VXLAN_PREFIX = "bai-", "bax-"
 
-# The driver of a session on an overlay network of an existing Docker Swarm.
-SWARM = "swarm"
-
 # The driver of a session on the network of its agents, and the engine's name of that network.
 HOST_NETWORK = "host"
 
@@ -30,9 +27,8 @@ DEFAULT_BRIDGE = "backendai0"
 class Network:
     """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
 
-    ``bridge`` and ``link`` are names of interfaces on the agents; sessions of earlier releases have both. ``mtu`` is in
-    bytes. The agents' own network (driver
-    ``host``) has only an MTU. A Docker Swarm overlay has a subnet, and the ``swarm_manager`` that creates it.
+    ``bridge`` and ``link`` are names of interfaces on the agents, of which it has one: the bridge of one agent, or the
+    VXLAN link of several. ``mtu`` is in bytes. The agents' own network (driver ``host``) has only an MTU.
     """
 
     driver: str
@@ -43,12 +39,11 @@ class Network:
     vni: int | None = None
     port: int | None = None
     link: str | None = None
-    swarm_manager: str | None = None
 
     @property
     def engine_network(self) -> str | None:
         """The name of the engine's network; ``None`` if containers have macvlans on the link, made by the agent."""
-        return None if self.link and not self.bridge else self.name
+        return None if self.link else self.name
 
 
 def vxlan_link_name(session_id: str) -> str:

@@ -112,9 +112,8 @@ class SessionPlan:
 
     @property
     def agents(self) -> list[str]:
-        """The agents of the session in rank order; a swarm manager without containers is the last."""
-        manager = [self.network.swarm_manager] if self.network and self.network.swarm_manager else []
-        return list(dict.fromkeys([*(kernel.agent for kernel in self.kernels), *manager]))
+        """The agents of the session in rank order."""
+        return list(dict.fromkeys(kernel.agent for kernel in self.kernels))
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
@@ -143,12 +142,7 @@ class SessionPlan:
         return bool(self.command) and (self.command_scope == ALL or hostname == MAIN1)
 
     def interface_on(self, agent: str) -> str:
-        """Return the name of the session interface inside containers on ``agent``.
-
-        It is empty with Docker Swarm, which chooses the name when a container starts.
-        """
-        if self.network is not None and self.network.swarm_manager:
-            return ""
+        """Return the name of the session interface inside containers on ``agent``."""
         return self.underlays[agent].interface if self.shares_host_network else SESSION_INTERFACE
 
     @property

@@ -42,8 +42,7 @@ class Endpoint(NamedTuple):
 class SessionInterface(NamedTuple):
     """The desired interface on the session network; ``address`` has its prefix length, ``mtu`` is in bytes.
 
-    It is a macvlan on the link ``parent``, or a port of the ``bridge``. An overlay has neither: Docker Swarm chooses
-    the interface, which is found by its address, and has the MAC and MTU.
+    It is a macvlan on the link ``parent``, or a port of the ``bridge``.
     """
 
     name: str
@@ -71,14 +70,12 @@ class InterfacePlan(NamedTuple):
     """What must change: ``steps`` that repair the network, and containers that have ``lost`` an interface.
 
     The latter are the names of the interfaces by hostname: such containers can only be recreated. ``incomplete`` are
-    the hostnames of containers that have been started since their network was complete, ``pins`` those of the steps
-    that pin ports.
+    the hostnames of containers that have been started since their network was complete.
     """
 
     steps: list[LinkOperation]
     lost: dict[str, str]
     incomplete: frozenset[str] = frozenset()
-    pins: tuple[LinkOperation, ...] = ()
 
 
 def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkState) -> InterfacePlan:
@@ -86,7 +83,6 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
     steps: list[LinkOperation] = []
     lost: dict[str, str] = {}
     incomplete: set[str] = set()
-    pins: list[LinkOperation] = []
     containers = list(desired)
     for container, inside in zip(containers, in_threads(_look_inside, containers)):
         if inside is None:
@@ -97,9 +93,8 @@ def plan_container_networks(desired: Iterable[ContainerNetwork], state: LinkStat
             lost[container.hostname] = interface
         else:
             steps += plan.steps()
-            pins += plan.pins()
             incomplete |= set() if plan.complete else {container.hostname}
-    return InterfacePlan(steps, lost, frozenset(incomplete), tuple(pins))
+    return InterfacePlan(steps, lost, frozenset(incomplete))
 
 
 def _look_inside(container: ContainerNetwork) -> list[list[dict[str, Any]]] | None:
@@ -139,7 +134,7 @@ class _ContainerPlan:
         endpoint, session = self.desired.endpoint, self.desired.session
         eth0 = self.links[DEFAULT_INTERFACE]
         mtu = self.desired.mtu
-        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, mtu), *self.pins()]
+        steps = [*self._attach(DEFAULT_INTERFACE, DEFAULT_BRIDGE, mtu), *self._pins()]
         steps += self._configure(DEFAULT_INTERFACE, eth0, endpoint.address, None, mtu)
         if session:
             source = session.address.partition("/")[0]
@@ -159,7 +154,7 @@ class _ContainerPlan:
             yield self._inside(change, *lines)
         elif session.bridge:
             yield from self._attach(session.name, session.bridge, session.mtu)
-        if link is not None and (session.parent or session.bridge):
+        if link is not None:
             yield from self._configure(session.name, link, session.address, session.mac, session.mtu)
 
     def _attach(self, name: str, bridge: str, mtu: int | None) -> Iterator[LinkOperation]:
@@ -175,7 +170,7 @@ class _ContainerPlan:
         if "UP" not in port["flags"]:
             yield LinkOperation(Change(subject, "down", "up"), (f"link set dev {port_name} up",))
 
-    def pins(self) -> list[LinkOperation]:
+    def _pins(self) -> list[LinkOperation]:
         """Return the steps that pin the container's port on the default network."""
         endpoint, port = self.desired.endpoint, self._port(DEFAULT_INTERFACE) or {}
         return plan_pin(Pin(port["ifname"], endpoint.mac, endpoint.address.partition("/")[0]), self.state)
@@ -203,14 +198,13 @@ class _ContainerPlan:
         Programs that send small packets one by one wait for each acknowledgement: a login between OpenSSH 9.2 takes
         0.14 s with the kernel's delay, and 0.05 s without.
         """
-        name = session.name or self._interface_of(session.address)
         subnet = str(ipaddress.IPv4Interface(session.address).network)
-        if not name or any(
+        if any(
             route["dst"] == subnet and {"quickack": 1} in route.get("metrics", ()) and self._has_addresses()
             for route in self.routes
         ):
             return
-        source = session.address.partition("/")[0]
+        name, source = session.name, session.address.partition("/")[0]
         change = Change(f"route of {self.desired.hostname} to its session", "delayed", "acknowledged at once")
         yield self._inside(change, f"route replace {subnet} dev {name} proto kernel scope link src {source} quickack 1")
 
@@ -237,10 +231,6 @@ class _ContainerPlan:
         return _ipv4_addresses(eth0) == [self.desired.endpoint.address] and not (
             session and named and _ipv4_addresses(named) != [session.address]
         )
-
-    def _interface_of(self, address: str) -> str:
-        """Return the interface with this address; empty if there is none."""
-        return next((name for name, link in self.links.items() if address in _ipv4_addresses(link)), "")
 
     def _port(self, name: str) -> dict[str, Any] | None:
         """Return the host end of a veth interface."""

@@ -12,19 +12,20 @@ import struct
 ICMP_AND_IP_HEADERS = 28
 
 _REQUEST, _REPLY = 8, 0
+_SEQUENCE = 1
 
 
-def echo_request(size: int, sequence: int = 1) -> bytes:
+def echo_request(size: int) -> bytes:
     """Return an echo request of this process, with ``size`` bytes of payload."""
     payload = bytes(size)
-    checksum = internet_checksum(_header(_REQUEST, 0, sequence) + payload)
-    return _header(_REQUEST, checksum, sequence) + payload
+    checksum = internet_checksum(_header(_REQUEST, 0) + payload)
+    return _header(_REQUEST, checksum) + payload
 
 
-def is_reply(packet: bytes, sequence: int = 1) -> bool:
+def is_reply(packet: bytes) -> bool:
     """Return whether an IPv4 packet is the reply to an echo request of this process."""
     start = (packet[0] & 0x0F) * 4 if packet else 0
-    return packet[start : start + 1] == bytes([_REPLY]) and packet[start + 4 : start + 8] == _tag(sequence)
+    return packet[start : start + 1] == bytes([_REPLY]) and packet[start + 4 : start + 8] == _tag()
 
 
 def internet_checksum(data: bytes) -> int:
@@ -36,9 +37,9 @@ def internet_checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def _header(kind: int, checksum: int, sequence: int) -> bytes:
-    return struct.pack("!BBH", kind, 0, checksum) + _tag(sequence)
+def _header(kind: int, checksum: int) -> bytes:
+    return struct.pack("!BBH", kind, 0, checksum) + _tag()
 
 
-def _tag(sequence: int) -> bytes:
-    return struct.pack("!HH", os.getpid() & 0xFFFF, sequence)
+def _tag() -> bytes:
+    return struct.pack("!HH", os.getpid() & 0xFFFF, _SEQUENCE)

@@ -58,12 +58,6 @@ def read_pins(state: LinkState) -> list[Pin]:
     )
 
 
-def has_unpinned_ports(state: LinkState) -> bool:
-    """Return whether the default network has a port that is not pinned."""
-    ports = {name for name, link in state.links.items() if link.get("master") == DEFAULT_BRIDGE}
-    return not ports <= {pin.port for pin in read_pins(state)}
-
-
 def plan_stale_neighbours(state: LinkState) -> list[LinkOperation]:
     """Return the removal of neighbour entries of containers that no longer exist."""
     pinned = {pin.address for pin in read_pins(state)}

@@ -27,17 +27,13 @@ class Peer(NamedTuple):
 
 
 class Vxlan(NamedTuple):
-    """A desired VXLAN link. ``peers`` are sorted by address; ``mtu`` is in bytes.
-
-    Containers have macvlans on it; in sessions of earlier releases it is a port of a ``bridge`` instead.
-    """
+    """A desired VXLAN link, on which containers have macvlans. ``peers`` are sorted by address; ``mtu`` is in bytes."""
 
     name: str
     vni: int
     local: str
     port: int
     mtu: int
-    bridge: str | None
     peers: tuple[Peer, ...]
 
 
@@ -57,7 +53,6 @@ def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
         local=plan.underlays[agent].address,
         port=network.port,
         mtu=network.mtu,
-        bridge=network.bridge,
         peers=tuple(sorted(peers, key=lambda peer: peer.address)),
     )
 
@@ -82,7 +77,7 @@ def _create_lines(desired: Vxlan) -> list[str]:
     return [
         f"link add {desired.name} mtu {desired.mtu} type vxlan {settings}",
         # No address of its own: an fe80:: address would make the host reachable from the session's network.
-        f"link set dev {desired.name} addrgenmode none{f' master {desired.bridge}' if desired.bridge else ''}",
+        f"link set dev {desired.name} addrgenmode none",
         f"link set dev {desired.name} up",
     ]
 
@@ -105,10 +100,9 @@ def _plan_adjustments(desired: Vxlan, link: dict[str, Any]) -> list[LinkOperatio
     if link.get("mtu") != desired.mtu:
         change = Change(subject, f"mtu {link.get('mtu')}", f"mtu {desired.mtu}")
         steps.append(LinkOperation(change, (f"link set dev {desired.name} mtu {desired.mtu}",)))
-    if link.get("master") != desired.bridge:
-        change = Change(subject, f"bridge {link.get('master')}", f"bridge {desired.bridge}")
-        master = f"master {desired.bridge}" if desired.bridge else "nomaster"
-        steps.append(LinkOperation(change, (f"link set dev {desired.name} {master}",)))
+    if "master" in link:
+        change = Change(subject, f"bridge {link['master']}", "no bridge")
+        steps.append(LinkOperation(change, (f"link set dev {desired.name} nomaster",)))
     if "UP" not in link.get("flags", []):
         steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {desired.name} up",)))
     return steps

@@ -22,7 +22,6 @@ PHASES = {
     "start": "start",
     "pull": "image",
     "prune": "image",
-    "overlay": "overlay",
     "remove": "session",
     "reap": "session",
     "wait": "session",

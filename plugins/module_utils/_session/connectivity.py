@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks the connectivity of an agent's containers in a session: names, TCP, full-size frames, logins, latency."""
+"""Checks the connectivity of an agent's containers in a session: names, TCP, full-size frames, logins."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .._docker.sdk import docker
@@ -16,7 +16,6 @@ from .._host.threads import in_threads
 from .._model.addressing import is_ipv6
 from .._model.errors import EXPECTED, reason
 from .._model.plan import Kernel, SessionPlan
-from .._network.latency import latencies
 from .._network.reachability import PeerTarget, ProbeSource, Reachability, check_reachability
 from .ssh_check import LoginReport, check_logins
 
@@ -40,14 +39,12 @@ def check_pairs(
     """Check each container that runs here (``running``, by hostname) towards each one of its session, itself included.
 
     Each pair has: whether the ``name`` resolves to the peer's address, whether its sshd answers over ``tcp``, whether a
-    full-size ``frame`` is echoed, whether a login by ``ssh`` succeeds (else ``ssh_error``), and the round-trip time of
-    a small echo, ``latency_ms``. ``None``: not tried, such as the path from a container to itself, or a login to a
-    peer that does not answer.
+    full-size ``frame`` is echoed, and whether a login by ``ssh`` succeeds (else ``ssh_error``). ``None``: not tried,
+    such as the path from a container to itself, or a login to a peer that does not answer.
     """
     sources = [kernel for kernel in session.kernels if kernel.hostname in running]
-    pids = {hostname: each.pid for hostname, each in running.items()}
     results = _check_session_network(
-        session, [ProbeSource(kernel.hostname, pids[kernel.hostname]) for kernel in sources], seconds
+        session, [ProbeSource(kernel.hostname, running[kernel.hostname].pid) for kernel in sources], seconds
     )
     unreachable = {pair for pair, result in results.items() if not result.tcp}
     hostnames = [kernel.hostname for kernel in session.plan.kernels]
@@ -58,7 +55,6 @@ def check_pairs(
         sources,
         peers,
     )
-    round_trips = _latencies(session, pids, [pair for pair, result in results.items() if result.tcp or result.frame])
     return [
         {
             "from": source.hostname,
@@ -68,7 +64,6 @@ def check_pairs(
             "frame": results[pair].frame if pair in results else None,
             "ssh": None if pair in unreachable else target.hostname not in report.failures,
             "ssh_error": report.failures.get(target.hostname),
-            "latency_ms": round_trips.get(pair),
         }
         for source, report in zip(sources, reports)
         for target in session.plan.kernels
@@ -85,11 +80,6 @@ def _check_session_network(session: LocalSession, sources: list[ProbeSource], se
 def _sshds(plan: SessionPlan) -> list[PeerTarget]:
     """Return the sshds of all containers that have an address."""
     return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
-
-
-def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
-    targets = {target.hostname: target for target in _sshds(session.plan)}
-    return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 
 def _check_logins(client: docker.APIClient, container: str, peers: list[str], until: float) -> LoginReport:

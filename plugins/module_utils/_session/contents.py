@@ -272,7 +272,6 @@ def _container(
         mac=kernel.mac if plan.network and plan.network.engine_network else None,
         interface=plan.interface_on(kernel.agent),
         networks=plan.networks,
-        overlay=plan.network is not None and plan.network.swarm_manager is not None,
         no_new_privileges=plan.no_new_privileges,
         published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
         labels=_labels(plan, kernel, session.nonce, image),

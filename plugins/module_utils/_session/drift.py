@@ -21,7 +21,6 @@ from .agent_needs import find_lacks
 from .gpu_access import lost_nodes
 from .interfaces import plan_interfaces
 from .links import plan_links
-from .overlay import overlay_drift
 from .ownership import own_containers
 
 
@@ -31,7 +30,6 @@ def find_drift(client: docker.APIClient, store: Store, session: LocalSession) ->
         "session": lambda: _claim_drift(session),
         "files": lambda: _file_drift(store, session),
         "network": lambda: _network_drift(client, session),
-        "overlay": lambda: overlay_drift(client, session),
         "firewall": lambda: sync_ruleset(store, check_mode=True),
         "agent": lambda: [lacking.change for lacking in find_lacks(store)],
         "underlay": lambda: sync_wireguard_peers(store, check_mode=True),

@@ -19,7 +19,6 @@ from .._docker.containers import cdi_folders, has_systemd_rules, newest_cdi
 from .._docker.image_store import image_folder
 from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
 from .._docker.networks import subnets
-from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
 from .._firewall.policy import REPORT
 from .._firewall.state import FirewallState
@@ -50,6 +49,9 @@ from .mount_sources import MountSettings, find_sources
 from .ownership import EngineContainers, OwnContainers, sort_containers
 from .service_state import read_service_state
 from .unmanaged import Taken, running, stray_networks, taken_by, unmanaged_warnings
+
+DEFAULT_SWARM_PORT = 4789
+"""The UDP port of the overlays of a Docker Swarm, where its managers have not been given another one."""
 
 
 class AgentSettings(NamedTuple):
@@ -123,7 +125,6 @@ def collect_facts(
     links = network.read_links()
     plain = network.find_underlay(settings.underlay_address, links)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
-    swarm = read_swarm(client)
     # The driver is asked once for all sessions, under the agent's lock in a claim.
     gpus = functools.lru_cache(None)(working_gpus)
     reserve = _reserve(settings)
@@ -174,8 +175,7 @@ def collect_facts(
         max_containers=settings.max_containers,
         underlay=underlay,
         addresses=tuple(network.own_addresses(plain, links)),
-        udp_ports={**network.udp_ports(links), **swarm_port(swarm)},
-        swarm=swarm_membership(client, swarm),
+        udp_ports={**network.udp_ports(links), **_swarm_port(info)},
         tcp_ports=frozenset(
             {
                 *network.tcp_ports(),
@@ -189,7 +189,6 @@ def collect_facts(
         infiniband=has_infiniband and settings.allow_infiniband,
         networks=tuple(sorted({*network.networks_in_use(links), *subnets(client), *_claimed_subnets(active)})),
         vnis=tuple(sorted({*network.vnis_in_use(links), *_claimed_vnis(active)})),
-        tunnel_ports=frozenset(_tunnel_ports(active)),
         images={name: image.identity if image else None for name, image in images.items()},
         unusable_images=unusable_images,
         image_disk=_image_disk(client, image_folder(info), reserve, images),
@@ -317,8 +316,15 @@ def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
     return {session.plan.network.vni for session in sessions if session.plan.network and session.plan.network.vni}
 
 
-def _tunnel_ports(sessions: Iterable[LocalSession]) -> set[int]:
-    return {session.plan.network.port for session in sessions if session.plan.network and session.plan.network.port}
+def _swarm_port(info: Mapping[str, Any]) -> dict[int, str]:
+    """Return the UDP port of a Docker Swarm that this host is in, where no tunnel can be; empty if it is in none.
+
+    Only the managers of a swarm know whether it is another one than Docker's default.
+    """
+    swarm = info["Swarm"]
+    if swarm["LocalNodeState"] == "inactive":
+        return {}
+    return {(swarm.get("Cluster") or {}).get("DataPathPort") or DEFAULT_SWARM_PORT: "Docker Swarm"}
 
 
 def _find_images(

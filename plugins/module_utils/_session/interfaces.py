@@ -67,7 +67,7 @@ def plan_interfaces(
     repairable = [network for network in running if network.hostname not in plan.lost]
     translations = in_threads(lambda network: _translate(network, plan.incomplete), repairable)
     return InterfacePlan(
-        [*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete, plan.pins
+        [*plan.steps, *itertools.chain.from_iterable(translations)], {**lost, **plan.lost}, plan.incomplete
     )
 
 
@@ -119,13 +119,11 @@ def _session_interface(plan: SessionPlan, kernel: Kernel) -> SessionInterface | 
     if network is None or network.subnet is None:
         return None
     address = f"{kernel.address}/{ipaddress.IPv4Network(network.subnet).prefixlen}"
-    if network.swarm_manager:
-        return SessionInterface("", address)
     return SessionInterface(
         SESSION_INTERFACE,
         address,
         kernel.mac,
         network.mtu,
-        parent=None if network.bridge else network.link,
+        parent=network.link,
         bridge=network.bridge,
     )

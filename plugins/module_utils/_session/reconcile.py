@@ -10,7 +10,7 @@ applies them with the same code that created them. Claims that were never commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
@@ -26,7 +26,6 @@ from .._model.errors import EXPECTED, reason
 from .._network import iproute
 from .._network.container import InterfacePlan
 from .._network.iproute import NetworkError
-from .._network.pins import has_unpinned_ports
 from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
 from .agent_needs import find_lacks, mend_lacks
@@ -42,7 +41,7 @@ from .ownership import own_containers
 from .reap import remove_expired
 
 RESTORE_SECONDS = 30
-"""How long an agent that has just started may take to join its swarm, or to create its InfiniBand device nodes."""
+"""How long an agent that has just started may take to create its InfiniBand device nodes."""
 
 OUTSIDE = "containers reach nothing outside"
 UNKNOWN = "nobody knows whether containers reach what is outside"
@@ -73,8 +72,6 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
     """
     started_hostnames = store.started_commands(session)
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
-    plan = session.plan
-    waits = plan.infiniband or (plan.network and plan.network.swarm_manager)
     own = own_containers(client, store, session)
     starting = [name for name in hostnames if name in own and own[name]["State"] != "running"]
     if not starting:
@@ -85,7 +82,7 @@ def restore_containers(client: docker.APIClient, store: Store, session: LocalSes
         client,
         [own[name] for name in starting],
         lambda container: prepare_restart(client, store, session, by_id[container], container),
-        RESTORE_SECONDS if waits else 0,
+        RESTORE_SECONDS if session.plan.infiniband else 0,
     )
     return changes, starting
 
@@ -116,11 +113,9 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     """
     readable, damaged = store.load_all()
     state = iproute.LinkState()
-    # Containers of an earlier release: unless their ports are pinned first, the rules would cut them off.
-    ports = _plan_pins(engine, store, readable, state) if not start and has_unpinned_ports(state) else []
     # At a start the network may be away, and nothing is to wait for a server.
     changes = [] if start else refresh_storage(store)
-    changes += sync_ruleset(store, check_mode=False, ports=ports)
+    changes += sync_ruleset(store, check_mode=False)
     mended, failed = mend_lacks(store, engine)
     changes += mended
     state = iproute.LinkState() if mended else state
@@ -170,18 +165,6 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 
-def _plan_pins(
-    engine: Connected, store: Store, sessions: Iterable[LocalSession], state: iproute.LinkState
-) -> list[iproute.LinkOperation]:
-    """Return the steps that pin the ports of all running containers; empty if the engine does not answer."""
-    try:
-        client = engine()
-        return [step for session in sessions for step in plan_interfaces(client, store, session, state).pins]
-    except EXPECTED:
-        # Restoring the sessions reports it.
-        return []
-
-
 def _restore_one(
     store: Store, engine: Connected, session: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> tuple[list[Change], str]:
@@ -195,10 +178,9 @@ def _restore_one(
 def _restore_session(
     store: Store, engine: Connected, stored: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> list[Change]:
-    session_id, network = stored.plan.id, stored.plan.network
+    session_id = stored.plan.id
     if stored.expired:
-        # Removing an overlay may have to wait, which must not block the other sessions: the next claim or run does it.
-        return [] if network and network.swarm_manager else remove_expired(engine(), store, session_id, False)[0]
+        return remove_expired(engine(), store, session_id, False)[0]
     if not start and store.is_busy(session_id):
         return []
     with store.session_lock(session_id):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from .._docker import containers, networks, overlay
+from .._docker import containers, networks
 from .._docker.sdk import docker
 from .._firewall.sync import apply_ruleset
 from .._host.home_removal import start_removal
@@ -83,10 +83,6 @@ def remove_if(
             if not wanted(session):
                 return []
             changes = end_containers(client, store, session_id, session, end)
-        if end is not None and session and session.plan.network and session.plan.network.swarm_manager:
-            # Other agents may need the grace for their containers. What is still in use then is an error below.
-            with contextlib.suppress(overlay.OverlayInUseError):
-                changes += overlay.remove_overlays(client, session_id, session.plan.stop_grace)
     with store.both_locks(session_id):
         session = _stored_session(store, session_id, wanted)
         if not wanted(session):
@@ -133,8 +129,10 @@ def _remove_slice(
     existing = own_containers(client, store, session or session_id).values()
     if check_mode:
         removals = [containers.listed_change(container, None) for container in existing]
-        session_networks = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
-        removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
+        removals += [
+            Change(f"network {network['Name']}", network["Id"][:12], None)
+            for network in networks.find_networks(client, session_id)
+        ]
         return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]
     changes = containers.remove_containers(client, existing)
     changes += _remove_network(client, session_id)
@@ -153,7 +151,7 @@ def _remove_network(client: docker.APIClient, session_id: str) -> list[Change]:
     changes = networks.remove_networks(client, session_id)
     # An engine that fails while it makes a network leaves the bridge.
     remove_link(bridge_name(session_id))
-    return changes + overlay.remove_overlays(client, session_id)
+    return changes
 
 
 def _release_ports(store: Store, session_id: str, session: LocalSession | None, *, unrouted: bool) -> None:

@@ -85,7 +85,7 @@ def stray_networks(client: docker.APIClient, held: Collection[str]) -> list[str]
     names = sorted(
         network["Name"]
         for network in list_networks(client, filters=labels.label_filter())
-        # Those of a swarm may be of sessions on other agents.
+        # Those of sessions are bridges.
         if network["Driver"] == "bridge" and network["Labels"].get(labels.SESSION_ID) not in held
     )
     if not names:

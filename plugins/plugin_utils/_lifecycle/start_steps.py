@@ -20,17 +20,16 @@ from typing import Any
 
 from ...module_utils._model.plan import Kernel
 
-CLAIM, PULL, OVERLAY, APPLY, READY, COMMIT, COMMAND, REMOVE = (
+CLAIM, PULL, APPLY, READY, COMMIT, COMMAND, REMOVE = (
     "claim",
     "pull",
-    "overlay",
     "apply",
     "ready",
     "commit",
     "command",
     "remove",
 )
-ORDER = (CLAIM, PULL, OVERLAY, APPLY, READY, COMMIT, COMMAND)
+ORDER = (CLAIM, PULL, APPLY, READY, COMMIT, COMMAND)
 
 UNREACHABLE, NO_RESULT = "it became unreachable", "it returned no result"
 
@@ -67,11 +66,6 @@ class Start:
     def repairs(self) -> bool:
         """Whether an earlier run has started the session: what that has committed stays if this start fails."""
         return bool(self.decided["repairs"])
-
-    @property
-    def overlay_agent(self) -> str:
-        """The agent that creates the network for all of them; empty if there is none to create."""
-        return str((self.decided["plan"]["network"] or {}).get("swarm_manager") or "")
 
     @property
     def public_keys(self) -> dict[str, dict[str, str]]:
@@ -154,7 +148,7 @@ class Start:
 
     @property
     def _is_single_request(self) -> bool:
-        return len(self.agents) == 1 and not self.decided["missing_images"] and not self.overlay_agent
+        return len(self.agents) == 1 and not self.decided["missing_images"]
 
     def _participants(self, step: str) -> list[str]:
         """Return the agents that take part in a step."""
@@ -163,8 +157,6 @@ class Start:
             return [] if self.committed and not self._is_single_request else self.agents
         if step == PULL:
             return self.agents if self.decided["missing_images"] else []
-        if step == OVERLAY:
-            return [self.overlay_agent] if self.overlay_agent else []
         if step == READY:
             return [agent for agent in self.agents if self._is_starting_on(agent)]
         if step == COMMAND:

@@ -101,10 +101,8 @@ def _terminate_held(
         )
     record = session_record(plan, "TERMINATED", host_keys=entry.record.get("host_keys"))
     record = ended_record(record, "TERMINATED", BY_USER, None, entry.enqueued_at, now)
-    # An overlay can only be removed when it is no longer in use: the agent that removes it comes last.
-    manager = plan.network.swarm_manager if plan.network else None
-    agents = sorted((agent for agent in named if agent not in unreachable), key=lambda agent: agent == manager)
-    return Termination(record, mark_terminating(entry, record, named, now), tuple(agents), unreachable)
+    agents = tuple(agent for agent in named if agent not in unreachable)
+    return Termination(record, mark_terminating(entry, record, named, now), agents, unreachable)
 
 
 def _end_stranger(name: str, session_id: str, cluster: ClusterState, *, force: bool, now: float) -> Termination:

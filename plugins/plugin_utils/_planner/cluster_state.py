@@ -225,7 +225,7 @@ class ClusterState:
     def emptied(self) -> ClusterState:
         """This state as if there were no sessions, and no address, identifier or port were taken."""
         nothing: dict[str, Any] = {"allocated": {}, "containers": 0, "sessions": (), "networks": (), "vnis": ()}
-        nothing |= {"tcp_ports": frozenset(), "tunnel_ports": frozenset(), "reserved_ports": {}}
+        nothing |= {"tcp_ports": frozenset(), "reserved_ports": {}}
         facts = {name: dataclasses.replace(agent, **nothing) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
@@ -259,7 +259,6 @@ def _add_plan(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
         containers=facts.containers + len(kernels),
         networks=(*facts.networks, *([network.subnet] if network and network.subnet else [])),
         tcp_ports=facts.tcp_ports.union(plan.tcp_ports(facts.name)),
-        tunnel_ports=facts.tunnel_ports.union([network.port] if network and network.port else []),
         vnis=(*facts.vnis, *([network.vni] if network and network.vni else [])),
         sessions=(*facts.sessions, planned),
     )

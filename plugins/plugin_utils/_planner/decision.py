@@ -27,7 +27,6 @@ from .eligibility import (
     may_hold,
     may_share_host_network,
     requested_topology,
-    swarm_managers,
 )
 from .published_ports import NoPortError, describe_lack, needed_ports
 from .route_address import ForeignAddressError, check_own_address, find_foreign_address
@@ -105,7 +104,7 @@ def decide(
     eligible, lacks = _with_ports(spec, eligible, pools)
     plans = cluster.records if name_blockers else None
     for _attempt in range(MAX_ATTEMPTS):
-        placement = _place(spec, eligible, swarm_managers(spec, agents), plans)
+        placement = _place(spec, eligible, plans)
         if isinstance(placement, Unschedulable):
             break
         try:
@@ -167,12 +166,12 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
             return True
         agents = cluster.emptied.agents
         eligible = eligible_agents(spec, agents, cluster.unavailable, cluster.away)
-        placement = _place(spec, eligible, swarm_managers(spec, agents), None)
+        placement = _place(spec, eligible, None)
         if isinstance(placement, Unschedulable):
             return False
         # Without the addresses of all agents, which take long to collect and make no difference.
         chosen = {*placement.agents}
-        involved = [agent for agent in agents if agent.name in chosen or agent.swarm]
+        involved = [agent for agent in agents if agent.name in chosen]
         plan = make_plan(spec, placement, involved, pools, session_id, "", 0.0)
         check_own_address(plan, cluster)
     except ForeignAddressError:
@@ -183,12 +182,9 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
 
 
 def _place(
-    spec: SessionSpec,
-    eligible: Sequence[AgentFacts],
-    swarms: Mapping[str, str],
-    plans: Mapping[str, SessionPlan] | None,
+    spec: SessionSpec, eligible: Sequence[AgentFacts], plans: Mapping[str, SessionPlan] | None
 ) -> Placement | Unschedulable:
-    """Return the first placement found: preferred agents come first; architectures and swarms are not mixed.
+    """Return the first placement found: preferred agents come first; architectures are not mixed.
 
     If there is none, return the refusal that is closest to one: with the fewest unplaced containers, then with sessions
     that make room when they end.
@@ -197,12 +193,10 @@ def _place(
     assumed to fit any.
     """
     pools = [list(eligible)]
-    if swarms or len({agent.architecture for agent in eligible}) > 1:
-        images = spec.images
-        kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
-        with_image = [agent for agent in eligible if any(map(agent.images.get, images))]
-        wanted = sorted({kinds[agent.name] for agent in with_image or eligible})
-        pools = [[agent for agent in eligible if kinds[agent.name] == kind] for kind in wanted] or pools
+    if len({agent.architecture for agent in eligible}) > 1:
+        with_image = [agent for agent in eligible if any(map(agent.images.get, spec.images))]
+        wanted = sorted({agent.architecture for agent in with_image or eligible})
+        pools = [[agent for agent in eligible if agent.architecture == each] for each in wanted]
     if spec.designated_agents and spec.designated_agents_mode == "preferred":
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools

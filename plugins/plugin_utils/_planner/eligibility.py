@@ -13,14 +13,14 @@ from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX
 from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.mounts import Source, describe_unusable
-from ...module_utils._model.network import HOST_NETWORK, SWARM
+from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.validation import ValidationError
 from .._placement.topology import Topology
 from .._placement.unschedulable import join_names
 from .._request.spec import PACK, SPREAD, SessionSpec
 from .cluster_state import AwayAgent
-from .session_network import PlanningError, describe_missing_swarm, find_swarm_managers
+from .session_network import PlanningError
 
 
 def eligible_agents(
@@ -47,7 +47,7 @@ def eligible_agents(
     try:
         if not labelled:
             raise PlanningError("no agent that may hold the session can be used")
-        return _allowed(spec, labelled, agents)
+        return _allowed(spec, labelled)
     except (ValidationError, PlanningError) as error:
         if any(agent.silent for agent in missing):
             return []
@@ -71,10 +71,10 @@ def describe_away(away: Sequence[AwayAgent]) -> str:
     return f"; {join_names([agent.description for agent in away])}" if away else ""
 
 
-def _allowed(spec: SessionSpec, labelled: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+def _allowed(spec: SessionSpec, labelled: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that what they have, and not the inventory, lets hold the session."""
     allowed = _with_architecture(spec, labelled)
-    allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
+    allowed = _with_host_network(spec, _with_infiniband(spec, allowed))
     _check_slots(spec, allowed)
     allowed = _with_images(spec, _with_mounts(spec, _with_gpus(spec, allowed)))
     return [agent for agent in allowed if agent.schedulable]
@@ -105,7 +105,6 @@ def what_excludes(
                 sorted(slot for slot in agent.capacity if agent.offers(slot)),
                 sorted([device.slot, device.model, device.memory] for device in agent.devices),
                 [agent.allow_host_network, agent.has_infiniband, agent.infiniband],
-                to_plain(agent.swarm),
                 to_plain(agent.unusable_paths),
                 agent.unusable_images,
             ]
@@ -285,27 +284,6 @@ def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[
             f"session_network_driver: 'host' needs agent_allow_host_network: true, and none of {names} has it."
         )
     return sharing
-
-
-def _needs_swarm(spec: SessionSpec) -> bool:
-    """Return whether the session needs a swarm if it spans several agents."""
-    return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
-
-
-def swarm_managers(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
-    """Return the swarm manager of each agent, by name; empty if the session needs no swarm."""
-    return find_swarm_managers(agents) if _needs_swarm(spec) else {}
-
-
-def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
-    """Return the agents in a swarm if the session needs one; raise an error if there are none."""
-    if not _needs_swarm(spec):
-        return list(allowed)
-    swarms = find_swarm_managers(agents)
-    inside = [agent for agent in allowed if agent.name in swarms]
-    if not inside:
-        raise PlanningError(describe_missing_swarm(allowed))
-    return inside
 
 
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:

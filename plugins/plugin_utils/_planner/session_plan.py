@@ -50,7 +50,7 @@ def make_plan(
     """
     by_name = {agent.name: agent for agent in agents}
     chosen = [by_name[name] for name in placement.agents]
-    network = make_network(spec, chosen, agents, pools, session_id)
+    network = make_network(spec, chosen, pools, session_id)
     uses_underlay = network is not None and network.driver in ("vxlan", HOST_NETWORK)
     kernels = _make_kernels(
         spec, session_id, _make_attachments(spec, placement.hosts, network, by_name, pools, session_id)
@@ -128,9 +128,10 @@ def _make_attachments(
         return [_Attachment(agent) for agent in hosts]
     if network.subnet is not None:
         addresses = [addressing.address_of(network.subnet, rank) for rank in range(len(hosts))]
-        # Docker 20.10 accepts no MAC address for an overlay, and Swarm needs none.
-        macs = [None if network.swarm_manager else addressing.mac_of(address) for address in addresses]
-        return [_Attachment(*place) for place in zip(hosts, addresses, macs, strict=True)]
+        return [
+            _Attachment(agent, address, addressing.mac_of(address))
+            for agent, address in zip(hosts, addresses, strict=True)
+        ]
     first, last = pools.first_host_port, pools.last_host_port
     of_apps = {app.port for app in spec.apps}
     free = {

@@ -209,10 +209,9 @@ class Answers:
         if (group, empty) not in self._states:
             in_group = [agent for agent in self.cluster.agents if agent.resource_group == group]
             agents = [_room(agent, self._pools, empty=empty) for agent in in_group]
-            swarms = [(agent.name, dataclasses.astuple(agent.swarm)) for agent in self.cluster.agents if agent.swarm]
             network = [dataclasses.astuple(self._pools), self._networks(group)] if empty else []
             away = away_as_data([agent for agent in self.cluster.away if agent.may_belong(group)])
-            self._states[group, empty] = _digest([agents, swarms, network, away])
+            self._states[group, empty] = _digest([agents, network, away])
         return self._states[group, empty]
 
     def _networks(self, group: str) -> list[Any]:

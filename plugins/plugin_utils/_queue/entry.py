@@ -255,12 +255,7 @@ def stored_details(content: bytes) -> dict[str, Any]:
     return {name: data[name] for name in ("spec", "record")}
 
 
-def _with_record(data: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of version 1, which had no request of a session that a user's run started, in version 2."""
-    return {**data, "attended": False, "images": {}}
-
-
-_FORMAT = StateFormat("the entry", QueueEntry, (_with_record,))
+_FORMAT = StateFormat("the entry", QueueEntry)
 
 
 def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import shlex
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -336,7 +335,7 @@ def default_path(inventory_sources: Sequence[str]) -> str:
 
     It is ``.queue`` beside the first source that is a file, or in a source that is a folder, so that both name one
     queue: Ansible parses every file in a folder that is not hidden as another inventory. Without either it is in the
-    current folder. Raises :class:`AnsibleActionFail` if a queue of the former name is there.
+    current folder.
     """
     folder = os.getcwd()
     for source in inventory_sources:
@@ -344,19 +343,4 @@ def default_path(inventory_sources: Sequence[str]) -> str:
             path = os.path.abspath(source)
             folder = path if os.path.isdir(source) else os.path.dirname(path)
             break
-    queue, former = os.path.join(folder, ".queue"), os.path.join(folder, "queue")
-    if _is_queue(former, beside=queue):
-        both = os.path.isdir(queue)
-        move = f"mv {shlex.quote(former)}{'/*.json' if both else ''} {shlex.quote(queue)}{'/' if both else ''}"
-        raise AnsibleActionFail(
-            f"session_queue_path: the queue of this inventory is {queue}, and there is {former}, as it was called"
-            f" before: run {move}, or set session_queue_path if that is another folder."
-        )
-    return queue
-
-
-def _is_queue(former: str, *, beside: str) -> bool:
-    """Return whether a folder may be the queue of an inventory; ``beside`` another one, it is one that has sessions."""
-    if not os.path.isdir(former):
-        return False
-    return not os.path.isdir(beside) or any(is_session_id(Path(name).stem) for name in os.listdir(former))
+    return os.path.join(folder, ".queue")

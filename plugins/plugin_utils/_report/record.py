@@ -86,7 +86,7 @@ _NO_LIFE: dict[str, Any] = dict.fromkeys(
         "queue_position",
     )
 )
-"""The fields about the owner and the life of a session, which records of earlier releases may lack."""
+"""The fields about the owner and the life of a session, as far as they are known."""
 
 
 def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _list_pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[d
     """Return all pairs in rank order; in those that were not checked, all results are ``None``."""
     checked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
     names = [kernel.hostname for kernel in plan.kernels]
-    nothing = dict.fromkeys((*CHECKS, "ssh_error", "latency_ms"))
+    nothing = dict.fromkeys((*CHECKS, "ssh_error"))
     return [
         checked.get((source, target), {"from": source, "to": target, **nothing}) for source in names for target in names
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._model.agent_labels import LABEL_RULE, is_label
 from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX, GpuRequest
-from ...module_utils._model.network import HOST_NETWORK, SWARM
+from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plain_data import from_plain, to_plain
 from ...module_utils._model.session import ALL, MAIN, MAX_GRACE, MAX_ID, PATHS, STOP_GRACE, App, Mount
 from ...module_utils._model.validation import (
@@ -54,7 +54,7 @@ CHOICES = {
     "cluster_mode": ("single-node", "multi-node"),
     "agent_selection": ("concentrated", "dispersed", "roundrobin"),
     "designated_agents_mode": ("strict", "preferred"),
-    "network_driver": ("vxlan", SWARM, HOST_NETWORK),
+    "network_driver": ("vxlan", HOST_NETWORK),
     "command_scope": (MAIN, ALL),
     "failure_policy": ("keep", "restart", "terminate"),
 }

@@ -174,11 +174,6 @@ AGENT_ROWS = {
         f"{PLACEMENT}images_of_a_registry_that_is_to_be_asked_are_not_used_without_its_answer",
         "registry",
     ),
-    "agent_registry_mirrors": Row(
-        "a mirror",
-        "docker info: the mirror",
-        "integration/test_removal.py::test_an_engine_has_read_its_mirrors_without_a_restart",
-    ),
     "agent_allow_registry_login": Row(
         "true",
         "the image is pulled",

@@ -16,7 +16,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import (
     labels,
     logs,
     networks,
-    overlay,
     registry,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Bind, Container, LogConfig
@@ -70,15 +69,12 @@ def make_all_calls(client: Any) -> None:
     """Make each of the calls."""
     client.info()
     client.version()
-    overlay.read_swarm(client)
-    overlay.is_manager(client)
-    client.nodes()
     _call_for_networks(client)
     _call_for_images(client)
     main = container.create_container(client, desired(client))
     for other in (
         dataclasses.replace(desired(client), network=None, address=None, mac=None, devices=(), infiniband=None),
-        dataclasses.replace(desired(client), overlay=True, mac=None, no_new_privileges=False),
+        dataclasses.replace(desired(client), mac=None, no_new_privileges=False),
         dataclasses.replace(desired(client), network="host", address=None, mac=None, published=()),
     ):
         container.create_container(client, other)
@@ -101,8 +97,6 @@ def _call_for_networks(client: Any) -> None:
     networks.remove_networks(client, "1")
     default = default_network.DefaultNetwork("backendai-default", "backendai0", "172.30.0.0/16")
     default_network.create_default_network(client, default)
-    overlay.create_overlay(client, overlay.Overlay("backendai-o", "10.128.4.0/29", "10.128.4.4/30", 1450, "1"))
-    client.remove_network("backendai-o")
 
 
 def _call_for_images(client: Any) -> None:

@@ -19,7 +19,7 @@ import yaml
 DERIVED = Path(__file__).with_name("requests.json")
 
 CALLS = (
-    *("GET /_ping", "GET /version", "GET /info", "GET /nodes", "GET /volumes", "GET /distribution/{name}/json"),
+    *("GET /_ping", "GET /version", "GET /info", "GET /volumes", "GET /distribution/{name}/json"),
     *("GET /images/json", "GET /images/{name}/json", "POST /images/create", "POST /images/{name}/tag"),
     *("DELETE /images/{name}", "GET /networks", "POST /networks/create", "POST /networks/{id}/connect"),
     *("DELETE /networks/{id}", "GET /containers/json", "GET /containers/{id}/json", "GET /containers/{id}/logs"),

@@ -38,7 +38,6 @@ FIXED: dict[str, tuple[int, Any]] = {
     "GET /distribution/{name}/json": (200, {"Descriptor": {"digest": INDEX}}),
     "POST /images/{name}/tag": (201, ""),
     "DELETE /images/{name}": (200, []),
-    "GET /nodes": (200, []),
     "GET /volumes": (200, {"Volumes": []}),
 }
 """What is answered in every version."""

@@ -42,7 +42,7 @@ PART = {"plan": PLAN.to_dict(), "committed": True, "expired": False, "containers
 VERIFIED = {
     **PART,
     "drift": [{"subject": "file x", "actual": None, "expected": "there"}],
-    "pairs": [{**PAIR, "latency_ms": 0.1}],
+    "pairs": [PAIR],
 }
 LOGGED = {
     "id": SESSION_ID,

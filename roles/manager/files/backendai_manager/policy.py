@@ -166,7 +166,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _drivers(value: Any) -> tuple[str, ...]:
-    known = ("vxlan", "swarm", "host")
+    known = ("vxlan", "host")
     if isinstance(value, list) and all(entry in known for entry in value):
         return tuple(value)
     raise ValueError(f"must be a list of {', '.join(known)}")

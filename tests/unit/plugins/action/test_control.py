@@ -336,7 +336,6 @@ def test_start_has_no_secrets() -> None:
         "never_completed": True,
         "repairs": False,
         "agents": ["agent1", "agent2"],
-        "prepare": True,
         "missing_images": pulls,
         "images": images,
         "recorded_images": {},
@@ -347,21 +346,6 @@ def test_start_has_no_secrets() -> None:
     }
     assert len(nonce) == 32
     assert "hunter2" not in json.dumps(start)
-
-
-@pytest.mark.parametrize(
-    ("pulls", "manager", "prepare"),
-    [({}, None, False), ({"agent1": ["lab/python:1"]}, None, True), ({}, "agent1", True)],
-    ids=["nothing", "an image", "an overlay"],
-)
-def test_start_needs_prepare_for_images_or_an_overlay(
-    pulls: dict[str, list[str]], manager: str | None, prepare: bool
-) -> None:
-    network = plan().network
-    assert network is not None
-    session_plan = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
-    decision = Decision(session_plan, False, pulls, {})
-    assert start_arguments(decision, [], never_completed=False)["prepare"] is prepare
 
 
 @pytest.mark.parametrize(
@@ -392,4 +376,4 @@ def test_playbooks_select_existing_keys_of_a_start() -> None:
     start = start_arguments(Decision(plan(), False, {}, {}), [], never_completed=False)
     text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
     selected = set(re.findall(r"__session_starts[^}\n]*?(?:map\(attribute=|selectattr\()'(\w+)'", text))
-    assert {"prepare", "missing_images"} <= selected <= set(start)
+    assert {"missing_images"} <= selected <= set(start)

@@ -50,9 +50,9 @@ def test_healthy_session_is_shown_and_written(run: Run, printed: list[str], tmp_
     assert (result["changed"], result["report"]["healthy"]) == (False, True)
     assert json.loads(path.read_text()) == result["report"]
     assert printed == [
-        "ms     main1  sub1",
-        "main1  -      0.07",
-        "sub1   0.07   -",
+        "from   main1  sub1",
+        "main1  ok     ok",
+        "sub1   ok     ok",
         "mount /data: the same in all containers (compared by a marker file of main1)",
         "Session train-llm is healthy.",
     ]

@@ -196,17 +196,6 @@ def test_later_steps_need_no_plan(host: Host, step: str) -> None:
     assert host.sessions == [{"id": MADE.id, "nonce": "n", "steps": [step], "agent": "agent1"}]
 
 
-def test_overlay_step_runs_on_the_overlay_agent(host: Host) -> None:
-    assert MADE.network
-    managed = dataclasses.replace(MADE, network=dataclasses.replace(MADE.network, swarm_manager="agent2"))
-    for agent in ("agent1", "agent2"):
-        host.take("claim", start(managed), agent=agent)
-    assert host.take("overlay", start(managed)).get("skipped") is True
-    host.take("overlay", start(managed), agent="agent2")
-    assert host.asked[-1][0] == "overlay"
-    assert host.sessions[0]["plan"] == managed.to_dict()
-
-
 def test_session_on_one_agent_runs_all_steps_in_one_request(host: Host) -> None:
     host.take("claim", start(ALONE))
     (entry,) = host.sessions

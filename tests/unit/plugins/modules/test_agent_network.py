@@ -50,7 +50,6 @@ def host(monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
     monkeypatch.setattr(agent_network, "connect", lambda _docker_host: engine)
     monkeypatch.setattr(agent_network, "apply_default_network", lambda *_arguments, **_options: [])
     monkeypatch.setattr(agent_network, "save_default_network", lambda *_arguments: None)
-    monkeypatch.setattr(agent_network, "set_mirrors", lambda *_arguments, **_options: [])
 
 
 def provision(store: Store, capsys: pytest.CaptureFixture[str], *, check_mode: bool = False, **options: Any) -> Any:

@@ -11,7 +11,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import read_cordon, replace_cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._host.home_folder import prepare_folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.modules import agent_removal
 from tests.unit.builders import NOW, held, own_labels, plan
@@ -45,7 +44,6 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     made = Engine()
     monkeypatch.setattr(agent_removal, "connect_unless_removed", lambda _address: made)
     monkeypatch.setattr(agent_removal, "find_roles", lambda: ["agent"])
-    monkeypatch.setattr(agent_removal, "set_mirrors", lambda _client, wanted, **_how: [*wanted])
     return made
 
 
@@ -165,24 +163,6 @@ def test_a_drain_goes_on_while_its_sessions_end(run: Any, store: Store) -> None:
     store.save(held(plan(name="train")))
     assert run("closed", end_sessions=True)["msg"] == REFUSAL
     assert read_cordon(store) == drain
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_added_mirrors_are_taken_away_even_if_the_engine_is_gone(
-    run: Any, monkeypatch: pytest.MonkeyPatch, there: bool
-) -> None:
-    asked: list[bool] = []
-
-    def take_away(client: object, wanted: list[str], *, check_mode: bool) -> list[Change]:
-        assert (wanted, check_mode) == ([], False)
-        asked.append(client is not None)
-        return [Change("registry mirrors in /x", "http://m", None)]
-
-    if not there:
-        monkeypatch.setattr(agent_removal, "connect_unless_removed", lambda _address: None)
-    monkeypatch.setattr(agent_removal, "set_mirrors", take_away)
-    assert run("removed")["changed"]
-    assert asked == [there]
 
 
 def test_what_is_left_of_homes_is_removed(run: Any, store: Store, engine: Engine, tmp_path: Path) -> None:

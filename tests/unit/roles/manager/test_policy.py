@@ -63,7 +63,7 @@ def test_only_images_have_to_be_named() -> None:
         ("images: lab/*", "images must be a list of patterns"),
         ("images: [1]", "images must be a list of patterns"),
         ("images: []\nresource_groups: default", "resource_groups must be a list of names."),
-        ("images: []\ndrivers: [macvlan]", "drivers must be a list of vxlan, swarm, host."),
+        ("images: []\ndrivers: [macvlan]", "drivers must be a list of vxlan, host."),
         ("images: []\nuid: 0", "uid must be a whole number from 1 to 2147483647, or own for the user's own."),
         ("images: []\ngid: root", "gid must be a whole number"),
         ("images: []\nuid: true", "uid must be a whole number"),

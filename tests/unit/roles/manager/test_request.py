@@ -48,10 +48,10 @@ def test_a_request_is_completed_by_the_policy() -> None:
 
 
 def test_defaults_beyond_the_policy_are_replaced() -> None:
-    policy = Policy(("lab/*",), resource_groups=("gpu",), drivers=("swarm",), uid=None, gid=None, max_priority=3)
+    policy = Policy(("lab/*",), resource_groups=("gpu",), drivers=("host",), uid=None, gid=None, max_priority=3)
     built = build(policy)
     names = ("resource_group", "network_driver", "priority", "uid", "gid")
-    assert [built[f"session_{name}"] for name in names] == ["gpu", "swarm", 3, 1001, 100]
+    assert [built[f"session_{name}"] for name in names] == ["gpu", "host", 3, 1001, 100]
 
 
 def test_named_folders_become_mounts_of_the_user() -> None:

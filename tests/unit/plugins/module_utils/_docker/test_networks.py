@@ -11,8 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import n
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork, desired_network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import bridge_name
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from tests.unit.builders import SESSION_ID, bridged, plan
+from tests.unit.builders import SESSION_ID, plan
 from tests.unit.fake_docker import FakeDocker
 
 DESIRED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, bridge_name(SESSION_ID), SESSION_ID)
@@ -101,8 +100,12 @@ def test_session_of_one_container_needs_no_network() -> None:
     assert desired_network(plan({"agent1": 1})) is None
 
 
-@pytest.mark.parametrize("session", [plan({"agent1": 4}), bridged(plan())], ids=["one agent", "earlier release"])
-def test_every_agent_of_a_session_gets_the_planned_network(session: SessionPlan) -> None:
+def test_a_session_across_agents_needs_no_network_of_the_engine() -> None:
+    assert desired_network(plan()) is None
+
+
+def test_a_session_on_one_agent_gets_the_planned_network() -> None:
+    session = plan({"agent1": 4})
     assert session.network is not None
     network = desired_network(session)
     assert network is not None

@@ -63,12 +63,11 @@ def test_all_known_sources_may_ping_the_host() -> None:
     assert (result["trusted4"], result["trusted6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
 
 
-def test_ports_are_those_of_ssh_swarm_and_wireguard() -> None:
+def test_ports_are_those_of_ssh_and_wireguard() -> None:
     result = rules(MINE, 51821, 51820).elements
-    assert {name: result[name] for name in ("manager_ports", "peer_tcp_ports", "peer_udp_ports")} == {
+    assert {name: ports for name, ports in result.items() if name.endswith("_ports")} == {
         "manager_ports": ["22", "2222"],
-        "peer_tcp_ports": ["2377", "7946"],
-        "peer_udp_ports": ["4789", "7946", "51820", "51821"],
+        "peer_udp_ports": ["51820", "51821"],
     }
 
 
@@ -149,8 +148,6 @@ def test_host_firewall_rules_are_last_after_published_ports() -> None:
     [
         "ip saddr @managers4 tcp dport @manager_ports return",
         "ip6 saddr @managers6 tcp dport @manager_ports return",
-        "ip saddr @peers4 tcp dport @peer_tcp_ports return",
-        "ip6 saddr @peers6 tcp dport @peer_tcp_ports return",
         "ip saddr @peers4 udp dport @peer_udp_ports return",
         "ip6 saddr @peers6 udp dport @peer_udp_ports return",
         "ip saddr @trusted4 icmp type echo-request return",
@@ -262,7 +259,6 @@ def test_ssh_is_kept_in_management_and_what_agents_send_in_compute_before_anybod
     assert chain("zones", text) == [
         *gates("tcp dport @manager_ports", "management", rest=rest),
         *gates("tcp dport @ssh_ports", "compute", NOT_TUNNELLED, rest),
-        *gates("tcp dport @peer_tcp_ports", "compute", NOT_TUNNELLED, rest),
         *gates("udp dport @peer_udp_ports", "compute", NOT_TUNNELLED, rest),
         f"goto {last}",
     ]

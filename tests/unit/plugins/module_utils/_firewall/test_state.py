@@ -121,15 +121,6 @@ def test_without_a_trial_the_confirmed_firewall_is_active(store: Store) -> None:
     assert state.active() == OLD
 
 
-def test_a_firewall_of_an_earlier_release_has_no_zones(store: Store) -> None:
-    state = FirewallState(store)
-    state.save(OLD, None)
-    older = json.loads(store.firewall_file.read_text())
-    del older["confirmed"]["management"], older["confirmed"]["compute"]
-    store.firewall_file.write_text(json.dumps(older))
-    assert FirewallState(store).active() == OLD
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -226,15 +217,6 @@ def test_saved_state_is_plain_data(store: Store) -> None:
         },
         "trial": {"firewall": None, "nonce": "n", "until": UNTIL, "boot": "boot", "connection": "a 1 b 22"},
     }
-
-
-def test_a_firewall_of_an_earlier_release_is_enforced(store: Store) -> None:
-    FirewallState(store).save(OLD, None)
-    stored = json.loads(store.firewall_file.read_text())
-    del stored["confirmed"]["mode"]
-    store.firewall_file.write_text(json.dumps(stored))
-    state = FirewallState(store)
-    assert (state.damage, state.confirmed, state.mode, state.usual_mode()) == ("", OLD, "enforce", "enforce")
 
 
 def test_a_host_without_a_firewall_reports_first_and_others_keep_their_mode(store: Store) -> None:

@@ -102,10 +102,6 @@ def test_unreadable_session_does_not_keep_rules_of_ports(
     sync_ruleset(store, check_mode=False)
     assert kernel.pins == render_pins(pins)
     assert "add element inet backendai containers { 172.18.0.9 . 02:42:ac:12:00:09 }" in kernel.pins
-    # Those of an earlier release have no such sets.
-    kernel.table, kernel.pins = "table inet backendai {\n}\n", ""
-    sync_ruleset(store, check_mode=False)
-    assert kernel.pins == ""
 
 
 def test_ports_are_pinned_before_the_rules_admit_them_and_other_rules_stay(

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from ansible.template import trust_as_template
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import routing
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import store as storing
@@ -27,8 +29,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing
     apply_routes,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from tests.unit.builders import REPOSITORY
 from tests.unit.gateway import GATEWAY, ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.haproxy import AdminSocket
+from tests.unit.rendering import templar
 
 
 @pytest.fixture
@@ -60,6 +64,17 @@ def routed(folder: Path, *routes: dict[str, Any], check_mode: bool = False, **wi
 
 def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_settings_that_the_role_writes_are_read(folder: Path) -> None:
+    block = yaml.safe_load((REPOSITORY / "roles/gateway/tasks/main.yml").read_text())
+    tasks = [task for entry in block for task in entry.get("block", [])]
+    (content,) = (
+        task["ansible.builtin.copy"]["content"] for task in tasks if task["name"] == "Write the gateway's settings"
+    )
+    known = {"__gateway": {"gateway": dataclasses.asdict(GATEWAY)}}
+    (folder / "gateway.json").write_text(templar(known).template(trust_as_template(content)))
+    assert GatewayStore(str(folder)).gateway() == GATEWAY
 
 
 def test_a_route_is_in_files_maps_and_the_table(folder: Path, table: Table, admin: AdminSocket) -> None:
@@ -156,12 +171,13 @@ def test_a_host_that_is_not_a_gateway_is_an_error(tmp_path: Path, folder: Path) 
 UNREADABLE = {
     "text": "x",
     "nothing": "{}",
-    "parts": json.dumps({"id": ONE}),
+    "no version": json.dumps({"id": ONE, "name": "train-llm"}),
+    "parts": json.dumps({"version": 1, "id": ONE}),
     "a list": "[]",
     "newer": json.dumps({"version": 2, "id": ONE, "name": "train-llm"}),
-    "another session": json.dumps({"id": TWO, "name": "train-llm"}),
-    "two lines": json.dumps({"id": ONE, "name": "a\nb"}),
-    "no address": json.dumps({"id": ONE, "name": "train-llm", "ssh": {"address": "x y", "port": 1}}),
+    "another session": json.dumps({"version": 1, "id": TWO, "name": "train-llm"}),
+    "two lines": json.dumps({"version": 1, "id": ONE, "name": "a\nb"}),
+    "no address": json.dumps({"version": 1, "id": ONE, "name": "train-llm", "ssh": {"address": "x y", "port": 1}}),
     "no port": json.dumps({"id": ONE, "name": "train-llm", "ssh_port": 0}),
 }
 
@@ -199,9 +215,9 @@ def test_a_damaged_route_of_a_session_that_has_ended_is_removed(folder: Path, op
     "content",
     [
         *("x", "{}", '{"id": 1}', "[]"),
-        json.dumps({**dataclasses.asdict(GATEWAY), "first_ssh_port": 0}),
-        json.dumps({**dataclasses.asdict(GATEWAY), "last_ssh_port": 1 << 40}),
-        json.dumps({**dataclasses.asdict(GATEWAY), "hostname": "a b"}),
+        json.dumps({"version": 1, **dataclasses.asdict(GATEWAY), "first_ssh_port": 0}),
+        json.dumps({"version": 1, **dataclasses.asdict(GATEWAY), "last_ssh_port": 1 << 40}),
+        json.dumps({"version": 1, **dataclasses.asdict(GATEWAY), "hostname": "a b"}),
     ],
 )
 def test_damaged_settings_are_named(folder: Path, content: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host import engine_settings
 from ansible_collections.backendai.cluster.plugins.module_utils._host.engine_settings import (
-    FILE,
+    DATA_ROOT,
     EngineSettings,
     engine_arguments,
     parse_engine_settings,
@@ -25,17 +26,23 @@ def settings(folder: Path, text: str, *arguments: str) -> EngineSettings:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "file"),
+    ("arguments", "folder"),
     [
-        (["--config-file=/srv/engine.json"], "/srv/engine.json"),
-        (["--config-file", "/srv/engine.json", "--iptables=false"], "/srv/engine.json"),
-        (["--debug", "--config-file"], ""),
-        (["-H", "fd://"], FILE),
-        ([], FILE),
+        (["--config-file=FILE"], "/srv/named"),
+        (["--config-file", "FILE", "--iptables=false"], "/srv/named"),
+        (["--debug", "--config-file"], DATA_ROOT),
+        (["-H", "fd://"], "/srv/usual"),
+        ([], "/srv/usual"),
     ],
 )
-def test_the_file_is_where_the_engine_has_it(arguments: list[str], file: str) -> None:
-    assert parse_engine_settings(["dockerd", *arguments] if arguments else []).file == file
+def test_the_file_is_where_the_engine_has_it(
+    arguments: list[str], folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("named", "usual"):
+        (tmp_path / f"{name}.json").write_text(f'{{"data-root": "/srv/{name}"}}')
+    monkeypatch.setattr(engine_settings, "FILE", f"{tmp_path}/usual.json")
+    words = [word.replace("FILE", f"{tmp_path}/named.json") for word in arguments]
+    assert parse_engine_settings(["dockerd", *words] if words else []).data_root == folder
 
 
 @pytest.mark.parametrize(
@@ -75,13 +82,13 @@ def test_data_is_where_the_engine_is_told_to_keep_it(
 
 
 def test_lists_of_the_command_line_and_the_file_add_up(tmp_path: Path) -> None:
-    found = settings(tmp_path, '{"dns": ["192.0.2.3"]}', "--dns=192.0.2.1", "--dns", "192.0.2.2", "--registry-mirror=x")
-    assert (found.name_servers, found.mirrors) == (("192.0.2.1", "192.0.2.2", "192.0.2.3"), ("x",))
+    found = settings(tmp_path, '{"dns": ["192.0.2.3"]}', "--dns=192.0.2.1", "--dns", "192.0.2.2")
+    assert found.name_servers == ("192.0.2.1", "192.0.2.2", "192.0.2.3")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "", '{"dns": 5}', "\x00"])
 def test_a_damaged_file_has_no_settings(text: str, tmp_path: Path) -> None:
-    assert settings(tmp_path, text) == EngineSettings(f"{tmp_path}/engine.json")
+    assert settings(tmp_path, text) == EngineSettings()
 
 
 def test_the_command_line_is_that_of_the_running_engine(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import (
-    READ_BYTES,
     DesiredFile,
     plan_files,
     write_files,
@@ -69,22 +68,6 @@ def test_secret_content_is_never_shown(tmp_path: Path, before: str | None) -> No
     assert changes(DesiredFile(path, "TOKEN=hunter2\n", secret=True)) == [
         Change(f"file {path}", shown, "(content hidden)")
     ]
-
-
-def test_file_of_any_size_is_planned_and_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.touch()
-    os.truncate(path, 4 << 30)
-    desired = DesiredFile(path, "new\n")
-    assert changes(desired) == [Change(f"file {path}", "\n  (4294967296 bytes)", "\n  new")]
-    write_files([desired])
-    assert (path.stat().st_size, changes(desired)) == (4, [])
-
-
-def test_large_file_with_desired_content_is_no_change(tmp_path: Path) -> None:
-    desired = DesiredFile(tmp_path / "bootstrap", "x" * (READ_BYTES + 1))
-    write_files([desired])
-    assert changes(desired) == []
 
 
 @pytest.mark.parametrize("content", ["a\r\nb\r\n", "é\n"], ids=["line ends of Windows", "UTF-8"])
@@ -237,11 +220,3 @@ def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path: Path, in_place: bo
         # Between the write and the cut, empty lines cover what was longer.
         assert path.read_text().rstrip("\n") + "\n" in contents
         assert in_place or path.read_text() in contents
-
-
-def test_a_file_that_has_been_blown_up_is_cut(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("x\n")
-    os.truncate(path, 1 << 32)
-    write_files([DesiredFile(path, "192.0.2.1 main1\n", in_place=True)])
-    assert path.read_text() == "192.0.2.1 main1\n"

@@ -91,7 +91,7 @@ def test_a_host_that_has_all_packages_has_nothing_added() -> None:
     assert record.added == Installed()
 
 
-def test_a_host_that_an_earlier_release_provisioned_has_an_incomplete_record(tmp_path: Path) -> None:
+def test_a_provisioned_host_without_a_record_has_an_incomplete_one(tmp_path: Path) -> None:
     assert first_record(["ip nat"], find_roles(tmp_path)) == HostRecord(tables=("ip nat",))
     (tmp_path / MARKS["manager"]).parent.mkdir(parents=True)
     (tmp_path / MARKS["manager"]).touch()

@@ -352,20 +352,6 @@ def test_program_is_identified_by_its_digest(store: Store, tmp_path: Path, monke
     assert store.program() == "5e5e"
 
 
-def test_checksums_of_an_earlier_release_are_used(store: Store) -> None:
-    store.save(held(PLAN))
-    path = store.folder(SESSION_ID) / "environment"
-    path.write_text("A=1\n")
-    store.save_checksums(SESSION_ID, [path])
-    seals = store.folder(SESSION_ID) / "seals.json"
-    written = json.loads(seals.read_text())
-    assert written["version"] == 2
-    seals.write_text(json.dumps(written["files"]))
-    assert store.changed_files(SESSION_ID) == []
-    path.write_text("A=2\n")
-    assert store.changed_files(SESSION_ID) == [path]
-
-
 def test_damaged_checksums_are_a_difference(store: Store) -> None:
     store.save(held(PLAN))
     seals = store.folder(SESSION_ID) / "seals.json"

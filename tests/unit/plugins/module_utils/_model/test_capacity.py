@@ -91,12 +91,6 @@ def test_bundle_capacity_counts_all_its_containers() -> None:
     assert bundle.capacities([agent_facts("agent1", 8), limited, agent_facts("agent3", 1)]) == [2, 1, 0]
 
 
-@pytest.mark.parametrize(("containers", "room"), [(2, True), (3, True), (4, False)])
-def test_an_agent_that_gets_no_container_may_be_at_its_limit(containers: int, room: bool) -> None:
-    # As a swarm manager that only makes the network of a session.
-    assert fits(agent_facts("agent1", 8, containers=containers, max_containers=3), []) is room
-
-
 def test_equal_headroom_is_one_object() -> None:
     agents = [agent_facts(f"agent{number}", containers=number // 2, max_containers=9) for number in range(4)]
     first, second, third, fourth = (agent.headroom for agent in agents)

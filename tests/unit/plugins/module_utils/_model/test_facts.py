@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
@@ -97,14 +97,12 @@ def everything() -> tuple[AgentFacts, SessionPlan]:
         warnings=["nvidia-smi fails"],
         underlay=Underlay("192.0.2.1", "bai-wg", 1420, public_key="key", endpoint="192.0.2.1:51820"),
         udp_ports={53: "another program"},
-        swarm=Swarm("node1", ("node1", "node2"), 4789),
         tcp_ports=[22, 30000],
         networks=["10.0.0.1/8"],
         vnis=[7],
         images={IMAGE: image_data(), "absent:1": None},
         unusable_images={"odd:1": "its form is not known"},
         unusable_paths={"/data": MISSING},
-        tunnel_ports=[4789],
         sessions=[held_session(session, "agent1", stopped={"sub1": ("exited", 3)})],
     )
     return facts, session
@@ -220,7 +218,7 @@ def test_damaged_facts_are_one_sentence_or_usable(path: tuple[Any, ...], value: 
     for session_id, parts in state.strangers.items():
         assert stranger_record(session_id, parts)["user"] is None
     reconcile([], state.held, (), True, NOW)
-    for driver in ("vxlan", "host", "swarm"):
+    for driver in ("vxlan", "host"):
         request = spec(name="another", cluster_size=12, cluster_mode="multi-node", network_driver=driver)
         with contextlib.suppress(ValidationError, PlanningError):
             decide(request, state, POOLS, OTHER_ID, USER, NOW)

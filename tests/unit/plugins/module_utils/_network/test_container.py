@@ -141,23 +141,6 @@ def test_network_of_a_started_container_is_completed(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_overlay_needs_only_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    desired = MAIN._replace(session=SessionInterface("", "10.128.3.2/29"))
-    plan = plan_changes(monkeypatch, desired=desired, cluster0={"ifname": "eth1", "link_index": 99}, routes=[DEFAULT])
-    assert plan.steps[0] == route_to_session("eth1")
-    assert [step.change.subject for step in plan.steps[1:]] == [
-        "default route of main1",
-        "second default route of main1",
-    ]
-    assert plan.lost == {}
-
-
-def test_overlay_that_lost_its_address_keeps_its_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    desired = MAIN._replace(session=SessionInterface("", "10.128.3.2/29"))
-    lost = {"ifname": "eth1", "link_index": 99, "addr_info": []}
-    assert plan_changes(monkeypatch, desired=desired, cluster0=lost, routes=ROUTES[:2]) == InterfacePlan([], {})
-
-
 @pytest.mark.parametrize("route", [CONNECTED, {**CONNECTED, "metrics": [{"quickack": 0}]}], ids=["kernel's", "changed"])
 def test_route_that_delays_acknowledgements_is_repaired(monkeypatch: pytest.MonkeyPatch, route: dict[str, Any]) -> None:
     assert plan_changes(monkeypatch, routes=[*ROUTES[:2], route]) == InterfacePlan([route_to_session()], {})

@@ -20,7 +20,6 @@ WANTED = Vxlan(
     "192.0.2.1",
     4789,
     1450,
-    "bai-1",
     (Peer("10.128.3.4", MAC2, "192.0.2.2"), Peer("10.128.3.5", MAC3, "192.0.2.3")),
 )
 SETTINGS = {"id": 4711, "local": "192.0.2.1", "port": 4789, "learning": False, "proxy": True}
@@ -28,14 +27,13 @@ LINK = {
     "ifname": "bax-1",
     "flags": ["BROADCAST", "UP", "LOWER_UP"],
     "mtu": 1450,
-    "master": "bai-1",
     "linkinfo": {"info_kind": "vxlan", "info_data": SETTINGS},
 }
 FORWARDING = [{"mac": MAC2, "dst": "192.0.2.2"}, {"mac": MAC3, "dst": "192.0.2.3"}, {"mac": "33:33:00:00:00:01"}]
 NEIGHBOURS = [{"dst": "10.128.3.4", "lladdr": MAC2}, {"dst": "10.128.3.5", "lladdr": MAC3}]
 CREATE = (
     "link add bax-1 mtu 1450 type vxlan id 4711 local 192.0.2.1 dstport 4789 nolearning proxy",
-    "link set dev bax-1 addrgenmode none master bai-1",
+    "link set dev bax-1 addrgenmode none",
     "link set dev bax-1 up",
     f"neigh replace 10.128.3.4 lladdr {MAC2} nud permanent dev bax-1",
     f"neigh replace 10.128.3.5 lladdr {MAC3} nud permanent dev bax-1",
@@ -70,14 +68,6 @@ def test_correct_link_is_not_changed(planned: Planned) -> None:
 
 def test_missing_link_is_created_with_every_remote_container(planned: Planned) -> None:
     assert planned(link=None) == [LinkOperation(Change("link bax-1", None, PHRASE), CREATE, FILL)]
-
-
-def test_link_of_macvlans_is_in_no_bridge(planned: Planned) -> None:
-    wanted = WANTED._replace(bridge=None)
-    (created,) = planned(wanted=wanted, link=None)
-    assert created.ip[1] == "link set dev bax-1 addrgenmode none"
-    change = Change("link bax-1", "bridge bai-1", "bridge None")
-    assert planned(wanted=wanted) == [LinkOperation(change, ("link set dev bax-1 nomaster",))]
 
 
 def test_address_of_the_agent_on_the_link_is_removed(planned: Planned) -> None:
@@ -118,11 +108,10 @@ def test_ipv6_underlay_is_compared_with_local6(planned: Planned) -> None:
     ("drift", "change", "line"),
     [
         ({"mtu": 1500}, ("mtu 1500", "mtu 1450"), "link set dev bax-1 mtu 1450"),
-        ({"master": None}, ("bridge None", "bridge bai-1"), "link set dev bax-1 master bai-1"),
-        ({"master": "docker0"}, ("bridge docker0", "bridge bai-1"), "link set dev bax-1 master bai-1"),
+        ({"master": "docker0"}, ("bridge docker0", "no bridge"), "link set dev bax-1 nomaster"),
         ({"flags": ["BROADCAST"]}, ("down", "up"), "link set dev bax-1 up"),
     ],
-    ids=["mtu", "no bridge", "another bridge", "down"],
+    ids=["mtu", "in a bridge", "down"],
 )
 def test_mutable_settings_are_changed_in_place(
     planned: Planned, drift: dict[str, Any], change: tuple[str, str], line: str
@@ -185,12 +174,11 @@ def test_containers_of_other_agents_are_peers() -> None:
     assert session_plan.network is not None
     link = desired_vxlan(session_plan, "agent2")
     assert link is not None
-    assert (link.name, link.vni, link.port, link.mtu, link.bridge, link.local) == (
+    assert (link.name, link.vni, link.port, link.mtu, link.local) == (
         session_plan.network.link,
         session_plan.network.vni,
         4789,
         1450,
-        session_plan.network.bridge,
         "192.0.2.2",
     )
     assert {peer.underlay for peer in link.peers} == {"192.0.2.1", "192.0.2.3"}

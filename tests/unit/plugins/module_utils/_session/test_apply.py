@@ -48,18 +48,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.image_a
     ImageAccessError,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from tests.unit.builders import GIB, IMAGE, SESSION_ID, bridged, held, plan, public_keys
+from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 
-NEW = plan(
-    {"agent1": 2, "agent2": 1},
-    resources={"cpu": 1, "mem": GIB, "shmem": "64m"},
-    mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b", "read_only": True}],
-)
-TUNNEL = NEW.network.link if NEW.network else None
-# Has a network of the engine and a tunnel.
-MADE = bridged(NEW)
+OPTIONS: dict[str, Any] = {
+    "resources": {"cpu": 1, "mem": GIB, "shmem": "64m"},
+    "mounts": [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b", "read_only": True}],
+}
+MADE = plan({"agent1": 2, "agent2": 1}, **OPTIONS)
+TUNNEL = MADE.network.link if MADE.network else None
+# Has a network of the engine, and no tunnel.
+ALONE = plan({"agent1": 2}, **OPTIONS)
 SHARED = dataclasses.replace(MADE, infiniband=True)
 CONTENTS = RenderedFiles(
     hosts="127.0.0.1 localhost\n",
@@ -96,7 +96,6 @@ def subjects(changes: list[Change], store: Store) -> list[str]:
 
 EVERYTHING = [
     *(f"file …/{hostname}/{name}" for hostname in ("main1", "sub1") for name in ORDER),
-    "network backendai-train-llm",
     "firewall table inet backendai",
     f"link {MADE.network and MADE.network.link}",
     "container backendai-train-llm-main1",
@@ -107,7 +106,6 @@ EVERYTHING = [
 def test_claimed_slice_is_created(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE, expires_at=9e12))
     assert subjects(apply(engine, store), store) == EVERYTHING
-    assert engine.calls[0] == "create network backendai-train-llm"
     assert len(kernel.links) == 1
     assert [container["State"] for container in engine.made] == ["running", "running"]
     for hostname in ("main1", "sub1"):
@@ -118,23 +116,29 @@ def test_claimed_slice_is_created(engine: FakeDocker, store: Store, kernel: Fake
 def test_slice_with_macvlans_has_no_network_of_the_engine(
     engine: FakeDocker, store: Store, kernel: FakeNetwork
 ) -> None:
-    store.save(held(NEW, expires_at=9e12))
-    client: Any = engine
-    apply_claimed(
-        client, store, ApplyRequest(NEW, "agent1", "nonce-1", CONTENTS, "backendai-default"), check_mode=False
-    )
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
     assert (engine.joined, len(kernel.links)) == ([], 1)
     for request in engine.asked:
         assert request["host_config"]["network_mode"] == "backendai-default"
         assert (request["networking_config"], request["mac_address"]) == (None, None)
     assert {container.hostname: container.session for container in kernel.plugged} == {
         kernel_.hostname: SessionInterface("cluster0", f"{kernel_.address}/29", kernel_.mac, 1450, parent=TUNNEL)
-        for kernel_ in NEW.kernels_on("agent1")
+        for kernel_ in MADE.kernels_on("agent1")
     }
 
 
-def test_healthy_slice_is_not_changed(engine: FakeDocker, store: Store) -> None:
-    store.save(held(MADE))
+def test_slice_on_one_agent_has_a_network_of_the_engine(engine: FakeDocker, store: Store) -> None:
+    store.save(held(ALONE, expires_at=9e12))
+    assert "network backendai-train-llm" in subjects(apply(engine, store), store)
+    assert engine.calls[0] == "create network backendai-train-llm"
+    modes = {request["host_config"]["network_mode"] for request in engine.asked if "host_config" in request}
+    assert modes == {"backendai-train-llm"}
+
+
+@pytest.mark.parametrize("made", [MADE, ALONE], ids=["two agents", "one agent"])
+def test_healthy_slice_is_not_changed(engine: FakeDocker, store: Store, made: SessionPlan) -> None:
+    store.save(held(made))
     apply(engine, store)
     engine.calls.clear()
     assert apply(engine, store) == []
@@ -156,7 +160,7 @@ def test_healthy_slice_is_not_changed(engine: FakeDocker, store: Store) -> None:
 def test_only_drift_is_repaired(
     engine: FakeDocker, store: Store, kernel: FakeNetwork, hurt: str, repaired: list[str]
 ) -> None:
-    store.save(held(MADE))
+    store.save(held(ALONE if hurt == "network" else MADE))
     apply(engine, store)
     if hurt == "file":
         (store.kernel_folder(SESSION_ID, "sub1") / "hosts").write_text("x")
@@ -184,7 +188,7 @@ def test_started_command_never_runs_again(engine: FakeDocker, store: Store, exis
 
 
 def test_changed_network_is_recreated_with_its_containers(engine: FakeDocker, store: Store) -> None:
-    store.save(held(MADE))
+    store.save(held(ALONE))
     apply(engine, store)
     engine.joined[0]["Labels"][labels.DIGEST] = "another"
     repaired = subjects(apply(engine, store), store)
@@ -199,12 +203,12 @@ def test_changed_network_is_recreated_with_its_containers(engine: FakeDocker, st
 
 @pytest.mark.parametrize("changed", ["network", "main1"])
 def test_lost_output_of_replaced_containers_is_returned(engine: FakeDocker, store: Store, changed: str) -> None:
-    store.save(held(MADE))
+    store.save(held(ALONE))
     apply(engine, store)
     (engine.joined if changed == "network" else engine.made)[0]["Labels"][labels.DIGEST] = "another"
     (store.root / "output").touch()
     client: Any = engine
-    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    request = ApplyRequest(ALONE, "agent1", "nonce-1", CONTENTS, "backendai-default")
     _changes, _ready, lost = apply_claimed(client, store, request, check_mode=False)
     assert [*lost] == (["main1", "sub1"] if changed == "network" else ["main1"])
 
@@ -292,14 +296,21 @@ def test_only_termination_removes_sessions_of_other_runs(
     assert (not engine.made and not engine.joined and not kernel.links) is removed
 
 
-def test_removal_is_complete_and_repeatable(engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path) -> None:
-    store.save(held(MADE))
+@pytest.mark.parametrize(
+    ("made", "network"),
+    [(MADE, []), (ALONE, [Change("network backendai-train-llm", "id-backendai", None)])],
+    ids=["two agents", "one agent"],
+)
+def test_removal_is_complete_and_repeatable(
+    engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path, made: SessionPlan, network: list[Change]
+) -> None:
+    store.save(held(made))
     apply(engine, store)
     changes = remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert changes == [
         Change("container backendai-train-llm-main1", "running", None),
         Change("container backendai-train-llm-sub1", "running", None),
-        Change("network backendai-train-llm", "id-backendai", None),
+        *network,
         Change("session train-llm", "held", None),
     ]
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
@@ -340,7 +351,7 @@ def test_removal_of_what_is_not_there_leaves_the_rules_alone(
 def test_removal_is_repeatable_after_a_firewall_error(
     engine: Any, store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.save(held(MADE))
+    store.save(held(ALONE))
     apply(engine, store)
 
     def refuse(_wanted: str) -> None:
@@ -351,13 +362,13 @@ def test_removal_is_repeatable_after_a_firewall_error(
         with pytest.raises(FirewallError):
             remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
     assert store.session(SESSION_ID)
-    assert MADE.network
-    assert MADE.network.bridge
-    assert MADE.network.bridge in kernel.table
+    assert ALONE.network
+    assert ALONE.network.bridge
+    assert ALONE.network.bridge in kernel.table
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False) == [
         Change("session train-llm", "held", None)
     ]
-    assert MADE.network.bridge not in kernel.table
+    assert ALONE.network.bridge not in kernel.table
 
 
 def test_a_container_that_lost_its_name_is_removed_with_its_session(engine: Any, store: Store) -> None:
@@ -371,7 +382,7 @@ def test_a_container_that_lost_its_name_is_removed_with_its_session(engine: Any,
 
 
 def test_removal_in_check_mode_only_returns_changes(engine: Any, store: Store) -> None:
-    store.save(held(MADE))
+    store.save(held(ALONE))
     apply(engine, store)
     engine.calls.clear()
     changes = remove_claimed(engine, store, SESSION_ID, None, check_mode=True)
@@ -390,7 +401,7 @@ def test_what_only_has_the_labels_of_a_session_is_neither_asked_nor_removed(
     engine: Any, store: Store, check_mode: bool
 ) -> None:
     """Such as what runs from an image that was made of main1."""
-    store.save(held(MADE))
+    store.save(held(ALONE))
     apply(engine, store)
     saved = {**engine.made[0], "Id": "saved", "Names": ["/saved"], "Labels": dict(engine.made[0]["Labels"])}
     strange = {**engine.joined[0], "Id": "strange-network", "Name": "strange"}
@@ -408,7 +419,7 @@ def test_what_only_has_the_labels_of_a_session_is_neither_asked_nor_removed(
 def test_the_network_of_a_session_whose_folder_was_lost_goes_once_nothing_has_its_files(
     engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path
 ) -> None:
-    store.save(held(MADE))
+    store.save(held(ALONE))
     apply(engine, store)
     there = [entry["Id"] for entry in (*engine.made, *engine.joined)]
     for entry in engine.made:
@@ -432,7 +443,7 @@ def test_containers_match_the_plan(store: Store) -> None:
         "sub1": PinnedResources([3]),
     }
     images = {IMAGE: Image("sha256:1", {"PATH": "/bin"})}
-    desired = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    desired = desired_slice(store, held(ALONE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
     main, sub = desired.containers
     folder = store.kernel_folder(SESSION_ID, "main1")
     assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
@@ -453,7 +464,7 @@ def test_containers_match_the_plan(store: Store) -> None:
     assert (main.devices, sub.devices) == (("/dev/fuse", "/dev/net/tun"), ())
     assert (main.memory, main.shm_size) == (GIB, 64 << 20)
     assert (main.default_network, main.network) == ("backendai-default", "backendai-train-llm")
-    assert (main.address, main.mac) == (MADE.kernels[0].address, MADE.kernels[0].mac)
+    assert (main.address, main.mac) == (ALONE.kernels[0].address, ALONE.kernels[0].mac)
     assert main.labels == {
         "ai.backend.owner": "backendai.cluster",
         "ai.backend.session-id": SESSION_ID,

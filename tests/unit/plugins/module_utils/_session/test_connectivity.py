@@ -29,22 +29,17 @@ WELL = [
 
 
 class World:
-    """The results of probes and logins; ``probed``, ``timed`` and ``asked`` record the calls."""
+    """The results of probes and logins; ``probed`` and ``asked`` record the calls."""
 
     def __init__(self) -> None:
         self.met = WELL
         self.said = LoginReport(ADDRESSES, {})
         self.probed: list[Any] = []
-        self.timed: list[tuple[str, str]] = []
         self.asked: dict[str, list[str]] = {}
 
     def check_reachability(self, *arguments: Any) -> list[Reachability]:
         self.probed.append(arguments)
         return [result for result in self.met if result.source in {source.hostname for source in arguments[0]}]
-
-    def latencies(self, listed: Any) -> dict[tuple[str, str], float]:
-        self.timed = [(source.hostname, target.hostname) for source, target in listed]
-        return dict.fromkeys(self.timed, 0.07)
 
     def check_logins(self, _client: Any, container: str, peers: list[str], seconds: int) -> LoginReport:
         assert 0 < seconds <= connectivity.LOGINS_SECONDS
@@ -56,15 +51,15 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Return the fake network between the containers."""
     world = World()
-    for name in ("check_reachability", "latencies", "check_logins"):
+    for name in ("check_reachability", "check_logins"):
         monkeypatch.setattr(connectivity, name, getattr(world, name))
     return world
 
 
 def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
     """Return a reachable pair with changes."""
-    to_itself = {"tcp": None, "frame": None, "latency_ms": None} if source == target else {}
-    well = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.07}
+    to_itself = {"tcp": None, "frame": None} if source == target else {}
+    well = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None}
     return {"from": source, "to": target, **well, **to_itself, **changes}
 
 
@@ -78,7 +73,7 @@ def test_each_local_container_is_checked_towards_all_containers(world: World) ->
     assert world.asked == {"id-main1": everybody, "id-sub1": everybody}
 
 
-def test_no_login_without_tcp_and_no_latency_without_an_answer(world: World) -> None:
+def test_no_login_is_tried_without_tcp(world: World) -> None:
     world.met = [Reachability("main1", "sub1", False, True), Reachability("main1", "sub2", False, False)]
     others = [
         entry
@@ -87,10 +82,9 @@ def test_no_login_without_tcp_and_no_latency_without_an_answer(world: World) -> 
     ]
     assert others == [
         pair("main1", "sub1", tcp=False, ssh=None),
-        pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
+        pair("main1", "sub2", tcp=False, frame=False, ssh=None),
     ]
     assert world.asked == {"id-main1": ["main1"]}
-    assert world.timed == [("main1", "sub1")]
 
 
 def test_failed_login_is_reported_with_its_output(world: World) -> None:

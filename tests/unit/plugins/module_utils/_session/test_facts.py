@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.look_recor
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.health import Health, HealthProblem
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.image_paths import judge_image
@@ -209,14 +209,6 @@ def test_port_of_swarm_overlays_is_in_use(
 ) -> None:
     engine.swarm = swarm
     assert read(engine, store)["udp_ports"] == ports
-
-
-def test_swarm_membership_is_part_of_the_facts(engine: Any, store: Store) -> None:
-    engine.swarm, engine.nodes_there = NODE, [{"ID": "n", "Status": {"State": "ready"}}]
-    facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
-    assert facts.swarm == Swarm("n", ("n",), 4789)
-    engine.swarm = {"LocalNodeState": "inactive"}
-    assert read(engine, store)["swarm"] is None
 
 
 def test_facts_round_trip_through_plain_data(engine: Any, store: Store) -> None:

@@ -246,20 +246,6 @@ def test_a_claim_that_is_being_stored_is_not_swept(store: Store, engine: FakeDoc
     assert store.held_ids() == [OTHER_ID]
 
 
-def test_ports_of_an_earlier_release_are_pinned_before_the_rules_are_applied(
-    store: Store, engine: FakeDocker, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.save(held(MADE, expires_at=9e12))
-    pin = LinkOperation(Change("port veth8", "not isolated", "isolated"), ("link add pinned",))
-    monkeypatch.setattr(reconcile, "has_unpinned_ports", lambda _look: True)
-    monkeypatch.setattr(reconcile, "plan_interfaces", lambda *_reading: InterfacePlan([], {}, pins=(pin,)))
-    with monkeypatch.context() as patch:
-        patch.setattr(kernel, "apply_table", lambda _ruleset: kernel.links.add("rules"))
-        assert restored(store, engine) == []
-        assert kernel.links == {"pinned", "rules"}
-    assert restored(store) == []
-
-
 def test_container_that_lost_an_interface_is_a_failure(
     store: Store, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

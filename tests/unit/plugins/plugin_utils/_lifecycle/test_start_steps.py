@@ -16,7 +16,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     COMMAND,
     COMMIT,
     ORDER,
-    OVERLAY,
     PULL,
     READY,
     REMOVE,
@@ -40,7 +39,6 @@ def sessions(draw: some.DrawFn, number: int) -> dict[str, Any]:
         agents,
         missing_images={agent: ["lab/python:1"] for agent in pulling},
         public_keys=draw(some.sampled_from([{}, {}, KEYS])),
-        swarm_manager=draw(some.sampled_from([None, "", *agents])),
         command=draw(some.sampled_from(["", "train"])),
         scope=draw(some.sampled_from(["main", "all"])),
     )
@@ -150,7 +148,7 @@ def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> N
 @given(
     runs(),
     leftovers([*ORDER, REMOVE], OF_BEFORE),
-    leftovers([OVERLAY, APPLY, COMMIT, COMMAND, CLAIM, REMOVE], WITHOUT_A_WORD),
+    leftovers([APPLY, COMMIT, COMMAND, CLAIM, REMOVE], WITHOUT_A_WORD),
 )
 def test_results_of_an_earlier_start_are_ignored(run: Run, leftovers: Any, without_a_word: Any) -> None:
     clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
@@ -165,7 +163,7 @@ def test_results_of_an_earlier_start_are_ignored(run: Run, leftovers: Any, witho
 def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run, leftovers: Any) -> None:
     run = with_leftovers(run, leftovers).play()
     for session in run.sessions:
-        if len(session["agents"]) > 1 or takes_part(session, PULL) or takes_part(session, OVERLAY):
+        if len(session["agents"]) > 1 or takes_part(session, PULL):
             continue
         if (session["id"], *session["agents"]) in run.slow:
             continue
@@ -235,9 +233,7 @@ def test_sessions_do_not_stop_each_other(run: Run) -> None:
 def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[str, str]) -> None:
     step, error = fault
     pulls = {agent: ["x"] for agent in agents} if step == PULL else {}
-    session = decided(
-        agents=agents, command="train", swarm_manager=agents[0] if step == OVERLAY else "", missing_images=pulls
-    )
+    session = decided(agents=agents, command="train", missing_images=pulls)
     slow = frozenset({("session-1", agents[0])} if step == READY else ())
     first = Run([session], {("session-1", step, agents[0]): error}, slow=slow).play()
     assert first.start(session).failed

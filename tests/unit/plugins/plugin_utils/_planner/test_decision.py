@@ -784,7 +784,6 @@ def test_with_plan_reduces_capacity_and_adds_the_network() -> None:
             networks=(session_plan.network.subnet,),
             vnis=(session_plan.network.vni,),
             sessions=(bare_session(session_plan, plan_digest="", committed=False),),
-            tunnel_ports=frozenset({4789}),
         )
         assert after[name].free == {"cpu": 6, "mem": 14 * GIB}
     assert before == readings("agent1", "agent2", "agent3")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import Unusable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
@@ -169,7 +168,7 @@ def test_what_excludes_all_agents_is_found_once_until_a_fact_changes_that_could_
         {"infiniband": True},
         {"resources": {"cpu": 1, "mem": "64m", "tpu": 1}},
         {"mounts": [{"source": "/data", "target": "/data"}]},
-        {"network_driver": "swarm", "cluster_mode": "multi-node", "cluster_size": 2},
+        {"network_driver": "host", "cluster_mode": "multi-node", "cluster_size": 2},
     ]
     entries = [waiting(number, env={"TOKEN": f"{number}"}, **asked[number % 6]) for number in range(1, 31)]
     lacking = {"/data": Unusable("is missing")}
@@ -198,7 +197,6 @@ def test_what_excludes_all_agents_is_found_once_until_a_fact_changes_that_could_
         {"allow_host_network": True},
         {"has_infiniband": True},
         {"infiniband": True},
-        {"swarm": Swarm("node")},
         {"unusable_paths": {"/data": Unusable("is a file")}},
         {"name": "agent9"},
     ],

@@ -160,17 +160,6 @@ def test_an_entry_comes_back_as_it_was_written(entry: QueueEntry) -> None:
 WHOLE = json.loads(queued(1, owner=OWNER).to_json())
 
 
-@pytest.mark.parametrize("unversioned", [True, False], ids=["without a version", "version 1"])
-@pytest.mark.parametrize("state", ["PENDING", "CREATING"])
-def test_an_entry_of_version_1_is_migrated(state: str, unversioned: bool) -> None:
-    entry = queued(1, state=state, owner=OWNER if state == "CREATING" else None)
-    data = json.loads(entry.to_json())
-    assert data.pop("version") == 2
-    del data["attended"], data["images"]
-    content = json.dumps(data if unversioned else {"version": 1, **data})
-    assert QueueEntry.from_json(content, "x.json") == entry
-
-
 def test_a_damaged_plan_of_a_running_session_is_reported() -> None:
     data = json.loads(queued(1, state="RUNNING", plan=plan()).to_json())
     data["plan"]["kernels"] = []
@@ -240,7 +229,7 @@ def test_a_plan_of_another_session_is_no_record() -> None:
             "session_failure_policy: 'shrug' must be one of keep, restart, terminate",
         ),
         ({**WHOLE, "owner": {**WHOLE["owner"], "pid": "1"}}, "the entry: owner.pid must be a whole number"),
-        ({"id": "x"}, None),
+        ({"version": 1, "id": "x"}, None),
     ],
     ids=[
         "empty",

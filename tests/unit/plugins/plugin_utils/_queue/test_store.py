@@ -493,38 +493,3 @@ def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: P
     for source in (str(tmp_path), str(tmp_path / "hosts.yml")):
         groups = sorted(InventoryManager(DataLoader(), sources=[source]).groups)
         assert groups == ["agents", "all", "ungrouped"]
-
-
-@pytest.mark.parametrize("source", ["", "hosts.yml"], ids=["the folder", "a file in it"])
-def test_a_run_is_refused_while_a_queue_of_the_former_name_is_there(source: str, tmp_path: Path) -> None:
-    site = tmp_path / "our site"
-    former = QueueStore(str(site / "queue"))
-    former.save(queued(1))
-    (site / "hosts.yml").touch()
-    with pytest.raises(AnsibleActionFail) as refused:
-        default_path([str(site / source)])
-    move = f"mv '{site}/queue' '{site}/.queue'"
-    assert refused.value.message == (
-        f"session_queue_path: the queue of this inventory is {site}/.queue, and there is {site}/queue, as it was called"
-        f" before: run {move}, or set session_queue_path if that is another folder."
-    )
-    subprocess.run(["sh", "-c", move], check=True)
-    assert [entry.id for entry in QueueStore(default_path([str(site / source)])).entries()] == [queued(1).id]
-
-
-def test_sessions_of_two_queues_of_one_inventory_are_moved_into_one(tmp_path: Path) -> None:
-    QueueStore(str(tmp_path / ".queue")).save(queued(1))
-    QueueStore(str(tmp_path / "queue")).save(queued(2))
-    with pytest.raises(AnsibleActionFail) as refused:
-        default_path([str(tmp_path)])
-    move = f"mv {tmp_path}/queue/*.json {tmp_path}/.queue/"
-    assert f": run {move}, or" in refused.value.message
-    subprocess.run(["sh", "-c", move], check=True)
-    assert len(QueueStore(default_path([str(tmp_path)])).entries()) == 2
-
-
-def test_a_folder_without_sessions_beside_the_queue_is_somebody_elses(tmp_path: Path) -> None:
-    for name in ("queue", ".queue"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "queue" / "notes.txt").touch()
-    assert default_path([str(tmp_path)]) == str(tmp_path / ".queue")

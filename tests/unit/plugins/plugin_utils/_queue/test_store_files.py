@@ -108,7 +108,10 @@ def test_skips_of_what_does_not_wait_any_more_are_dropped(queue: QueueStore) -> 
     assert skips(queue) == [6, 0, 0, 5]
 
 
-@pytest.mark.parametrize("content", ["{", '{"skipped": {"id": "many"}}', '{"skipped": {"../x": 1}}', '{"version": 9}'])
+@pytest.mark.parametrize(
+    "content",
+    ["{", '{"version": 1, "skipped": {"id": "many"}}', '{"version": 1, "skipped": {"../x": 1}}', '{"version": 9}'],
+)
 def test_without_its_file_the_counts_of_the_entries_remain(queue: QueueStore, content: str) -> None:
     queue.save(queued(1, skipped=2))
     (queue.path / ".skips").write_text(content)

@@ -363,7 +363,7 @@ def test_the_table_counts_accelerators_of_all_containers() -> None:
     assert session_table([(record, NOW)], NOW)[1].split()[4] == "6/3"
 
 
-def test_a_record_of_an_earlier_release_gets_the_missing_fields() -> None:
+def test_what_a_stored_record_lacks_is_not_known() -> None:
     record = {name: value for name, value in unplanned_record(None, "x", "PENDING").items() if name in KEYS[:12]}
     completed = {**dict.fromkeys(KEYS), **record, "reason": "why", "host_keys": {}, "recorded": True}
     assert complete_record({**record, "reason": "why"}) == completed

@@ -24,7 +24,7 @@ MOUNTS: list[dict[str, Any]] = [
 MADE = plan({"agent1": 2, "agent2": 1})
 MOUNTED = plan({"agent1": 2, "agent2": 1}, mounts=MOUNTS)
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.07}
+WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None}
 NOTHING = dict.fromkeys(WELL)
 
 

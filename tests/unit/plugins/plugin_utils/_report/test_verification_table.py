@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
     render_verification,
 )
 
-WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.0712}
+WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None}
 NOTHING = dict.fromkeys(WELL)
 MOUNT = {"target": "/data", "compared": "marker", "same": True, "differing": [], "unknown": [], "marker_left": False}
 
@@ -32,26 +32,26 @@ def report(**changes: Any) -> dict[str, Any]:
     return {**healthy, "pairs": [pair("main1", "main1")], **changes}
 
 
-def test_the_table_has_round_trips_or_what_fails() -> None:
+def test_the_table_has_what_fails() -> None:
     rows = [
-        pair("main1", "main1", latency_ms=None),
+        pair("main1", "main1"),
         pair("main1", "sub1"),
-        pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
+        pair("main1", "sub2", tcp=False, frame=False, ssh=None),
         pair("sub1", "main1", name=False),
         pair("sub1", "sub1", ssh=False, ssh_error="no"),
-        pair("sub1", "sub2", latency_ms=None),
+        pair("sub1", "sub2"),
         *(pair("sub2", target, **NOTHING) for target in ("main1", "sub1", "sub2")),
     ]
     assert render_matrix(rows) == [
-        "ms     main1  sub1  sub2",
-        "main1  -      0.07  tcp,mtu",
+        "from   main1  sub1  sub2",
+        "main1  ok     ok    tcp,mtu",
         "sub1   name   ssh   ok",
         "sub2   ?      ?     ?",
     ]
 
 
 def test_a_healthy_session_is_a_table_and_a_verdict() -> None:
-    assert render_verification(report()) == ["ms     main1", "main1  -", "Session train-llm is healthy."]
+    assert render_verification(report()) == ["from   main1", "main1  ok", "Session train-llm is healthy."]
 
 
 def test_everything_that_is_wrong_has_a_line() -> None:

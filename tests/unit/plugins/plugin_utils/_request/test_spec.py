@@ -213,7 +213,11 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ({"architecture": ["arm64"]}, "session_architecture: ['arm64'] must be a line of text."),
         (
             {"network_driver": "macvlan"},
-            "value of session_network_driver must be one of: vxlan, swarm, host, got: macvlan.",
+            "value of session_network_driver must be one of: vxlan, host, got: macvlan.",
+        ),
+        (
+            {"network_driver": "swarm"},
+            "session_network_driver: 'swarm' was removed: use vxlan, which needs no Docker Swarm.",
         ),
         # Numbers.
         ({"cluster_size": 0}, "session_cluster_size: 0 must be a whole number from 1 to 1024."),
