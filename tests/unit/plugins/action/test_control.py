@@ -343,7 +343,6 @@ def test_start_has_no_secrets() -> None:
         "route_problem": "",
         "public_keys": {},
         "stale_sessions": [SESSION_ID],
-        "min_agents": 2,
     }
     assert len(nonce) == 32
     assert "hunter2" not in json.dumps(start)
