@@ -10,7 +10,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from ...module_utils._model.capacity import Bundle
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.plan import SessionPlan
 from .demand import Demand
@@ -18,20 +17,14 @@ from .demand import Demand
 # How many sessions are considered, the oldest.
 MAX_SESSIONS = 50
 
-# For how many shapes the room of each alone is compared before a placement is tried.
-MAX_SHAPES = 16
+# How often unlike containers are placed on trial, and of how many shapes at most: a placement of these takes long.
+MAX_TRIALS, MAX_SHAPES = 12, 16
 
 
 @dataclasses.dataclass(frozen=True)
 class SessionUsage:
-    """The resources that a session uses on one agent. ``slots`` are bytes for memory, counts for the rest.
+    """The resources that a session uses on one agent. ``slots`` are bytes for memory, counts for the rest."""
 
-    ``created_at`` is in seconds since the epoch.
-    """
-
-    session_id: str
-    name: str
-    created_at: float
     slots: dict[str, int]
     containers: int
 
@@ -43,7 +36,7 @@ class SessionUsage:
         for request in requests:
             slots.update(request)
         freed = {slot: amount for slot, amount in slots.items() if slot not in agent.lasting_slots}
-        return cls(plan.id, plan.name, plan.created_at, freed, len(requests))
+        return cls(freed, len(requests))
 
 
 def blocking_sessions(
@@ -58,13 +51,21 @@ def blocking_sessions(
 
     They are sessions of ``plans``, by id: what others use is not freed. Expired claims use nothing. That is the oldest
     session that is sufficient alone. If there is none, it is the smallest number of oldest sessions that is sufficient,
-    without those that are not needed. The demand must not fit now.
+    without those that are not needed; for containers of several shapes as far as the trials go. The demand must not fit
+    now.
     """
+    if len(demand.counts) > MAX_SHAPES:
+        return ()
     trial = _Trial(agents, demand, plans, single_node, fits)
     sessions = trial.oldest
-    many = next((many for many in range(1, len(sessions) + 1) if trial.fits_without(sessions[:many])), None)
-    if many is None:
-        return ()
+    too_few, many = 0, min(1, len(sessions))
+    while not trial.fits_without(sessions[:many]):
+        if many == len(sessions):
+            return ()
+        too_few, many = many, min(2 * many, len(sessions))
+    while many - too_few > 1:
+        middle = (too_few + many) // 2
+        too_few, many = (too_few, middle) if trial.fits_without(sessions[:middle]) else (middle, many)
     # Any older session is among those that are not sufficient together.
     alone = next((one for one in sessions[many - 1 :] if trial.fits_without([one])), None)
     ended = sessions[:many] if alone is None else [alone]
@@ -87,10 +88,10 @@ class _Trial:
     ) -> None:
         self._agents, self._fits = agents, fits
         shapes = [(demand.total, 1)] if single_node else [*zip(demand.per_shape, demand.counts, strict=True)]
-        self._bundles = [bundle for bundle, _needed in shapes[:MAX_SHAPES]]
-        self._exact = len(shapes) == 1
+        self._exact, self._trials = len(shapes) == 1, MAX_TRIALS
+        self._bundles = [bundle for bundle, _needed in shapes]
         self._rooms = [bundle.capacities(agents) for bundle in self._bundles]
-        self._missing = [needed - sum(rooms) for (_bundle, needed), rooms in zip(shapes, self._rooms, strict=False)]
+        self._missing = [needed - sum(rooms) for (_bundle, needed), rooms in zip(shapes, self._rooms, strict=True)]
         self._agents_of: dict[str, list[int]] = {}
         for at, agent in enumerate(agents):
             for held in agent.sessions:
@@ -107,7 +108,10 @@ class _Trial:
         for bundle, rooms, missing in zip(self._bundles, self._rooms, self._missing, strict=True):
             if sum(bundle.capacity(agent) - rooms[at] for at, agent in without.items()) < missing:
                 return False
-        return self._exact or self._fits([without.get(at, agent) for at, agent in enumerate(self._agents)])
+        if self._exact:
+            return True
+        self._trials -= 1
+        return self._trials >= 0 and self._fits([without.get(at, agent) for at, agent in enumerate(self._agents)])
 
 
 def _without(agent: AgentFacts, ended: SessionUsage) -> AgentFacts:

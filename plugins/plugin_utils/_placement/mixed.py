@@ -4,8 +4,8 @@
 
 """Placement of containers of several shapes: best fit decreasing in several orders, with local repair.
 
-This is vector bin packing, for which no quick exact method is known, so nothing is proven to be the best. The agent that
-can take the largest share of what is missing is filled first, with the largest containers before smaller ones. How
+This is vector bin packing, for which no quick exact method is known, so nothing is proven to be the best. The agent
+that can take the largest share of what is missing is filled first, with the largest containers before smaller ones. How
 large a container is can be said in several ways, each of which gives an order; the best result is repaired and used.
 Every loop is bounded by the request and the agents, and nothing is random: equal input gives an equal result.
 """
@@ -43,8 +43,8 @@ MAX_FILLINGS = 64
 # With at most how many shapes single containers are exchanged for others when an agent is filled.
 MAX_SHAPES = 16
 
-# A packing replaces one that begins with larger containers only if its share is larger by this factor: smaller ones find
-# their place more easily later on.
+# A packing replaces one that begins with larger containers only if its share is larger by this factor: smaller ones
+# find their place more easily later on.
 GAIN = 1.02
 
 # What makes the share of a container: the fractions that it takes of all that agents have free, of each slot.
@@ -114,7 +114,7 @@ class Field:
         return tuple(packing)
 
     def unplaced(self) -> int:
-        """Return how many containers have no room at least: for a shape alone, or one if a slot is too small for all."""
+        """Return how many containers have no room at least: of a shape alone, or one if a slot does not do for all."""
         beyond = (
             count - sum(self.most(kind, shape, count) * len(some) for kind, some in self.agents.items())
             for shape, count in enumerate(self.counts)
@@ -125,7 +125,8 @@ class Field:
     def ways_to_weigh(self) -> list[Weigh]:
         """Return what makes a container large: its largest fraction, the sum of all, or that of one slot."""
         slots = range(1, len(self.least))
-        return [max, sum, *(functools.partial(_mostly, slot) for slot in slots)][:MAX_ORDERS]
+        ways: list[Weigh] = [max, sum, *(functools.partial(_mostly, slot) for slot in slots)]
+        return ways[:MAX_ORDERS]
 
 
 def _mostly(slot: int, parts: Sequence[float]) -> float:
@@ -241,9 +242,7 @@ class Filling:
             if self._looks <= 0:
                 break
             if any(self.missing):
-                empty = [
-                    Bin(kind, list(kind), {}) for kind, many in self._unused().items() for _agent in range(many)
-                ]
+                empty = [Bin(kind, list(kind), {}) for kind, many in self._unused().items() for _agent in range(many)]
                 self.missing = self._insert([*self.bins, *empty], self.missing)
                 # What has moved may have left room elsewhere.
                 for shape in self._order:
@@ -254,12 +253,10 @@ class Filling:
         return self._looks
 
     def _use_fewer(self, *, of_each: bool) -> None:
-        """Place again what some agents hold, as long as that takes fewer: of which least is used, or least ``of_each``."""
+        """Place again what those agents hold of which least is used, or least ``of_each``, while that takes fewer."""
         many = 1
         while many <= min(MAX_EMPTIED, len(self.bins) - 1):
-            used = {
-                id(one): self._share_of(one) / (self._most_share(one.kind) if of_each else 1) for one in self.bins
-            }
+            used = {id(one): self._share_of(one) / (self._most_share(one.kind) if of_each else 1) for one in self.bins}
             ordered = sorted(self.bins, key=lambda one: used[id(one)])
             before = self.bins
             self.bins = [one.copy() for one in ordered[many:]]
@@ -347,7 +344,7 @@ def concentrate(agents: Iterable[AgentFacts], demand: Demand, order: Order) -> t
 
 
 def _bind(field: Field, bins: Sequence[Bin], order: Order) -> Assignment:
-    """Return the agents of bins: for each the first in the order that holds the same, of those that no other one has."""
+    """Return the agents of bins: for each the first in the order that holds the same, of those that are left."""
     free = {kind: sorted(some, key=order, reverse=True) for kind, some in field.agents.items()}
     chosen = [(one, free[one.kind].pop()) for one in bins]
     result: Assignment = []
@@ -355,7 +352,9 @@ def _bind(field: Field, bins: Sequence[Bin], order: Order) -> Assignment:
         used = list(map(operator.sub, one.kind, one.left))
         free[one.kind].append(agent)
         widest = max(field.widths[shape] for shape in one.held)
-        able = [some for kind, some in free.items() if some and widest <= kind[-1] and all(map(operator.ge, kind, used))]
+        able = [
+            some for kind, some in free.items() if some and widest <= kind[-1] and all(map(operator.ge, kind, used))
+        ]
         first = min(able, key=lambda some: order(some[-1]))
         result.append((first.pop(), one.packing(len(field.counts))))
     return result

@@ -11,6 +11,7 @@ is exact, and those of several shapes are packed (``mixed``), on the agents of t
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,10 +38,10 @@ def place(
 
     ``agents`` are the eligible ones. ``selection`` is ``concentrated`` (one agent if it can hold all containers, else
     the fewest), ``dispersed`` (a multi-node session on as many agents as possible, a single-node one on the emptiest)
-    or ``roundrobin`` (as few agents as ``concentrated``, with the oldest latest session first). Ties are broken by the
-    fewest free accelerators, then cores, then memory; for ``dispersed`` by the most. A session that is not on one agent
-    has the domains that its ``topology`` asks for, and of these the fewest or most agents. A refusal names sessions of
-    ``plans``, by id, that would have to end; without these it takes a fraction of the time.
+    or ``roundrobin`` (as few agents as ``concentrated``, with the oldest latest session first); of several shapes the
+    numbers are as small or large as is found. Ties are broken by the fewest free accelerators, then cores, then memory;
+    for ``dispersed`` by the most. A session that is not on one agent has domains as its ``topology`` asks. A refusal
+    names sessions of ``plans``, by id, that would have to end; without these it takes a fraction of the time.
     """
     demand = Demand.of(groups)
     order = {"concentrated": _best_fit, "dispersed": _worst_fit, "roundrobin": _least_recently_used}[selection]
@@ -77,10 +78,9 @@ class _Decision:
         if self.single_node:
             packing, best = mixed.most_on_one_agent(agents, demand)
             return PartialPlacement(agents, packing, best, [packing] * len(best), 1)
-        if self.dispersed:
-            spread = mixed.disperse(agents, demand, self.order)
-            if _sum(spread, demand) == demand.counts:
-                return Placement(_assign_hosts(demand, spread))
+        spread = self._spread_evenly(agents, self.order) if self.dispersed else None
+        if spread:
+            return spread
         packings, unplaced = mixed.concentrate(agents, demand, self.order)
         placed = _sum(packings, demand)
         if placed == demand.counts:
@@ -95,12 +95,24 @@ class _Decision:
         room = max(rooms) if self.single_node else sum(rooms)
         if room >= demand.size:
             choose = uniform.disperse if self.dispersed else uniform.concentrate
-            counts = choose(agents, rooms, demand.size, self.order)
-            return Placement(_assign_hosts(demand, [(agent, (count,)) for agent, count in counts]))
+            return self._placed_alike(choose(agents, rooms, demand.size, self.order))
         best = [at for at, some in enumerate(rooms) if not self.single_node or some == room]
         return PartialPlacement(
             agents, (room,), [agents[at] for at in best], [(rooms[at],) for at in best], demand.size - room
         )
+
+    def _spread_evenly(self, agents: Sequence[AgentFacts], order: Order) -> Placement | None:
+        """Return the placement of all containers on as many of these agents as it finds."""
+        demand = self.demand
+        if len(demand.counts) > 1:
+            packings = mixed.disperse(agents, demand, order)
+            return Placement(_assign_hosts(demand, packings)) if _sum(packings, demand) == demand.counts else None
+        rooms = demand.per_shape[0].capacities(agents)
+        held = sum(rooms) >= demand.size
+        return self._placed_alike(uniform.disperse(agents, rooms, demand.size, order)) if held else None
+
+    def _placed_alike(self, counts: uniform.Assignment) -> Placement:
+        return Placement(_assign_hosts(self.demand, [(agent, (count,)) for agent, count in counts]))
 
     def pack(self, topology: Topology) -> Placement | PartialPlacement:
         """Return the placement in few domains, from the outside in, or in one."""
@@ -120,9 +132,8 @@ class _Decision:
         """Return the placement in many domains, from the outside in."""
         domains = Domains(self.agents, self.demand, self.order, topology)
         for agents in domains.many(as_many=self.dispersed):
-            positions = {agent.name: at for at, agent in enumerate(agents)}
-            evenly = dataclasses.replace(self, order=lambda agent: (positions[agent.name],), dispersed=True)
-            found = evenly._hold(agents)
+            listed = {agent.name: position for position, agent in enumerate(agents)}
+            found = self._spread_evenly(agents, functools.partial(_as_listed, listed))
             if found:
                 return found
         return self.attempt(self.agents)
@@ -166,6 +177,10 @@ def _worst_fit(agent: AgentFacts) -> tuple[Any, ...]:
 
 def _least_recently_used(agent: AgentFacts) -> tuple[Any, ...]:
     return (agent.latest_session, *_leftover(agent), agent.name)
+
+
+def _as_listed(listed: Mapping[str, int], agent: AgentFacts) -> tuple[int]:
+    return (listed[agent.name],)
 
 
 def _leftover(agent: AgentFacts) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ are looked at in the order of their first agents; whether some of them hold a se
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +21,10 @@ from .demand import Demand, Placement
 from .uniform import Order
 
 # In how many domains of a level, those with most room, a session is tried.
-MAX_DOMAINS = 32
+MAX_DOMAINS = 16
 
 Path = tuple[str, ...]
+
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
@@ -91,9 +93,7 @@ class Domains:
                 return min(found, key=lambda placed: self._cost(placed, as_many=as_many))
         return None if topology.within else self._narrow(self._visited, 1, hold)
 
-    def _narrow(
-        self, agents: list[AgentFacts], level: int, hold: Hold
-    ) -> Placement | None:
+    def _narrow(self, agents: list[AgentFacts], level: int, hold: Hold) -> Placement | None:
         """Return the placement in the domains with most room, of that level and those inside, as few as hold it."""
         placed = hold(agents)
         for inside in range(level, self._topology.levels + 1) if placed else ():
@@ -118,9 +118,9 @@ class Domains:
         return max(self._split(self._visited, self._topology.levels), key=self._room)
 
     def many(self, *, as_many: bool) -> Iterator[list[AgentFacts]]:
-        """Yield agents in as many domains of each level as possible: few agents first, unless ``as_many`` shall be.
+        """Yield agents in as many domains of each level as possible, few agents first, or ``as_many`` as there are.
 
-        The first agents of each list, however many, are in as many domains as can be; the others come as they have room.
+        The first agents of each list, however many, are in as many domains as can be; others follow as they have room.
         """
         levels = self._topology.levels
         able = [agent for agent in self._visited if any(shape.capacity(agent) for shape in self._shapes)]
@@ -129,10 +129,12 @@ class Domains:
         paths = [self._topology.path(agent) for agent in visited]
         shared = dict(zip((agent.name for agent in visited), map(_shared, [(), *paths], paths), strict=False))
         ordered = sorted(roomiest, key=lambda agent: shared[agent.name])
-        many = sum(1 for level in shared.values() if level < levels)
-        for size in range(len(ordered) if as_many else max(1, min(self._size, many)), len(ordered) + 1):
-            if self._room(ordered[:size]) >= 1:
-                yield ordered[:size]
+        apart = sum(1 for level in shared.values() if level < levels)
+        sizes = range(len(ordered) if as_many else max(1, min(self._size, apart)), len(ordered) + 1)
+        first = bisect.bisect_left(sizes, True, key=lambda size: self._room(ordered[:size]) >= 1)
+        while first < len(sizes):
+            yield ordered[: sizes[first]]
+            first += 1 + sizes[first] // 8
 
     def _split(self, agents: Iterable[AgentFacts], level: int) -> list[list[AgentFacts]]:
         """Return the domains of a level, of agents that are listed domain by domain."""

@@ -1,4 +1,4 @@
-"""Compare what two commits decide about the same seeded cases: ``python -m tests.gates.oracle.compare_plans OLD NEW``."""
+"""Compare what two commits decide about seeded cases: ``python -m tests.gates.oracle.compare_plans OLD NEW``."""
 
 from __future__ import annotations
 

@@ -167,12 +167,22 @@ def test_sessions_are_named_so_that_unlike_containers_are_placed_and_not_only_co
         for plan in plans
     ]
     groups = [Group("main", {"cpu": 3}, 1), Group("sub", {"cpu": 2}, 3)]
-    refused = place(agents, groups, single_node=False, selection="concentrated", plans={plan.id: plan for plan in plans})
+    refused = place(
+        agents, groups, single_node=False, selection="concentrated", plans={plan.id: plan for plan in plans}
+    )
     assert isinstance(refused, Unschedulable)
     assert (refused.reason[:19], refused.blocking_sessions) == ("no room found for 1", ("a",))
 
 
-def test_many_shapes_are_compared_by_a_few_before_they_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["MAX_TRIALS", "MAX_SHAPES"])
+def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     agents, plans = full({f"s{number}": number for number in range(4)})
-    monkeypatch.setattr(blockers, "MAX_SHAPES", 1)
-    assert blocking(agents, plans, UNLIKE) == ("s0", "s1", "s2")
+    monkeypatch.setattr(blockers, limit, 0)
+    assert blocking(agents, plans, UNLIKE) == ()
+
+
+def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents, plans = full({f"s{number}": number for number in range(8)}, cpu=8)
+    for trials in range(2, 12):
+        monkeypatch.setattr(blockers, "MAX_TRIALS", trials)
+        assert blocking(agents, plans, UNLIKE)[:3] == ("s0", "s1", "s2")

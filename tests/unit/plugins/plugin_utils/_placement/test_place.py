@@ -1,4 +1,4 @@
-"""Placement, compared with an exhaustive search: of one shape it is exact, of several it is valid and claims no more."""
+"""Placement, compared with an exhaustive search: exact for one shape, allowed and without wrong claims for several."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +110,10 @@ def test_sessions_of_three_levels_are_seldom_in_other_domains_than_the_best() ->
         rng = random.Random(seed)
         agents = [
             agent_facts(
-                f"agent{at}", rng.randint(1, 6), 8 * GIB, topology=(rng.choice("ab"), rng.choice("cd"), rng.choice("ef"))
+                f"agent{at}",
+                rng.randint(1, 6),
+                8 * GIB,
+                topology=(rng.choice("ab"), rng.choice("cd"), rng.choice("ef")),
             )
             for at in range(6)
         ]
