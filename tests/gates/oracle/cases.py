@@ -111,7 +111,8 @@ def planted(seed: str, number: int) -> Case:
     rng = random.Random(f"{seed}-planted-{number}")
     requests = [_request(rng) for _role in range(rng.randint(2, 6))]
     size = rng.choice((8, 32, 128, 512, 1024))
-    counts, agents = [0] * len(requests), []
+    counts = [0] * len(requests)
+    agents: list[AgentFacts] = []
     while sum(counts) < size:
         node = _nodes(rng, 1, rng.choice((0.0, 0.5)))[0]
         left = {slot: amount * 7 // 8 for slot, amount in node.free.items()}

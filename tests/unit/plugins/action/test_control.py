@@ -324,7 +324,7 @@ def test_start_has_no_secrets() -> None:
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
     start = start_arguments(
-        Decision(session_plan, False, pulls, {}, 2, images),
+        Decision(session_plan, False, pulls, {}, images),
         [SESSION_ID],
         never_completed=True,
     )

@@ -67,7 +67,7 @@ def holding(*agents: str, committed: bool = True, expired: bool = False) -> dict
 def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
     decision = decided(spec(), readings("agent1"))
     assert (decision.plan.id, decision.plan.created_at) == (LATER_ID, NOW + 60)
-    assert decision == Decision(decision.plan, False, {}, {}, 1, {"agent1": {IMAGE: image_data()}})
+    assert decision == Decision(decision.plan, False, {}, {}, {"agent1": {IMAGE: image_data()}})
     assert decision.plan.user == USER
 
 
