@@ -120,7 +120,7 @@ class Domains:
     def many(self, *, as_many: bool) -> Iterator[list[AgentFacts]]:
         """Yield agents in as many domains of each level as possible, few agents first, or ``as_many`` as there are.
 
-        The first agents of each list, however many, are in as many domains as can be; others follow as they have room.
+        The agents are listed domain by domain. First there is one of each domain, then others as they have room.
         """
         levels = self._topology.levels
         able = [agent for agent in self._visited if any(shape.capacity(agent) for shape in self._shapes)]
@@ -130,10 +130,12 @@ class Domains:
         shared = dict(zip((agent.name for agent in visited), map(_shared, [(), *paths], paths), strict=False))
         ordered = sorted(roomiest, key=lambda agent: shared[agent.name])
         apart = sum(1 for level in shared.values() if level < levels)
-        sizes = range(len(ordered) if as_many else max(1, min(self._size, apart)), len(ordered) + 1)
+        fewest = min(self._size, len(ordered) if as_many else apart)
+        sizes = range(max(1, fewest), len(ordered) + 1)
         first = bisect.bisect_left(sizes, True, key=lambda size: self._room(ordered[:size]) >= 1)
         while first < len(sizes):
-            yield ordered[: sizes[first]]
+            chosen = {agent.name for agent in ordered[: sizes[first]]}
+            yield [agent for agent in self._visited if agent.name in chosen]
             first += 1 + sizes[first] // 8
 
     def _split(self, agents: Iterable[AgentFacts], level: int) -> list[list[AgentFacts]]:
