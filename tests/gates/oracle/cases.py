@@ -153,7 +153,7 @@ def _options(rng: random.Random, number: int) -> dict[str, Any]:
         )
         chosen["designated_agents_mode"] = rng.choice(("strict", "preferred"))
     if rng.random() < 0.4:
-        roles = [("main", 1), *((f"role{at}", rng.choice((1, 2, 4))) for at in range(rng.randint(1, 4)))]
+        roles = [("main", 1), *((f"role{at}", rng.choice((1, 2, 4))) for at in "abcd"[: rng.randint(1, 4)])]
         chosen["roles"] = {name: {"replicas": many, "resources": _texts(rng)} for name, many in roles}
     else:
         chosen |= {"cluster_size": rng.choice((1, 2, 4, 8, 16, 40)), "resources": _texts(rng)}
