@@ -101,7 +101,6 @@ integration: lab ## All other tests on the lab, a file at a time on each of LABS
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --full
-	$(BIN)/pytest $(addprefix tests/unit/plugins/plugin_utils/_placement/,test_optimum.py test_topology.py) --full --capture=no
 	FUZZ_EXAMPLES=500 $(BIN)/pytest tests/unit -m hypothesis --full $(ON_ALL_CORES)
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no

@@ -73,7 +73,6 @@ def start_arguments(
         "recorded_images": to_plain(dict(recorded_images or {})),
         "route_problem": decision.route_problem,
         "public_keys": decision.public_keys,
-        "min_agents": decision.min_agents,
         "nonce": uuid.uuid4().hex,
         "stale_sessions": list(stale_sessions),
     }

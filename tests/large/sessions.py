@@ -39,7 +39,7 @@ def ensure_sessions(lab: LargeLab, agents: Sequence[SimulatedAgent], count: int 
     for request, hosts in itertools.islice(_requests(list(by_name), cores), count):
         session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, request.name))
         chosen = [facts[name] for name in dict.fromkeys(hosts)]
-        plan = make_plan(request, Placement(hosts, len(chosen)), chosen, POOLS, session_id, USER, NOW)
+        plan = make_plan(request, Placement(hosts), chosen, POOLS, session_id, USER, NOW)
         for name in plan.agents:
             Store(str(by_name[name].state)).save(held(plan, name))
         _save_entry(lab.queue, request, plan)

@@ -151,7 +151,7 @@ def plan(
     request = spec(**{"cluster_size": sum(counts.values()), "cluster_mode": "multi-node", **changes})
     available_agents = agents or [agent_facts(name) for name in counts]
     hosts = tuple(name for name, count in counts.items() for _container in range(count))
-    return make_plan(request, Placement(hosts, len(counts)), available_agents, POOLS, SESSION_ID, USER, NOW)
+    return make_plan(request, Placement(hosts), available_agents, POOLS, SESSION_ID, USER, NOW)
 
 
 def bare_plan(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> SessionPlan:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The demand of a session: groups of containers, and their shapes."""
+"""The demand of a session, groups of containers and their shapes, and where they are placed."""
 
 from __future__ import annotations
 
@@ -84,3 +84,15 @@ class Demand:
             else:
                 unplaced.append(member)
         return unplaced
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """The agent of each container, in rank order."""
+
+    hosts: tuple[str, ...]
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that take part, in rank order."""
+        return tuple(dict.fromkeys(self.hosts))

@@ -2,50 +2,27 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Assigns a session's containers to agents: pure, exact and deterministic.
+"""Assigns a session's containers to agents: pure and deterministic.
 
-A single agent is used if it can hold all containers. Otherwise containers of one shape are counted (``uniform``), and
-those of several shapes are packed (``heterogeneous``), on the agents of the domains that ``topology`` chooses.
+A single agent is used if it can hold all containers. Otherwise containers of one shape are counted (``uniform``), which
+is exact, and those of several shapes are packed (``mixed``), on the agents of the domains that ``topology`` chooses.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.plan import SessionPlan
-from . import heterogeneous, uniform
-from .agent_classes import AgentClasses
-from .bounds import Bounds
-from .demand import Demand, Group
-from .greedy import Assignment
-from .packing import BudgetExceededError, sum_packings
-from .topology import Topology, cheapest_agents, domains_first, narrow, roomiest_domain
+from . import mixed, uniform
+from .demand import Demand, Group, Placement
+from .mixed import Assignment, Packing
+from .topology import Domains, Topology
 from .uniform import Order
 from .unschedulable import PartialPlacement, Unschedulable, explain
-
-# How many pools of agents are tried before the search for the domains of a session.
-MAX_POOLS = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Placement:
-    """The agent of each container, in rank order.
-
-    ``lower_bound`` is a proven lower bound of the number of agents that the selection minimizes or maximizes: it equals
-    their number if the search was exact.
-    """
-
-    hosts: tuple[str, ...]
-    lower_bound: int
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The agents that take part, in rank order."""
-        return tuple(dict.fromkeys(self.hosts))
 
 
 def place(
@@ -61,10 +38,10 @@ def place(
 
     ``agents`` are the eligible ones. ``selection`` is ``concentrated`` (one agent if it can hold all containers, else
     the fewest), ``dispersed`` (a multi-node session on as many agents as possible, a single-node one on the emptiest)
-    or ``roundrobin`` (as few agents as ``concentrated``, with the oldest latest session first). Ties are broken by the
-    fewest free accelerators, then cores, then memory; for ``dispersed`` by the most. A session that is not on one agent
-    has the domains that its ``topology`` asks for, and of these the fewest or most agents. A refusal names sessions of
-    ``plans``, by id, that would have to end; without these it takes a fraction of the time.
+    or ``roundrobin`` (as few agents as ``concentrated``, with the oldest latest session first); of several shapes the
+    numbers are as small or large as is found. Ties are broken by the fewest free accelerators, then cores, then memory;
+    for ``dispersed`` by the most. A session that is not on one agent has domains as its ``topology`` asks. A refusal
+    names sessions of ``plans``, by id, that would have to end; without these it takes a fraction of the time.
     """
     demand = Demand.of(groups)
     order = {"concentrated": _best_fit, "dispersed": _worst_fit, "roundrobin": _least_recently_used}[selection]
@@ -72,139 +49,109 @@ def place(
     if not dispersed:
         holders = demand.total.fitting_agents(agents)
         if holders:
-            return Placement((min(holders, key=order).name,) * demand.size, 1)
-    ordinary = functools.partial(
-        _place, demand=demand, order=order, single_node=single_node, dispersed=dispersed, plans=plans
-    )
+            return Placement((min(holders, key=order).name,) * demand.size)
+    decision = _Decision(agents, demand, order, single_node, dispersed)
     if topology is None or single_node or not agents:
-        return ordinary(agents)
-    decision = _ByTopology(agents, demand, order, topology, dispersed, ordinary)
-    return decision.spread() if topology.spread else decision.pack()
-
-
-def _place(
-    agents: Sequence[AgentFacts],
-    demand: Demand,
-    order: Order,
-    *,
-    single_node: bool,
-    dispersed: bool,
-    plans: Mapping[str, SessionPlan] | None,
-) -> Placement | Unschedulable:
-    """Return the placement wherever the agents are; unless ``dispersed``, none of them can hold all containers."""
-    if not agents:
-        attempt = PartialPlacement((0,) * len(demand.counts), [], [], demand.size)
-    elif len(demand.counts) == 1:
-        rooms = demand.per_shape[0].capacities(agents)
-        room = max(rooms) if single_node else sum(rooms)
-        if room >= demand.size:
-            counts = (uniform.disperse if dispersed else uniform.concentrate)(agents, rooms, demand.size, order)
-            return Placement(_assign_hosts(demand, [(agent, (count,)) for agent, count in counts]), len(counts))
-        best = (
-            [agent for agent, capacity in zip(agents, rooms, strict=True) if capacity == room]
-            if single_node
-            else agents
-        )
-        packings = {capacity: (capacity,) for capacity in set(rooms)}
-        attempt = PartialPlacement(
-            (room,),
-            best,
-            [packings[room]] * len(best) if single_node else [packings[capacity] for capacity in rooms],
-            demand.size - room,
-        )
-    elif single_node:
-        placed, best, unplaced = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)
-        attempt = PartialPlacement(placed, best, [placed] * len(best), unplaced)
+        placed = decision.attempt(agents)
     else:
-        filling = heterogeneous.place_mixed(AgentClasses(agents, demand), demand.counts, order, as_many=dispersed)
-        placed = sum_packings(filling.packings, demand.counts)
-        if placed == demand.counts:
-            return Placement(_assign_hosts(demand, filling.packings), filling.lower_bound)
-        taken = {agent.name: packing for agent, packing in filling.packings}
-        nothing = (0,) * len(placed)
-        attempt = PartialPlacement(
-            placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.unplaced
-        )
-    return explain(agents, demand, attempt, single_node=single_node, plans=plans)
+        placed = decision.spread(topology) if topology.spread else decision.pack(topology)
+    return placed if isinstance(placed, Placement) else decision.refuse(placed, plans)
 
 
 @dataclasses.dataclass(frozen=True)
-class _ByTopology:
-    """A decision by topology; ``ordinary`` places a session on some agents, wherever these are."""
+class _Decision:
+    """What is placed, and how; unless ``dispersed``, none of the agents can hold all containers."""
 
     agents: Sequence[AgentFacts]
     demand: Demand
     order: Order
-    topology: Topology
+    single_node: bool
     dispersed: bool
-    ordinary: Callable[..., Placement | Unschedulable]
 
-    def spread(self) -> Placement | Unschedulable:
-        """Return the placement in as many domains as possible, from the outside in."""
-        try:
-            found = self._search(None)
-            if found:
-                return Placement(_assign_hosts(self.demand, found), len(found))
-        except BudgetExceededError:
-            shapes = self.demand.per_shape
-            able = [agent for agent in self.agents if any(bundle.fitting_agents([agent]) for bundle in shapes)]
-            order = domains_first(able, self.order, self.topology)
-            placed = self.ordinary(able, order=order, dispersed=True, plans=None)
-            if isinstance(placed, Placement):
-                return self._bounded(placed)
-        return self.ordinary(self.agents)
+    def attempt(self, agents: Sequence[AgentFacts]) -> Placement | PartialPlacement:
+        """Return the placement on some of these agents, wherever they are, or of as many containers as fit."""
+        demand = self.demand
+        if not agents:
+            return PartialPlacement([], (0,) * len(demand.counts), [], [], demand.size)
+        if len(demand.counts) == 1:
+            return self._attempt_one_shape(agents)
+        if self.single_node:
+            packing, best = mixed.most_on_one_agent(agents, demand)
+            return PartialPlacement(agents, packing, best, [packing] * len(best), 1)
+        spread = self._spread_evenly(agents, self.order) if self.dispersed else None
+        if spread:
+            return spread
+        packings, unplaced = mixed.concentrate(agents, demand, self.order)
+        placed = _sum(packings, demand)
+        if placed == demand.counts:
+            return Placement(_assign_hosts(demand, packings))
+        taken, nothing = {agent.name: packing for agent, packing in packings}, (0,) * len(placed)
+        held = [taken.get(agent.name, nothing) for agent in agents]
+        return PartialPlacement(agents, placed, agents, held, unplaced)
 
-    def pack(self) -> Placement | Unschedulable:
-        """Return the placement in as few domains as possible, from the outside in, or in one.
-
-        The search is for the domains only: of their agents, those are taken that would be without any others.
-        """
-        known, most = self._try_pools()
-        try:
-            found = self._search(most)
-        except BudgetExceededError:
-            if known:
-                return self._bounded(known)
-            found = []
-        if found:
-            domains = {self.topology.path(agent) for agent, _packing in found}
-            agents = [agent for agent in self.agents if self.topology.path(agent) in domains]
-            placed = self.ordinary(agents, plans=None)
-            if isinstance(placed, Placement) and len(placed.agents) == len(found):
-                return dataclasses.replace(placed, lower_bound=len(found))
-            return Placement(_assign_hosts(self.demand, found), len(found))
-        return self._refuse() if self.topology.within else self.ordinary(self.agents)
-
-    def _try_pools(self) -> tuple[Placement | None, int | None]:
-        """Return a placement that is found without a search, and the cost that none needs to exceed, if it is known."""
-        pools = narrow(self.agents, self.demand, self.order, self.topology)[:MAX_POOLS]
-        for placed in (self.ordinary(pool, plans=None) for pool in pools):
-            if isinstance(placed, Placement):
-                used = {*placed.agents}
-                agents = [agent for agent in self.agents if agent.name in used]
-                return placed, self.topology.cost(agents, as_many=self.dispersed)
-        one_domain = self.topology.step(0, as_many=False) + self.demand.size
-        return None, one_domain if self.topology.within else None
-
-    def _search(self, most: int | None) -> Assignment:
-        classes = AgentClasses(self.agents, self.demand)
-        return cheapest_agents(
-            classes, self.demand.counts, self.order, self.topology, as_many=self.dispersed, most=most
+    def _attempt_one_shape(self, agents: Sequence[AgentFacts]) -> Placement | PartialPlacement:
+        demand = self.demand
+        rooms = demand.per_shape[0].capacities(agents)
+        room = max(rooms) if self.single_node else sum(rooms)
+        if room >= demand.size:
+            choose = uniform.disperse if self.dispersed else uniform.concentrate
+            return self._placed_alike(choose(agents, rooms, demand.size, self.order))
+        best = [at for at, some in enumerate(rooms) if not self.single_node or some == room]
+        return PartialPlacement(
+            agents, (room,), [agents[at] for at in best], [(rooms[at],) for at in best], demand.size - room
         )
 
-    def _bounded(self, placed: Placement) -> Placement:
-        """Return a placement that may not be the best, with a lower bound of its agents."""
-        bounds = Bounds(AgentClasses(self.agents, self.demand), self.demand.counts)
-        return dataclasses.replace(placed, lower_bound=bounds.fewest_agents())
+    def _spread_evenly(self, agents: Sequence[AgentFacts], order: Order) -> Placement | None:
+        """Return the placement of all containers on as many of these agents as it finds."""
+        demand = self.demand
+        if len(demand.counts) > 1:
+            packings = mixed.disperse(agents, demand, order)
+            return Placement(_assign_hosts(demand, packings)) if _sum(packings, demand) == demand.counts else None
+        rooms = demand.per_shape[0].capacities(agents)
+        held = sum(rooms) >= demand.size
+        return self._placed_alike(uniform.disperse(agents, rooms, demand.size, order)) if held else None
 
-    def _refuse(self) -> Placement | Unschedulable:
-        """Return why no domain can hold the session, from the one that can hold most of it."""
-        domain = roomiest_domain(self.agents, self.demand, self.order, self.topology)
-        placed = self.ordinary(domain)
-        if isinstance(placed, Placement):
-            return placed
-        where = "/".join(self.topology.path(domain[0]))
-        return dataclasses.replace(placed, reason=f"{placed.reason}; this is in {where}, where most of them fit")
+    def _placed_alike(self, counts: uniform.Assignment) -> Placement:
+        return Placement(_assign_hosts(self.demand, [(agent, (count,)) for agent, count in counts]))
+
+    def pack(self, topology: Topology) -> Placement | PartialPlacement:
+        """Return the placement in few domains, from the outside in, or in one."""
+        domains = Domains(self.agents, self.demand, self.order, topology)
+        found = domains.few(self._hold, as_many=self.dispersed)
+        if found:
+            return found
+        if not topology.within:
+            return self.attempt(self.agents)
+        domain = domains.roomiest()
+        attempt = self.attempt(domain)
+        if isinstance(attempt, Placement):
+            return attempt
+        return dataclasses.replace(attempt, domain="/".join(topology.path(domain[0])))
+
+    def spread(self, topology: Topology) -> Placement | PartialPlacement:
+        """Return the placement in many domains, from the outside in."""
+        domains = Domains(self.agents, self.demand, self.order, topology)
+        for agents in domains.many(as_many=self.dispersed):
+            listed = {agent.name: position for position, agent in enumerate(agents)}
+            found = self._spread_evenly(agents, functools.partial(_as_listed, listed))
+            if found:
+                return found
+        return self.attempt(self.agents)
+
+    def _hold(self, agents: Sequence[AgentFacts]) -> Placement | None:
+        attempt = self.attempt(agents)
+        return attempt if isinstance(attempt, Placement) else None
+
+    def refuse(self, attempt: PartialPlacement, plans: Mapping[str, SessionPlan] | None) -> Unschedulable:
+        """Return why there is no placement, with the sessions that would have to end if ``plans`` are given."""
+        return explain(attempt, self.demand, single_node=self.single_node, plans=plans, fits=self._fits)
+
+    def _fits(self, agents: Sequence[AgentFacts]) -> bool:
+        return bool(self.demand.total.fitting_agents(agents)) or self._hold(agents) is not None
+
+
+def _sum(packings: Assignment, demand: Demand) -> Packing:
+    return tuple(map(sum, zip([0] * len(demand.counts), *(packing for _agent, packing in packings), strict=True)))
 
 
 def _assign_hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:
@@ -230,6 +177,10 @@ def _worst_fit(agent: AgentFacts) -> tuple[Any, ...]:
 
 def _least_recently_used(agent: AgentFacts) -> tuple[Any, ...]:
     return (agent.latest_session, *_leftover(agent), agent.name)
+
+
+def _as_listed(listed: Mapping[str, int], agent: AgentFacts) -> tuple[int]:
+    return (listed[agent.name],)
 
 
 def _leftover(agent: AgentFacts) -> tuple[int, int, int]:

@@ -2,41 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Chooses agents by topology: in as few domains as possible, in as many, or in one of a level.
+"""Chooses agents by topology: in few domains, in many, or in one of a level.
 
-Agents are in domains of several levels, from the outside in, such as a fabric, a leaf of it and a rack of that. The
-cost of a set of agents is how many domains of the first level it has, then of the second and so on, then how many
-agents, as one number that is compared in this order. What shall be many is counted negatively.
-
-The agents are visited domain by domain, so that what one adds to the cost follows from how many levels of its path are
-``open`` already: those that it shares with a chosen agent before it. The search goes backwards through them (dynamic
-programming). For each agent and each number of open levels it has the totals that this and later agents can complete,
-by their cost. A total is kept for its lowest cost only: whatever is added later, the order of two costs stays.
+Agents are in domains of several levels, from the outside in, such as a fabric, a leaf of it and a rack of that. Domains
+are looked at in the order of their first agents; whether some of them hold a session, its placement there says.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ...module_utils._model.facts import AgentFacts
-from .agent_classes import AgentClasses
-from .bounds import Bounds
-from .demand import Demand
-from .packing import Budget, Frontier, Packing, ReachableCounts, distribute, prune_dominated
+from .demand import Demand, Placement
 from .uniform import Order
 
-# How many elementary steps a search may take, about a fifth of a second.
-STEPS = 2_000_000
-
-# The bits of each number in a cost: no session has as many containers.
-_BITS = 20
+# In how many domains of a level, those with most room, a session is tried.
+MAX_DOMAINS = 16
 
 Path = tuple[str, ...]
-
-# An agent with its packings.
-_Choice = tuple[AgentFacts, Frontier]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,179 +42,108 @@ class Topology:
         """Return the domains of an agent."""
         return agent.topology[: self.levels]
 
-    def step(self, opened: int, *, as_many: bool) -> int:
-        """Return what an agent adds to the cost if so many levels of its path are open already."""
-        domains = sum(1 << _BITS * (self.levels - level) for level in range(opened, self.levels))
-        return (-domains if self.spread else domains) + (-1 if as_many else 1)
-
-    def cost(self, agents: Iterable[AgentFacts], *, as_many: bool) -> int:
-        """Return the cost of a set of agents."""
-        paths = sorted(map(self.path, agents))
-        shared = map(_shared, [(), *paths], paths)
-        return sum(self.step(opened, as_many=as_many) for opened in shared)
-
 
 def _shared(one: Path, other: Path) -> int:
     """Return how many levels two paths have in common."""
     return sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def visiting_order(agents: Iterable[AgentFacts], order: Order, topology: Topology) -> list[AgentFacts]:
-    """Return agents domain by domain: domains as their first agents are in the order, and so the agents of each."""
-    ordered = sorted(agents, key=order)
-    first: dict[Path, int] = {}
-    keys = {}
-    for position, agent in enumerate(ordered):
-        path = topology.path(agent)
-        prefixes = [path[:level] for level in range(1, len(path) + 1)]
-        keys[agent.name] = (*(first.setdefault(prefix, position) for prefix in prefixes), position)
-    return sorted(ordered, key=lambda agent: keys[agent.name])
+# Places a session on some agents, if they hold it.
+Hold = Callable[[Sequence[AgentFacts]], Placement | None]
 
 
-def domains_first(agents: Sequence[AgentFacts], order: Order, topology: Topology) -> Order:
-    """Return an order in which the first agents, however many, are in as many domains of each level as can be."""
-    visited = visiting_order(agents, order, topology)
-    paths = [topology.path(agent) for agent in visited]
-    shared = dict(zip((agent.name for agent in visited), map(_shared, [(), *paths], paths), strict=False))
-    return lambda agent: (shared[agent.name], *order(agent))
+class Domains:
+    """The domains of agents, with what each has room for."""
 
-
-def narrow(agents: Sequence[AgentFacts], demand: Demand, order: Order, topology: Topology) -> list[list[AgentFacts]]:
-    """Return pools of agents that may hold everything, the most promising first.
-
-    From the outside in, it is each time the domain that may need the fewest agents, until none may hold everything.
-    With ``within``, these are domains of that level only.
-    """
-    if topology.within:
-        return _promising(agents, demand, order, topology, topology.levels)
-    pools = [list(agents)]
-    for level in range(1, topology.levels + 1):
-        promising = _promising(pools[-1], demand, order, topology, level)
-        if not promising:
-            break
-        pools.append(promising[0])
-    return pools[::-1]
-
-
-def _promising(
-    agents: Sequence[AgentFacts], demand: Demand, order: Order, topology: Topology, level: int
-) -> list[list[AgentFacts]]:
-    """Return the domains of a level that may hold everything, those that may need the fewest agents first."""
-    found = []
-    for domain in _domains(visiting_order(agents, order, topology), topology, level):
-        bounds = Bounds(AgentClasses(domain, demand), demand.counts)
-        if not bounds.unplaced():
-            found.append((bounds.fewest_agents(), domain))
-    return [domain for _fewest, domain in sorted(found, key=lambda one: one[0])]
-
-
-def _domains(visited: Iterable[AgentFacts], topology: Topology, level: int) -> list[list[AgentFacts]]:
-    return [list(domain) for _path, domain in itertools.groupby(visited, lambda agent: topology.path(agent)[:level])]
-
-
-def roomiest_domain(agents: Sequence[AgentFacts], demand: Demand, order: Order, topology: Topology) -> list[AgentFacts]:
-    """Return the domain of the last level that leaves the fewest containers, as far as bounds say."""
-
-    def unplaced(domain: list[AgentFacts]) -> int:
-        return Bounds(AgentClasses(domain, demand), demand.counts).unplaced()
-
-    return min(_domains(visiting_order(agents, order, topology), topology, topology.levels), key=unplaced)
-
-
-def cheapest_agents(
-    classes: AgentClasses, counts: Packing, order: Order, topology: Topology, *, as_many: bool, most: int | None
-) -> list[tuple[AgentFacts, Packing]]:
-    """Return the agents of the lowest cost that hold everything, with what each holds; empty if none do.
-
-    ``most`` is the cost of agents that are known to hold everything. Of agents with equal costs, it is the first ones
-    that are visited. Raises :class:`BudgetExceededError`.
-    """
-    budget = Budget(STEPS)
-    evenly = as_many or topology.spread
-    totals = ReachableCounts(counts, budget, none_empty=evenly)
-    width = totals.everything.bit_length()
-    visited = _candidates(classes, counts, order, topology, totals)
-    paths = [topology.path(agent) for agent, _packings in visited]
-    # How many levels each agent shares with the one before, and the last one with none after it.
-    shared = [*map(_shared, [(), *paths], paths), 0]
-    # Whoever is chosen before may lower the cost by one each.
-    limit = None if most is None or topology.spread else most + (sum(counts) if as_many else 0)
-    table = [[{0: totals.everything}]]
-    for position in reversed(range(len(visited))):
-        later, after = table[-1], shared[position + 1]
-        packings = visited[position][1]
-        taken = {cost: totals.remove_agent(reached, packings) for cost, reached in later[after].items()}
-        row = []
-        for opened in range(shared[position] + 1):
-            step = topology.step(opened, as_many=as_many)
-            options = [*later[min(opened, after)].items(), *((cost + step, reached) for cost, reached in taken.items())]
-            budget.spend(len(options) * (3 + width // 256))
-            row.append(_lowest(options, limit))
-        table.append(row)
-    costs = [cost for cost, reached in table[-1][0].items() if reached & totals.nothing]
-    if not costs:
-        return []
-    chosen = _trace(totals, visited, shared, table[::-1], topology, costs[0], as_many=as_many)
-    packed = distribute(totals, [packings for _agent, packings in chosen], evenly=evenly)
-    return [(agent, packing) for (agent, _packings), packing in zip(chosen, packed, strict=True)]
-
-
-def _candidates(
-    classes: AgentClasses, counts: Packing, order: Order, topology: Topology, totals: ReachableCounts
-) -> list[_Choice]:
-    """Return the agents that matter as they are visited: others could be exchanged for one of their own domain."""
-    packings = {
-        agent.name: found
-        for measure, members in classes.agents.items()
-        if any(map(any, found := classes.scale.frontier(measure, counts, totals.budget)))
-        for agent in members
-    }
-    able = [agent for members in classes.agents.values() for agent in members if agent.name in packings]
-    candidates: list[_Choice] = []
-    for domain in _domains(visiting_order(able, order, topology), topology, topology.levels):
-        alike: dict[Frontier, list[AgentFacts]] = {}
-        for agent in domain:
-            alike.setdefault(packings[agent.name], []).append(agent)
-        sizes = {found: len(members) for found, members in alike.items()}
-        kept = dict(prune_dominated(totals, sizes, sum(counts)))
-        first = {agent.name for found, often in kept.items() for agent in alike[found][:often]}
-        candidates += [(agent, packings[agent.name]) for agent in domain if agent.name in first]
-    return candidates
-
-
-def _lowest(options: list[tuple[int, int]], limit: int | None) -> dict[int, int]:
-    """Return sets of totals by cost, each total only where its cost is lowest, and none beyond the limit."""
-    lowest: dict[int, int] = {}
-    known = 0
-    for cost, reached in sorted(options):
-        if limit is not None and cost > limit:
-            break
-        new = reached & ~known
-        if new:
-            lowest[cost] = lowest.get(cost, 0) | new
-            known |= new
-    return lowest
-
-
-def _trace(
-    totals: ReachableCounts,
-    visited: Sequence[_Choice],
-    shared: Sequence[int],
-    table: Sequence[Sequence[dict[int, int]]],
-    topology: Topology,
-    cost: int,
-    *,
-    as_many: bool,
-) -> list[_Choice]:
-    """Return the first agents of that cost: each is chosen if it can be with those before it."""
-    reached, opened, chosen = totals.nothing, 0, []
-    for position, choice in enumerate(visited):
-        after = shared[position + 1]
-        rest = cost - topology.step(opened, as_many=as_many)
-        grown = totals.add_agent(reached, choice[1])
-        if grown & table[position + 1][after].get(rest, 0):
-            chosen.append(choice)
-            reached, cost, opened = grown, rest, after
+    def __init__(self, agents: Sequence[AgentFacts], demand: Demand, order: Order, topology: Topology) -> None:
+        self._topology, self._size = topology, demand.size
+        if len(demand.counts) == 1:
+            self._needed = [demand.size]
+            rooms = [[room] for room in demand.per_shape[0].capacities(agents)]
         else:
-            opened = min(opened, after)
-    return chosen
+            amounts = demand.total.amounts
+            self._needed = [whole for _slot, whole in amounts]
+            rooms = [[min(agent.free.get(slot, 0), whole) for slot, whole in amounts] for agent in agents]
+        self._rooms = dict(zip((agent.name for agent in agents), rooms, strict=True))
+        self._shapes = demand.per_shape
+        self._visited = self._domain_by_domain(sorted(agents, key=order))
+
+    def _domain_by_domain(self, ordered: Sequence[AgentFacts]) -> list[AgentFacts]:
+        """Return agents domain by domain: domains as their first agents are in the order, and so the agents of each."""
+        first: dict[Path, int] = {}
+        keys = {}
+        for position, agent in enumerate(ordered):
+            path = self._topology.path(agent)
+            prefixes = [path[:level] for level in range(1, len(path) + 1)]
+            keys[agent.name] = [*(first.setdefault(prefix, position) for prefix in prefixes), position]
+        return sorted(ordered, key=lambda agent: keys[agent.name])
+
+    def few(self, hold: Hold, *, as_many: bool) -> Placement | None:
+        """Return the placement in few domains, as far as ``hold`` finds one on some agents.
+
+        That is in one domain, of the innermost level where one holds everything, and there in as few of the levels
+        inside of it as hold it, those with most room. Of several the one with the fewest domains, then agents.
+        """
+        topology = self._topology
+        for level in range(topology.levels, topology.levels - 1 if topology.within else 0, -1):
+            able = [domain for domain in self._split(self._visited, level) if self._room(domain) >= 1]
+            able = sorted(able, key=lambda domain: -self._room(domain))[:MAX_DOMAINS]
+            found = [placed for placed in (self._narrow(domain, level + 1, hold) for domain in able) if placed]
+            if found:
+                return min(found, key=lambda placed: self._cost(placed, as_many=as_many))
+        return None if topology.within else self._narrow(self._visited, 1, hold)
+
+    def _narrow(self, agents: list[AgentFacts], level: int, hold: Hold) -> Placement | None:
+        """Return the placement in the domains with most room, of that level and those inside, as few as hold it."""
+        placed = hold(agents)
+        for inside in range(level, self._topology.levels + 1) if placed else ():
+            domains = sorted(self._split(agents, inside), key=lambda domain: -self._room(domain))
+            for many in range(1, len(domains)):
+                some = [agent for domain in domains[:many] for agent in domain]
+                fewer = hold(some) if self._room(some) >= 1 else None
+                if fewer:
+                    agents, placed = some, fewer
+                    break
+        return placed
+
+    def _cost(self, placed: Placement, *, as_many: bool) -> tuple[Any, ...]:
+        chosen = {*placed.agents}
+        positions = [at for at, agent in enumerate(self._visited) if agent.name in chosen]
+        paths = [self._topology.path(self._visited[at]) for at in positions]
+        domains = [len({path[:level] for path in paths}) for level in range(1, self._topology.levels + 1)]
+        return *domains, -len(paths) if as_many else len(paths), positions[0]
+
+    def roomiest(self) -> list[AgentFacts]:
+        """Return the domain of the last level with most room."""
+        return max(self._split(self._visited, self._topology.levels), key=self._room)
+
+    def many(self, *, as_many: bool) -> Iterator[list[AgentFacts]]:
+        """Yield agents in as many domains of each level as possible, few agents first, or ``as_many`` as there are.
+
+        The agents are listed domain by domain. First there is one of each domain, then others as they have room.
+        """
+        levels = self._topology.levels
+        able = [agent for agent in self._visited if any(shape.capacity(agent) for shape in self._shapes)]
+        roomiest = sorted(able, key=lambda agent: -self._room([agent]))
+        visited = self._domain_by_domain(roomiest)
+        paths = [self._topology.path(agent) for agent in visited]
+        shared = dict(zip((agent.name for agent in visited), map(_shared, [(), *paths], paths), strict=False))
+        ordered = sorted(roomiest, key=lambda agent: shared[agent.name])
+        apart = sum(1 for level in shared.values() if level < levels)
+        fewest = min(self._size, len(ordered) if as_many else apart)
+        sizes = range(max(1, fewest), len(ordered) + 1)
+        first = bisect.bisect_left(sizes, True, key=lambda size: self._room(ordered[:size]) >= 1)
+        while first < len(sizes):
+            chosen = {agent.name for agent in ordered[: sizes[first]]}
+            yield [agent for agent in self._visited if agent.name in chosen]
+            first += 1 + sizes[first] // 8
+
+    def _split(self, agents: Iterable[AgentFacts], level: int) -> list[list[AgentFacts]]:
+        """Return the domains of a level, of agents that are listed domain by domain."""
+        grouped = itertools.groupby(agents, lambda agent: self._topology.path(agent)[:level])
+        return [list(domain) for _path, domain in grouped]
+
+    def _room(self, agents: Iterable[AgentFacts]) -> float:
+        """Return how often all containers would fit as far as sums say; below 1 they do not."""
+        sums = map(sum, zip(*(self._rooms[agent.name] for agent in agents), strict=True))
+        return min((room / needed for room, needed in zip(sums, self._needed, strict=False)), default=0.0)

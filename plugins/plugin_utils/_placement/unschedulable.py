@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.quantity import format_slots
 from .blockers import blocking_sessions
 from .demand import Demand, Member
-from .packing import Packing
+from .mixed import Packing
 
 # How many containers or sessions a message names.
 MAX_NAMES = 4
@@ -40,30 +40,35 @@ class Unschedulable:
 
 @dataclasses.dataclass(frozen=True)
 class PartialPlacement:
-    """As many containers as fit: ``placed`` of each shape.
+    """As many containers as were found to fit: ``placed`` of each shape.
 
-    ``agents`` are those that would have to hold more, and ``packings`` what each of them holds. ``unplaced`` is a
-    proven lower bound of the containers that remain.
+    ``among`` are the agents that they were placed on, ``agents`` those that would have to hold more, and ``packings``
+    what each of these holds. ``unplaced`` is a proven lower bound of the containers that remain. ``domain`` is the only
+    one that was looked at, if it is one.
     """
 
+    among: Sequence[AgentFacts]
     placed: Packing
     agents: Sequence[AgentFacts]
     packings: Sequence[Packing]
     unplaced: int
+    domain: str = ""
 
 
 def explain(
-    agents: Sequence[AgentFacts],
-    demand: Demand,
     attempt: PartialPlacement,
+    demand: Demand,
     *,
     single_node: bool,
-    plans: Mapping[str, SessionPlan] | None = None,
+    plans: Mapping[str, SessionPlan] | None,
+    fits: Callable[[Sequence[AgentFacts]], bool],
 ) -> Unschedulable:
-    """Return why the containers that an attempt leaves unplaced do not fit on these agents.
+    """Return why the containers that an attempt leaves unplaced do not fit on its agents.
 
-    It names sessions of ``plans``, by id, that would have to end; without these they are not looked for.
+    It names sessions of ``plans``, by id, that would have to end, so that the demand ``fits`` on the agents; without
+    these they are not looked for.
     """
+    agents = attempt.among
     remaining = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in remaining))
     summary = _summary(len(remaining), attempt.unplaced, demand.size)
@@ -78,14 +83,15 @@ def explain(
         least = min((_lack(request, left) for left in room.most), key=lambda lack: _weight(lack, request))
         roles = {member.role for member in remaining if member.shape == shape}
         missing |= dict.fromkeys(roles, least)
-    named = plans if attempt.unplaced else None
-    blocking = blocking_sessions(agents, demand, named, single_node=single_node) if named else ()
+    blocking = blocking_sessions(agents, demand, plans, single_node=single_node, fits=fits) if plans else ()
     names = f" ({join_names([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
     cause = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
     reason = f"{summary}{names} {where}: {cause}{_exceeds_online_cpus(agents, demand, remaining)}"
     if blocking:
         reason += f"; it fits when these end: {join_names(blocking)}"
+    if attempt.domain:
+        reason += f"; this is in {attempt.domain}, where most of them fit"
     return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
 
 
@@ -122,12 +128,10 @@ class _Room:
         slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
         used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
         found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
-        headrooms = [agent.headroom for agent in attempt.agents]
-        for headroom, packing in set(zip(headrooms, attempt.packings, strict=True)):
-            free, limit = headroom.free, headroom.max_containers
-            taken = used[packing]
-            left = (*(free.get(slot, 0) - taken.get(slot, 0) for slot in slots), headroom.online_cpu_count)
-            found[bool(limit) and headroom.containers + sum(packing) >= limit].add(left)
+        for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
+            free, limit, taken = agent.free, agent.max_containers, used[packing]
+            left = (*(free.get(slot, 0) - taken.get(slot, 0) for slot in slots), agent.online_cpu_count)
+            found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
         rows = found[False] or found[True]
         most: list[tuple[int, ...]] = []
         for row in sorted(rows, reverse=True):

@@ -42,16 +42,14 @@ class Decision:
     """A plan to carry out: that of an earlier run if it is ``existing``. ``missing_images`` are to be pulled, by agent.
 
     ``public_keys`` are those of all containers, by hostname, if every agent has committed the session, which then needs
-    no claim; otherwise it is empty. ``committed``: at least one agent has. ``min_agents`` is a proven lower bound of
-    the number of agents; it is not computed for existing plans. ``images`` are those present on the agents, as plain
-    data by agent and name. ``route_problem`` is why gateways must not get a route to it, empty if they may.
+    no claim; otherwise it is empty. ``committed``: at least one agent has. ``images`` are those present on the agents,
+    as plain data by agent and name. ``route_problem`` is why gateways must not get a route to it, empty if they may.
     """
 
     plan: SessionPlan
     existing: bool
     missing_images: dict[str, list[str]]
     public_keys: dict[str, dict[str, str]]
-    min_agents: int | None = None
     images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
     route_problem: str = ""
     committed: bool = False
@@ -115,7 +113,7 @@ def decide(
             continue
         check_own_address(plan, cluster)
         missing, present = _missing_images(plan, agents), _present_images(plan, agents)
-        return Decision(plan, False, missing, {}, placement.lower_bound, present)
+        return Decision(plan, False, missing, {}, present)
     refused = isinstance(placement, Unschedulable) and (eligible or not lacks)
     refusal = placement if isinstance(placement, Unschedulable) and refused else Unschedulable("no room", {})
     away = describe_away([agent for agent in may_hold(spec, cluster.away) if agent.silent])

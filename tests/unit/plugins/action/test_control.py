@@ -324,7 +324,7 @@ def test_start_has_no_secrets() -> None:
     pulls = {"agent1": ["lab/python:1"]}
     images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
     start = start_arguments(
-        Decision(session_plan, False, pulls, {}, 2, images),
+        Decision(session_plan, False, pulls, {}, images),
         [SESSION_ID],
         never_completed=True,
     )
@@ -342,7 +342,6 @@ def test_start_has_no_secrets() -> None:
         "route_problem": "",
         "public_keys": {},
         "stale_sessions": [SESSION_ID],
-        "min_agents": 2,
     }
     assert len(nonce) == 32
     assert "hunter2" not in json.dumps(start)

@@ -32,7 +32,7 @@ KEYS = {"main1": {"user": "USER", "host": "HOST"}}
 def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts."""
     images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
-    decision = Decision(of, False, {}, {}, len(of.agents), images)
+    decision = Decision(of, False, {}, {}, images)
     start = start_arguments(decision, [OTHER_ID], never_completed=True)
     return {**start, "nonce": "n", **changes}
 

@@ -89,7 +89,7 @@ def everything() -> tuple[AgentFacts, SessionPlan]:
     )
     agents = [agent_facts(name) for name in ("agent1", "agent2")]
     pools = dataclasses.replace(POOLS, gateways=("192.0.2.9",))
-    placement = Placement(("agent1", "agent1", "agent2", "agent2"), 2)
+    placement = Placement(("agent1", "agent1", "agent2", "agent2"))
     session = make_plan(request, placement, agents, pools, SESSION_ID, USER, NOW)
     facts = agent_facts(
         "agent1",

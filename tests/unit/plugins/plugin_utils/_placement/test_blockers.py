@@ -14,7 +14,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import blockers
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.blockers import SessionUsage
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
     Group,
@@ -153,15 +152,14 @@ def test_nothing_is_named_where_even_empty_agents_would_not_do() -> None:
 UNLIKE = [Group("main", {"cpu": 1}, 1), Group("sub", {"cpu": 1, "mem": 1}, 2)]
 
 
-@pytest.mark.parametrize("limit", ["STEPS", "MAX_PACKINGS"])
-def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+def test_nothing_is_named_that_is_not_among_the_oldest_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     agents, plans = full({f"s{number}": number for number in range(4)})
     assert blocking(agents, plans, UNLIKE) == ("s0", "s1", "s2")
-    monkeypatch.setattr(blockers, limit, 0)
+    monkeypatch.setattr(blockers, "MAX_SESSIONS", 2)
     assert blocking(agents, plans, UNLIKE) == ()
 
 
-def test_nothing_is_named_when_it_is_not_proven_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_are_named_so_that_unlike_containers_are_placed_and_not_only_counted() -> None:
     # There are nine free cores for nine, but three on each agent, so that two cores do not fit beside three.
     plans = [bare_plan(name, 1, {name: [{"cpu": 1}]}) for name in "abc"]
     agents = [
@@ -169,18 +167,22 @@ def test_nothing_is_named_when_it_is_not_proven_that_there_is_no_room(monkeypatc
         for plan in plans
     ]
     groups = [Group("main", {"cpu": 3}, 1), Group("sub", {"cpu": 2}, 3)]
-    by_id = {plan.id: plan for plan in plans}
-    proven = place(agents, groups, single_node=False, selection="concentrated", plans=by_id)
-    assert isinstance(proven, Unschedulable)
-    assert (proven.reason[:13], proven.blocking_sessions) == ("no room for 1", ("a",))
-    monkeypatch.setattr(search, "STEPS", 0)
-    found = place(agents, groups, single_node=False, selection="concentrated", plans=by_id)
-    assert isinstance(found, Unschedulable)
-    assert (found.reason[:19], found.blocking_sessions) == ("no room found for 1", ())
+    refused = place(
+        agents, groups, single_node=False, selection="concentrated", plans={plan.id: plan for plan in plans}
+    )
+    assert isinstance(refused, Unschedulable)
+    assert (refused.reason[:19], refused.blocking_sessions) == ("no room found for 1", ("a",))
+
+
+@pytest.mark.parametrize("limit", ["MAX_TRIALS", "MAX_SHAPES"])
+def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    agents, plans = full({f"s{number}": number for number in range(4)})
+    monkeypatch.setattr(blockers, limit, 0)
+    assert blocking(agents, plans, UNLIKE) == ()
 
 
 def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     agents, plans = full({f"s{number}": number for number in range(8)}, cpu=8)
     for trials in range(2, 12):
-        monkeypatch.setattr(blockers, "MAX_PACKINGS", trials)
+        monkeypatch.setattr(blockers, "MAX_TRIALS", trials)
         assert blocking(agents, plans, UNLIKE)[:3] == ("s0", "s1", "s2")

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import bounds
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Budget, ReachableCounts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
     Group,
     Placement,
@@ -19,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
 )
 from tests.unit.builders import GIB, agent_facts
 
-# The hardest of these decisions took more than a hundred times as many before the search was charged by its cost.
+# About two seconds of a slow machine.
 MAX_CALLS = 6_000_000
 CORES = list(range(48))
 
@@ -80,60 +78,10 @@ def test_no_decision_takes_long(name: str, selection: str, single_node: bool) ->
     assert placed == [place(facts, groups, single_node=single_node, selection=selection)]
 
 
-def test_a_refusal_looks_once_at_agents_that_are_alike() -> None:
-    facts = [agent_facts(f"agent{number}", cpu=1 + number % 2) for number in range(2_000)]
-    groups = [Group("main", {"cpu": 4, "mem": GIB}, 8)]
-    refusals = []
-
-    def decide() -> None:
-        refusals.append(place(facts, groups, single_node=False, selection="concentrated"))
-
-    # The first decision keeps the headroom of each agent.
-    assert calls(decide) > len(facts)
-    assert calls(decide) < len(facts) // 4
-    assert refusals[0] == refusals[1] == place(facts, groups, single_node=False, selection="concentrated", plans={})
-
-
-def test_devices_on_three_agents_are_placed_and_proven() -> None:
+def test_devices_on_three_agents_are_placed() -> None:
     placed = place(WITH_DEVICES, DEVICES, single_node=False, selection="concentrated")
     assert isinstance(placed, Placement)
-    assert (len(placed.agents), placed.lower_bound) == (3, 3)
-
-
-def test_masks_are_made_by_doubling() -> None:
-    counts = (3, 2, 4, 1)
-    space = ReachableCounts(counts, Budget(10_000), none_empty=False)
-    everything = space.add_agent(space.nothing, (counts,))
-    for shape in range(len(counts)):
-        one = tuple(int(each == shape) for each in range(len(counts)))
-        assert len(list(space.iter_totals(space.add_agent(everything, (one,))))) == 4 * 3 * 5 * 2
-    charged = Budget(10**9)
-    wide = ReachableCounts((59,) * 4, charged, none_empty=False)
-    # Dividing numbers of so many bits would take very long.
-    assert wide.contains(wide.add_agent(wide.nothing, ((50, 0, 1, 59),)), (50, 0, 1, 59))
-
-
-class Spent(Budget):
-    """A budget without an end that counts what is spent."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.steps = 0
-
-    def take(self, steps: int) -> bool:
-        self.steps += steps
-        return True
-
-
-def test_what_is_charged_grows_with_the_size_of_sets() -> None:
-    spent = []
-    for count in (99, 999, 2999):
-        budget = Spent()
-        space = ReachableCounts((count, count), budget, none_empty=False)
-        space.remove_agent(space.everything, ((count, count),))
-        spent.append(budget.steps)
-    assert spent[1] > 10 * spent[0]
-    assert spent[2] > 8 * spent[1]
+    assert len(placed.agents) == 3
 
 
 ONE_AGENT = [agent_facts("agent1", capacity={"cpu": 20, "mem": 64 * GIB}, online_cpus=CORES)]
@@ -143,38 +91,9 @@ TWO_LARGE_ONES = [
 ]
 
 
-def test_on_one_agent_the_fewest_containers_without_a_place_are_counted() -> None:
-    placed = place(ONE_AGENT, TWO_LARGE_ONES, single_node=True, selection="concentrated")
-    assert isinstance(placed, Unschedulable)
-    assert placed.reason.startswith("no room for 2 of 18 containers (large01, large11) on one agent: short of cpu 20")
-
-
 def test_a_number_that_is_not_proven_has_a_bound() -> None:
-    facts = [agent_facts("agent1", capacity={"cpu": 32, "mem": 32 * GIB}, online_cpus=CORES)]
-    groups = [
-        Group(f"role{each}-", {"cpu": 1 + each % 5, "mem": (1 + each * each % 7) * GIB - each}, 1) for each in range(30)
-    ]
-    placed = place(facts, groups, single_node=True, selection="concentrated")
-    assert isinstance(placed, Unschedulable)
-    assert placed.reason.startswith("no room for at least ")
-    least, found = (
-        int(part.split()[0]) for part in placed.reason.removeprefix("no room for at least ").split("all but ")
-    )
-    assert 0 < least < found == sum(placed.unplaced.values())
-
-
-def test_two_agents_are_proven_where_one_does_not_hold_everything() -> None:
-    # More shapes than a search can count, on two agents that are alike.
-    facts = [agent_facts(f"agent{each}", capacity={"cpu": 40, "mem": 640 * GIB}, online_cpus=CORES) for each in "abc"]
-    groups = [Group(f"role{each}-", {"cpu": 1, "mem": GIB + each}, 1) for each in range(40)]
-    groups.append(Group("wide", {"cpu": 21, "mem": GIB}, 1))
-    placed = place(facts, groups, single_node=False, selection="concentrated")
-    assert isinstance(placed, Placement)
-    assert (len(placed.agents), placed.lower_bound) == (2, 2)
-
-
-def test_few_pairs_of_shapes_and_agents_are_enough_for_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_PAIRS", 1)
     placed = place(ONE_AGENT, TWO_LARGE_ONES, single_node=True, selection="concentrated")
     assert isinstance(placed, Unschedulable)
-    assert placed.reason.startswith("no room for 2 of 18 containers ")
+    assert placed.reason.startswith(
+        "no room for at least 1 of 18 containers, found for all but 2 (large01, large11) on one agent: short of cpu 20"
+    )

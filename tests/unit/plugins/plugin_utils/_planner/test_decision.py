@@ -67,7 +67,7 @@ def holding(*agents: str, committed: bool = True, expired: bool = False) -> dict
 def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
     decision = decided(spec(), readings("agent1"))
     assert (decision.plan.id, decision.plan.created_at) == (LATER_ID, NOW + 60)
-    assert decision == Decision(decision.plan, False, {}, {}, 1, {"agent1": {IMAGE: image_data()}})
+    assert decision == Decision(decision.plan, False, {}, {}, {"agent1": {IMAGE: image_data()}})
     assert decision.plan.user == USER
 
 
@@ -389,7 +389,7 @@ RACKS = readings(
 )
 def test_a_session_is_where_its_topology_says(topology: str, agents: list[str]) -> None:
     decision = decided(spec(topology=topology, **WIDE), RACKS)
-    assert (decision.plan.agents, decision.min_agents) == (agents, len(agents))
+    assert decision.plan.agents == agents
 
 
 @pytest.mark.parametrize("topology", ["pack", "spread", "within rack"])
@@ -545,7 +545,7 @@ def test_infiniband_that_no_agent_gives_is_refused(changes: dict[str, Any], equi
 def test_a_session_of_the_record_that_agents_hold_has_its_plan(state: dict[str, bool]) -> None:
     cluster_state = readings("agent3", recorded=[plan()], **holding("agent1", "agent2", **state))
     decision = decided(spec(**TWO_AND_TWO), cluster_state, SESSION_ID)
-    assert (decision.plan, decision.existing, decision.missing_images, decision.min_agents) == (plan(), True, {}, None)
+    assert (decision.plan, decision.existing, decision.missing_images) == (plan(), True, {})
     # A session that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 

@@ -53,7 +53,7 @@ def planned(driver: str = "vxlan", pools: NetworkPools = OPEN, **changes: Any) -
     """Return the plan of a session with both apps, main1 and one sub on agent2 and one on agent1."""
     agents = [agent_facts(name) for name in ("agent1", "agent2")]
     session_spec = spec(cluster_size=3, cluster_mode="multi-node", apps=LISTED, network_driver=driver, **changes)
-    return make_plan(session_spec, Placement(("agent2", "agent2", "agent1"), 2), agents, pools, SESSION_ID, USER, NOW)
+    return make_plan(session_spec, Placement(("agent2", "agent2", "agent1")), agents, pools, SESSION_ID, USER, NOW)
 
 
 def test_nothing_is_published_where_no_gateway_could_reach_it() -> None:
@@ -149,7 +149,7 @@ def test_published_apps_have_the_origins_of_all_gateways() -> None:
     apps = ({"name": "web", "port": 80}, {"name": "code", "port": 81, "path": "none"})
     wanted = spec(apps=[*apps, {"name": "db", "port": 82, "protocol": "tcp"}])
     pools, agents = dataclasses.replace(OPEN, sites=sites), [agent_facts("agent1")]
-    made = make_plan(wanted, Placement(("agent1",), 1), agents, pools, SESSION_ID, USER, NOW)
+    made = make_plan(wanted, Placement(("agent1",)), agents, pools, SESSION_ID, USER, NOW)
     by_host = {name: f"https://train-llm--{name}.a.b" for name in ("web", "code")}
     assert {port.name: port.origins for port in made.published} == {
         "ssh": (),

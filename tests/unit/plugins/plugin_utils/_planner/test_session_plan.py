@@ -23,7 +23,7 @@ TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 def refusal(agents: list[AgentFacts], pools: NetworkPools = POOLS) -> str:
     """Return the error message for a session with one container on each of those agents."""
     session_spec = spec(cluster_size=len(agents), cluster_mode="multi-node")
-    placement = Placement(tuple(agent.name for agent in agents), len(agents))
+    placement = Placement(tuple(agent.name for agent in agents))
     with pytest.raises(PlanningError) as refused:
         make_plan(session_spec, placement, agents, pools, SESSION_ID, USER, NOW)
     return str(refused.value)
@@ -62,7 +62,7 @@ def test_the_agent_of_each_container_is_that_of_its_rank() -> None:
     hosts = ("agent2", "agent1", "agent2")
     session_spec = spec(cluster_size=3, cluster_mode="multi-node")
     facts = [agent_facts("agent1"), agent_facts("agent2"), agent_facts("agent3", underlay=None)]
-    session_plan = make_plan(session_spec, Placement(hosts, 2), facts, POOLS, SESSION_ID, USER, NOW)
+    session_plan = make_plan(session_spec, Placement(hosts), facts, POOLS, SESSION_ID, USER, NOW)
     assert tuple(kernel.agent for kernel in session_plan.kernels) == hosts
     assert session_plan.agents == list(session_plan.underlays) == ["agent2", "agent1"]
 
