@@ -41,7 +41,7 @@ def waiting(number: int, rng: random.Random, skipped: int) -> QueueEntry:
         resources={"cpu": rng.randint(1, 8 * gpus), "mem": rng.randint(1, 32 * gpus) * GIB, GPU: gpus},
         priority=rng.choice((10, 10, 10, 50)),
     )
-    return requested(number, request, skipped=skipped, user=rng.choice("abcdefgh"), enqueued_at=float(number))
+    return requested(number, request, user=rng.choice("abcdefgh"), enqueued_at=float(number))
 
 
 def run(folder: str, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
