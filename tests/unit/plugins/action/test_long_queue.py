@@ -123,9 +123,9 @@ def test_a_session_that_changes_while_a_pass_decides_keeps_its_reason(
     monkeypatch.setattr(session_plan, "schedule", meanwhile)
     run(session_plan.ActionModule, PASS, facts())
     assert [entry.to_json() for entry in queue.entries()] == [changed.to_json()]
-    monkeypatch.undo()
+    monkeypatch.setattr(session_plan, "schedule", schedule)
     run(session_plan.ActionModule, PASS, facts())
-    assert queue.entries()[0].record["pending"]["shortfall"] == {"cpu": 6}
+    assert queue.entries()[0].record["pending"]["shortfall"] == {"cpu": 8}
 
 
 def test_a_pass_that_starts_something_is_followed_by_another(run: Run, queue: QueueStore) -> None:
