@@ -18,6 +18,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.errors import as_phrase, as_sentence
+from ..module_utils._model.plain_data import to_plain
 from ..module_utils._model.printable import printable
 from ..module_utils._model.session import Mount
 from ..module_utils._model.validation import ValidationError
@@ -27,7 +28,7 @@ from ..plugin_utils._planner.decision import Decision, check_time_limits, decide
 from ..plugin_utils._planner.disk_room import describe_tight_disks
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._planner.user_groups import Membership, owning_groups
-from ..plugin_utils._queue.answers import Answers, wait_for_agents
+from ..plugin_utils._queue.answers import Answers, digest_of_inputs, wait_for_agents
 from ..plugin_utils._queue.entry import (
     CREATING,
     PENDING,
@@ -42,14 +43,14 @@ from ..plugin_utils._queue.entry import (
 )
 from ..plugin_utils._queue.limits import UserLimits, limits_from
 from ..plugin_utils._queue.owner import current_owner
-from ..plugin_utils._queue.policy import count_skips
 from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, waits_behind
 from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.advice import advise
 from ..plugin_utils._request.run_options import NO_UID, NetworkPools
 from ..plugin_utils._request.spec import SessionSpec, check_same_request, spec_from_dict
-from ..plugin_utils.control import ControlAction, start_arguments, without_garbage_collection
+from ..plugin_utils.control import ControlAction, start_arguments
+from ..plugin_utils.host_program import release
 from ..plugin_utils.user_groups import Directory, GroupRules, read_groups, with_names
 
 User = tuple[str, int | None]
@@ -57,12 +58,8 @@ User = tuple[str, int | None]
 
 _Answer = TypeVar("_Answer", Decision, Decision | Unschedulable)
 
-CHOSEN, ALL = "chosen", "all"
-"""Which agents were asked after a plan from cached facts: those that it chose, or all."""
-
 
 class ActionModule(ControlAction):
-    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         planned = self._plan_pending(variables) if self._task.args.get("queue") else self._plan_request(variables)
@@ -72,52 +69,84 @@ class ActionModule(ControlAction):
         """Decide which pending sessions start now, and save in the queue why the others do not."""
         now, queue = time.time(), self.queue(variables)
         before = {entry.id: entry for entry in self.entries(queue)}
-        cluster, starts, specs, missing = self._cluster(variables, before.values()), [], {}, []
+        cluster = self._cluster(variables, before.values())
         stale_ids = ending_ids(before.values())
         free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
-        last = queue.last_pass()
-        # The queue is not locked while deciding, which may take long: entries that other runs have changed are skipped.
-        held_back = self._limits.held_back(before.values())
+        seen = digest_of_inputs(before.values(), free, self._inputs())
+        if queue.has_seen(seen):
+            return {"starts": [], "agents": [], "specs": {}}
+        # The queue is not locked while deciding, which may take long: entries that other runs have changed are left
+        # to the next pass.
+        held_back, held = self._limits.held_back(before.values()), {*(self._task.args.get("held") or ())}
+        refused: dict[str, str] = {}
         while True:
-            answers = Answers(free, self._pools(), now, last)
-            held = {*(self._task.args.get("held") or ()), *held_back}
-            free_to_start = [entry for entry in before.values() if entry.id not in held]
-            decisions = schedule(free_to_start, answers, self._rules)
-            chosen = [(before[entry.id], answer) for entry, answer in decisions if isinstance(answer, Decision)]
-            chosen, refused = self._with_groups(chosen, cluster)
-            if not refused:
+            out = {*held, *held_back, *refused}
+            decisions = schedule(
+                [entry for entry in before.values() if entry.id not in out],
+                Answers(free, self._pools(), now),
+                self._rules,
+            )
+            chosen = [(entry, answer) for entry, answer in decisions if isinstance(answer, Decision)]
+            chosen, without_groups = self._with_groups(chosen, cluster)
+            if not without_groups:
                 break
             # The room of those that cannot start is for others.
-            held_back |= refused
-        skips = {entry.id: entry.skipped - before[entry.id].skipped for entry, _decision in decisions}
-        for batch in [chosen] if self._task.check_mode else queue.batches(chosen):
-            # In the first batch, before anything is marked as CREATING: a start that fails is counted, too.
-            queue.add_skips(skips if not self._task.check_mode else {}, before.values())
-            skips = {}
-            beyond = self._limits.held_back(self.entries(queue))
-            for entry, decision in batch:
-                if entry.id in beyond:
-                    continue
-                current = self.entry(queue, entry.id)
-                if current is None or dataclasses.replace(current, skipped=entry.skipped) != entry:
-                    continue
-                specs[entry.name] = entry.spec or {}
-                starts.append(start_arguments(decision, stale_ids, never_completed=True))
-                missing.append(decision.missing_images)
-                if not self._task.check_mode:
-                    queue.save(mark_creating(current, current_owner(), now, decision.plan))
-        waiting = {entry.id: (entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)}
-        waiting |= {name: (before[name], Unschedulable(reason, {})) for name, reason in held_back.items()}
-        kept = answers.result(waiting)
-        if not self._task.check_mode and kept != last:
-            queue.save_last_pass(kept)
-        agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
-        self.invalidate_facts(agents, variables)
+            refused |= without_groups
+        waiting = [(entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)]
+        waiting += [(before[name], Unschedulable(reason, {})) for name, reason in {**held_back, **refused}.items()]
+        started = self._save_starts(queue, chosen, now)
+        if not self._task.check_mode:
+            self._save_reasons(queue, waiting)
+            if not chosen and not refused:
+                queue.save_seen(seen)
+        starts = [start_arguments(decision, stale_ids, never_completed=True) for _entry, decision in started]
         # The user's environment may hold secrets.
         # Ansible hides the warnings of a result that it hides.
+        missing = [decision.missing_images for _entry, decision in started]
         for warning in dict.fromkeys(describe_tight_disks(missing, cluster.facts)):
             self._display.warning(warning)
-        return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
+        return {
+            "starts": starts,
+            "agents": list(dict.fromkeys(agent for start in starts for agent in start["agents"])),
+            "specs": {entry.name: entry.spec or {} for entry, _decision in started},
+            "_ansible_no_log": bool(started),
+        }
+
+    def _inputs(self) -> list[Any]:
+        """Return what decides a pass beside the queue and the agents, as plain data."""
+        args = self._task.args
+        options = {name: args.get(name) for name in ("pools", "held", "limits", "groups")}
+        return [release(), dataclasses.asdict(self._rules), to_plain(options)]
+
+    def _save_starts(
+        self, queue: QueueStore, chosen: Sequence[tuple[QueueEntry, Decision]], now: float
+    ) -> list[tuple[QueueEntry, Decision]]:
+        """Mark sessions as CREATING, and return those that no other run has changed since."""
+        started = []
+        for batch in [chosen] if self._task.check_mode else queue.batches(chosen):
+            beyond = self._limits.held_back(self.entries(queue))
+            for entry, decision in batch:
+                current = self.entry(queue, entry.id)
+                if entry.id in beyond or current is None or not _is_same(current, entry):
+                    continue
+                started.append((entry, decision))
+                if not self._task.check_mode:
+                    queue.save(mark_creating(current, current_owner(), now, decision.plan))
+        return started
+
+    def _save_reasons(self, queue: QueueStore, waiting: Iterable[tuple[QueueEntry, Unschedulable]]) -> None:
+        """Save in the records of sessions why they wait, where that has changed."""
+        pending = {entry.id: (entry, describe_pending(answer)) for entry, answer in waiting}
+        changed = [each for each in pending.values() if each[0].record.get("pending") != each[1]]
+        for batch in queue.batches(changed):
+            current = [(self.entry(queue, entry.id), entry, reason) for entry, reason in batch]
+            queue.save(
+                *(
+                    dataclasses.replace(now, record={**now.record, "pending": reason})
+                    for now, entry, reason in current
+                    if now is not None and _is_same(now, entry)
+                )
+            )
 
     def _with_groups(
         self, chosen: Iterable[tuple[QueueEntry, Decision]], cluster: ClusterState
@@ -144,20 +173,11 @@ class ActionModule(ControlAction):
         return with_names(groups, owning_groups(mounts, cluster.agents), directory)
 
     def _plan_request(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Plan the requested session, and save in the queue that this run starts it, or that it is pending.
-
-        From cached facts, it only returns which agents to ``ask`` before it is planned again.
-        """
+        """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
         spec, queue, user = spec_from_dict(args["spec"]), self.queue(variables), self._user()
-        before = self.entries(queue)
-        cluster = self._cluster(variables, before)
-        if args.get("asked"):
-            self.save_facts(cluster, variables)
-        # What depends on the length of the queue is done before the lock is taken: under it, only what has changed
-        # since is parsed and judged again.
-        answers = Answers(cluster, self._pools(), time.time(), queue.last_pass())
-        waits_behind(before, _make_entry(spec, user, time.time(), limited=self._is_limited), answers, self._rules)
+        # The queue is parsed before the lock is taken: under it, only what has changed since.
+        cluster = self._cluster(variables, self.entries(queue))
         try:
             # Accounts may be those of a slow directory.
             groups = self._read_groups(user, spec.mounts, cluster)
@@ -170,20 +190,15 @@ class ActionModule(ControlAction):
                 entry = known or _make_entry(spec, user, time.time(), limited=self._is_limited)
                 stale_ids = ending_ids(entries)
                 planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
-                decision = self._decide_request(spec, answers.on(planned), entries, entry)
+                answers = Answers(planned, self._pools(), time.time())
+                decision = self._decide_request(spec, answers, entries, entry)
                 decision = _give(decision, entry, groups, cluster)
                 if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
                     problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
                     raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
-                ask = self._agents_to_ask(decision, variables)
-                if not ask:
-                    self._save_decision(queue, spec, entries, entry, decision)
+                self._save_decision(queue, spec, entry, decision)
         except (ValidationError, PlanningError) as error:
-            ask = self._agents_to_ask(None, variables)
-            if not ask:
-                raise self._failure(spec, cluster, error) from None
-        if ask:
-            return {"ask": ask, "starts": [], "agents": []}
+            raise self._failure(spec, cluster, error) from None
         warnings = self.warnings(cluster) + (advise(spec) if self._task.check_mode else [])
         result: dict[str, Any] = {"warnings": warnings, "queued": entry.waits_for_start}
         if isinstance(decision, Unschedulable):
@@ -192,7 +207,6 @@ class ActionModule(ControlAction):
             )
             waiting = self._pending_result(spec, entries, entry, decision, cluster)
             return {**result, **waiting, "capacity_released": capacity_released}
-        self.invalidate_facts(decision.plan.agents, variables)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
         start = start_arguments(
             decision,
@@ -274,23 +288,9 @@ class ActionModule(ControlAction):
         args = self._task.args
         return QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", 16)))
 
-    def _agents_to_ask(self, decision: Decision | Unschedulable | None, variables: dict[str, Any]) -> list[str]:
-        """Return the agents whose cached facts the decision, or an error, depends on: those of a plan, or else all.
-
-        If a plan has others than those that were asked for the last one, so much has changed that all are asked.
-        """
-        asked = self._task.args.get("asked")
-        if not self.facts_max_age or asked == ALL:
-            return []
-        unasked = [name for name in self._task.args["agents"] if self.agent_result(name, variables) is None]
-        chosen = [name for name in unasked if isinstance(decision, Decision) and name in decision.plan.agents]
-        return chosen if isinstance(decision, Decision) and not (chosen and asked) else unasked
-
     def _cluster(self, variables: dict[str, Any], entries: Iterable[QueueEntry]) -> ClusterState:
         """Return the state of the agents, with the addresses that the inventory gives them if there are gateways."""
-        use_cache = self._task.args.get("asked") != ALL
-        cluster = self.cluster_state(self._task.args["agents"], variables, entries, use_cache=use_cache)
-        cluster = self.with_inventory(cluster, variables)
+        cluster = self.with_inventory(self.cluster_state(self._task.args["agents"], variables, entries), variables)
         return self.with_addresses(cluster, variables) if self._task.args["pools"]["gateways"] else cluster
 
     def _pools(self) -> NetworkPools:
@@ -319,7 +319,8 @@ class ActionModule(ControlAction):
         if entry.spec is None:
             check_time_limits(spec, self._pools())
         if isinstance(decision, Decision):
-            waits = wait_for_agents(entry, answers.cluster) or waits_behind(entries, entry, answers, self._rules)
+            waits = wait_for_agents(entry, answers.cluster)
+            waits = waits or waits_behind([*entries, entry], entry, answers, self._rules)
             decision = waits or decision.with_uid(entry.user_uid)
         if entry.spec is None:
             containers = sum(role.replicas for role in spec.effective_roles)
@@ -330,12 +331,7 @@ class ActionModule(ControlAction):
         return decision
 
     def _save_decision(
-        self,
-        queue: QueueStore,
-        spec: SessionSpec,
-        entries: Sequence[QueueEntry],
-        entry: QueueEntry,
-        decision: Decision | Unschedulable,
+        self, queue: QueueStore, spec: SessionSpec, entry: QueueEntry, decision: Decision | Unschedulable
     ) -> None:
         """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.
 
@@ -353,8 +349,11 @@ class ActionModule(ControlAction):
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
         queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan))
-        if not decision.existing and int(self._task.args.get("attempt", 1)) == 1:
-            queue.add_skips({passed.id: 1 for passed in count_skips(entries, entry)}, entries)
+
+
+def _is_same(current: QueueEntry, entry: QueueEntry) -> bool:
+    """Return whether an entry is as it was, whatever its record says of why it waits."""
+    return dataclasses.replace(current, record=entry.record) == entry
 
 
 def _give(decision: _Answer, entry: QueueEntry, groups: Membership | None, cluster: ClusterState) -> _Answer:

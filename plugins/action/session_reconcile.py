@@ -17,9 +17,10 @@ from ..plugin_utils._lifecycle.routes import build_gateway_update, find_vacated,
 from ..plugin_utils._lifecycle.termination import add_end_results
 from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._queue.entry import PENDING, RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
+from ..plugin_utils._queue.policy import DEFAULT_MAX_SKIPS, still_counted
 from ..plugin_utils._queue.store import BATCH, QueueStore
 from ..plugin_utils.absence_file import load_absences, save_absences
-from ..plugin_utils.control import RUN_SECONDS, ControlAction, registered, without_garbage_collection
+from ..plugin_utils.control import ControlAction, registered
 
 # The variable of each agent with the result of its last reap.
 REAPED = "__session_reap"
@@ -29,14 +30,11 @@ LOST_SECONDS = 600
 
 
 class ActionModule(ControlAction):
-    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()
         cluster, queue = self.cluster_state(args["agents"], task_vars or {}), self.queue(task_vars or {})
         surveyed_since = float(args.get("started_at") or 0.0)
-        if self.facts_max_age:
-            surveyed_since -= self.facts_max_age + RUN_SECONDS
         unreachable = [name for name in args["agents"] if name not in cluster.facts]
         # Before the lock is taken: under it, only entries that have changed since are parsed.
         self.entries(queue)
@@ -47,7 +45,7 @@ class ActionModule(ControlAction):
             abandoned = bool(args.get("abandoned"))
             away, answered = self.attendance(args["agents"], task_vars or {})
             if len(away) + len(answered) < len(args["agents"]):
-                # What some say, as with cached facts or --limit, does not show whether this control node is cut off.
+                # What some say, as with --limit, does not show whether this control node is cut off.
                 away, answered = [], []
             before = load_absences(queue.path)
             absences = before.after(away, answered, float(args.get("started_at") or now), now)
@@ -67,13 +65,13 @@ class ActionModule(ControlAction):
             if not self._task.check_mode:
                 save_absences(queue.path, before, absences)
                 queue.save(*to_save[:BATCH])
-        expired = expired_history(entries, now, int(args.get("history_days", 30)))
+        needed = still_counted(entries, int(args.get("max_skips", DEFAULT_MAX_SKIPS)))
+        old = expired_history(entries, now, int(args.get("history_days", 30)))
+        expired = [entry for entry in old if entry.id not in needed]
         if not self._task.check_mode:
             self._save_others(queue, entries, to_save[BATCH:])
             for batch in queue.batches(expired):
                 queue.remove(*(entry.id for entry in batch))
-        self.save_facts(cluster, task_vars or {})
-        self.invalidate_facts(actions.agents, task_vars or {})
         ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
         self.show(
             f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."

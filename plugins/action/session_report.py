@@ -36,7 +36,7 @@ from ..plugin_utils._report.verification import (
 )
 from ..plugin_utils.absence_file import load_absences
 from ..plugin_utils.agent_results import collect_parts
-from ..plugin_utils.control import ControlAction, without_garbage_collection
+from ..plugin_utils.control import ControlAction
 from ..plugin_utils.host_program import COLLECTION
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
@@ -45,7 +45,6 @@ CREATED, OBSERVED, REMOVED = "__session_marker_created", "__session_marker_obser
 
 
 class ActionModule(ControlAction):
-    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         kinds = {
@@ -86,10 +85,9 @@ class ActionModule(ControlAction):
         rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("max_skips", DEFAULT_MAX_SKIPS)))
         places = positions(entries, cluster, rules)
         states = (PENDING, CREATING, TERMINATING, TERMINATED) if args.get("history") else (PENDING, CREATING)
-        last = queue.last_pass()
         sessions += [
             (
-                {**complete_record(last.record(entry)), **_stage(entry), "queue_position": places.get(entry.id)},
+                {**complete_record(entry.record), **_stage(entry), "queue_position": places.get(entry.id)},
                 entry.enqueued_at,
             )
             for entry in entries

@@ -23,7 +23,7 @@ from ..plugin_utils._report.record import to_json, unplanned_record
 from ..plugin_utils._request.gateway import find_site
 from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
 from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
-from ..plugin_utils.control import ControlAction, without_garbage_collection
+from ..plugin_utils.control import ControlAction
 from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import check_public_keys
 from ..plugin_utils.request_file import read_user_options
@@ -33,7 +33,7 @@ REPAIR = "repair"
 """The purpose of a run that takes the request of an existing session from the queue."""
 
 PRUNE = "prune"
-"""The purpose of a run that removes images: it needs to know those of all sessions of the queue, and facts get old."""
+"""The purpose of a run that removes images: it needs to know those of all sessions of the queue."""
 
 LIST, *SELECTING = LOOKING = ("list", "verify", "logs")
 """The purposes of runs that start no session, so that those that wait are not looked at."""
@@ -43,7 +43,6 @@ SOURCE_ADDRESS = "gateway_source_address"
 
 
 class ActionModule(ControlAction):
-    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         variables = self.session_variables(task_vars or {})
@@ -66,8 +65,6 @@ class ActionModule(ControlAction):
             raise AnsibleActionFail(str(error)) from None
         if repaired:
             spec, result["repair"] = spec_from_dict(repaired.spec or {}), repaired.id
-        if purpose == PRUNE:
-            self.invalidate_facts(agents, task_vars or {})
         queued = self.queue(task_vars or {}).entries() if purpose != LIST else []
         # Pending sessions may start in this run, too.
         entries = queued if purpose not in LOOKING else []
@@ -84,7 +81,6 @@ class ActionModule(ControlAction):
             "paths": sorted(mounted.union(*(entry.wanted_paths for entry in waiting))),
             "keys_of": sorted(entry.id for entry in entries if _needs_keys(entry, spec)),
             "session_id": _selected_id(run, queued) if purpose in SELECTING else "",
-            "to_survey": self._agents_to_survey(run, purpose, agents, task_vars or {}),
             "started_at": time.time(),
             "specs": {spec.name: dataclasses.asdict(spec)} if spec else {},
         }
@@ -107,14 +103,6 @@ class ActionModule(ControlAction):
         """Return where users reach the gateways, as plain data."""
         sites = [find_site(variables["hostvars"][host], host) for host in self._task.args.get("gateways") or ()]
         return [dataclasses.asdict(site) for site in sites if site]
-
-    def _agents_to_survey(
-        self, run: RunOptions, purpose: str, agents: list[str], task_vars: dict[str, Any]
-    ) -> list[str]:
-        """Return the agents to survey: for a new session, those without recent facts in the cache."""
-        if purpose != "create" or not run.facts_max_age:
-            return agents
-        return [name for name in agents if self.cache(task_vars).load(name, run.facts_max_age) is None]
 
 
 def _needs_keys(entry: QueueEntry, spec: SessionSpec | None) -> bool:

@@ -26,14 +26,13 @@ from ..plugin_utils._report.logs import logs_report, render_logs
 from ..plugin_utils._report.record import session_record, to_json
 from ..plugin_utils._report.verification import AgentReports
 from ..plugin_utils.agent_results import collect_parts
-from ..plugin_utils.control import ControlAction, without_garbage_collection
+from ..plugin_utils.control import ControlAction
 
 # The variable of main1's agent with the log of a command that has failed.
 LOGGED = "__session_wait_logs"
 
 
 class ActionModule(ControlAction):
-    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         state = {"settled": self._settle, "reported": self._report}[self._task.args["state"]]
@@ -85,7 +84,7 @@ class ActionModule(ControlAction):
         entry = queue.entry(record["id"]) if was_waited_for or record["status"] == PENDING else None
         if entry and entry.state == PENDING and not later:
             # The run's pass over the queue may have found another reason since.
-            later = [{**record, "pending": queue.last_pass().record(entry).get("pending")}]
+            later = [{**record, "pending": entry.record.get("pending")}]
         later += [entry.record] if entry and entry.has_ended and was_waited_for else []
         if later:
             record = later[-1]

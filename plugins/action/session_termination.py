@@ -20,11 +20,10 @@ from ..plugin_utils._lifecycle.termination import add_end_results, end_session
 from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.entry import TERMINATING, mark_terminated, recorded_plans
 from ..plugin_utils._report.record import to_json
-from ..plugin_utils.control import ControlAction, without_garbage_collection
+from ..plugin_utils.control import ControlAction
 
 
 class ActionModule(ControlAction):
-    @without_garbage_collection()
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         state = {"begun": self._begin, "ended": self._end}[self._task.args["state"]]
@@ -49,7 +48,6 @@ class ActionModule(ControlAction):
                 raise AnsibleActionFail(as_sentence(str(error))) from None
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
-        self.invalidate_facts(end.agents, variables)
         entries = self.entries(queue)
         return {
             "changed": end.note is not None and not end.agents,

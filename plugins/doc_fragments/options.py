@@ -98,13 +98,9 @@ options:
     required: true
 """
 
-    # The age of facts.
+    # The beginning of a run.
     RUN = r"""
 options:
-  facts_max_age:
-    description: The maximum age in seconds of cached agent facts.
-    type: int
-    default: 0
   started_at:
     description: The time when the run began, in seconds since the epoch.
     type: float

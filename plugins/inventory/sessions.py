@@ -11,9 +11,9 @@ name: sessions
 short_description: Containers of running sessions as hosts
 version_added: 0.1.0
 description:
-  - Adds a host for each container of the running sessions in the queue of this control node, if its agent says that it
-    runs, which one command over the agent's own connection asks. Sessions that are still being created, and those of
-    other control nodes, are omitted.
+  - Adds a host for each container of the running sessions in the queue of this control node, by its record. No agent is
+    asked, so a container that has stopped, or whose agent is down, is a host that cannot be reached. Sessions that are
+    still being created, and those of other control nodes, are omitted.
   - The name of a host is C(<hostname>.<session name>), such as C(main1.train-llm). If two sessions have the same name,
     the first eight characters of the session's id are appended.
   - Its groups are C(session_<name>), C(role_<role>), C(agent_<agent>) and C(sessions), the group of all of them;
@@ -22,7 +22,7 @@ description:
     C(backendai_rank), C(backendai_agent), C(backendai_container) and C(backendai_address), which is empty in a session
     of one, and those that the connection P(backendai.cluster.container#connection) needs. The connection variables of
     agents, including secrets, are not copied but referenced.
-  - An agent that cannot be read is omitted with a warning.
+  - Containers on agents that are not in the group of the agents are omitted with a warning.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 notes:
@@ -30,11 +30,7 @@ notes:
     C(sessions.yaml).
   - Commands run as user C(work), not as C(ansible_user) of other hosts; set C(ansible_container_user) for another, as a
     number.
-  - The plugin connects to agents as root, or with C(ansible_become). Only settings of the inventory apply; passwords
-    that are entered on the command line are not available when an inventory is read.
-  - The variables C(agent_docker_host) and C(agent_state_path) of an agent set the address of its engine, and the
-    folder of its state.
-  - C(ansible_timeout) of an agent is the timeout of the query in seconds, V(10) unless set.
+  - The variable C(agent_docker_host) of an agent sets the address of its engine.
 extends_documentation_fragment:
   - constructed
 options:
@@ -83,25 +79,21 @@ compose:
   ansible_python_interpreter: "'/opt/conda/bin/python'"
 """
 
-import dataclasses
 import os
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ansible import constants
-from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
-from ansible.inventory.helpers import get_group_vars, sort_groups
-from ansible.inventory.host import Host
+from ansible.inventory.helpers import get_group_vars
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible.utils.vars import combine_vars
-from ansible.vars.hostvars import HostVars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..module_utils._model.plan import SessionPlan
@@ -109,16 +101,12 @@ from ..module_utils._model.printable import printable
 from ..plugin_utils import session_hosts
 from ..plugin_utils._queue.entry import RUNNING
 from ..plugin_utils._queue.store import QueueStore, default_path
-from ..plugin_utils.agent_connection import AgentConnection, connection_settings, timeout_of
 from ..plugin_utils.session_hosts import SessionHost
 
 try:
     from ansible.template import trust_as_template
 except ImportError:  # ansible-core 2.18 templates every string that is not marked as unsafe.
     trust_as_template = str
-
-# The maximum number of agents that are read concurrently.
-MAX_PARALLEL_QUERIES = 32
 
 # Variables of every container, which override those that it would inherit from groups.
 CONTAINER_VARIABLES = {
@@ -129,18 +117,6 @@ CONTAINER_VARIABLES = {
 }
 
 _NAMED = re.compile(r"^plugin:\s*[\"']?backendai\.cluster\.sessions\b", re.MULTILINE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Agent:
-    """An agent to query; ``names`` are those of its connection variables."""
-
-    name: str
-    connection: AgentConnection
-    names: list[str]
-    docker_host: str
-    state_path: str
-    seconds: int
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable):
@@ -158,17 +134,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._read_config_data(path)
         self._merge_inventories(self._agents_inventory(path))
         self._sources = [*inventory.processed_sources, path]
-        agents, plans = self._agents(), self._plans(path)
-        with ThreadPoolExecutor(MAX_PARALLEL_QUERIES) as pool:
-            listings = zip(agents, pool.map(self._query, agents), strict=True)
-            hosts = [host for agent, output in listings for host in session_hosts.find_hosts(agent.name, output, plans)]
-        named_hosts, warnings = session_hosts.assign_host_names(hosts, inventory.hosts)
+        agents = self._agents()
+        hosts = session_hosts.find_hosts(self._plans(path))
+        unknown = sorted({host.agent for host in hosts}.difference(agents))
+        group = self.get_option("agent_group")
+        self._warn([f"{agent} is left out: the group {group} has no such host." for agent in unknown])
+        known = [host for host in hosts if host.agent in agents]
+        named_hosts, warnings = session_hosts.assign_host_names(known, inventory.hosts)
         self._warn(warnings)
         inventory.add_group(session_hosts.ALL)
-        agents_by_name = {agent.name: agent for agent in agents}
         common_variables = {**CONTAINER_VARIABLES, **self._disable_become()}
         for name, host in named_hosts.items():
-            self._add(name, host, agents_by_name[host.agent], common_variables)
+            self._add(name, host, common_variables)
 
     def _agents_inventory(self, path: str) -> list[str]:
         """Return the inventories of the agents as absolute paths."""
@@ -220,17 +197,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         """Return the variables of files beside inventories, as in ``group_vars``."""
         return dict(get_vars_from_inventory_sources(self.loader, sources, entities, "all"))
 
-    def get_vars(self, host: Host, include_hostvars: bool = True) -> dict[str, Any]:
-        """Return a host's variables as in a play, not templated; ``HostVars`` calls this, too."""
-        groups = sort_groups(host.get_groups())
-        variables = combine_vars(get_group_vars(groups), self._from_files(self._sources, groups))
-        variables = combine_vars(variables, host.get_vars())
-        variables = combine_vars(combine_vars(variables, self._from_files(self._sources, [host])), self._vars)
-        around = {"hostvars": self._hostvars} if include_hostvars else {}
-        return {**variables, **around, "groups": self.inventory.get_groups_dict()}
-
-    def _agents(self) -> list[Agent]:
-        """Return the agents to query."""
+    def _agents(self) -> set[str]:
+        """Return the names of the agents."""
         name = self.get_option("agent_group")
         group = self.inventory.groups.get(name)
         hosts = group.get_hosts() if group else []
@@ -239,50 +207,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
                 f"agent_group: the group {name!r} has no hosts; add the inventory of the agents before this one,"
                 " or set agents_inventory."
             )
-        self._hostvars = HostVars(self.inventory, self, self.loader)
-        ready = [self._prepare_agent(host) for host in sorted(hosts, key=lambda host: host.name)]
-        return [agent for agent in ready if agent]
+        return {host.name for host in hosts}
 
-    def _prepare_agent(self, host: Host) -> Agent | None:
-        """Return an agent with its settings templated; ``None`` if that fails."""
-        variables = self.get_vars(host)
-        self.templar.available_variables = variables
-        try:
-            settings = connection_settings(variables, self.templar.template)
-            docker_host = str(self.templar.template(variables.get("agent_docker_host", session_hosts.DOCKER_HOST)))
-            state = str(self.templar.template(variables.get("agent_state_path", session_hosts.STATE_PATH)))
-            return Agent(host.name, AgentConnection(settings), list(settings), docker_host, state, timeout_of(settings))
-        except (AnsibleError, TypeError, ValueError) as error:
-            self._warn([session_hosts.unavailable_warning(host.name, str(error))])
-            return None
-
-    def _query(self, agent: Agent) -> str:
-        """Return the names of the running containers of an agent; none if it cannot be read. Runs in a thread."""
-        try:
-            command = session_hosts.list_command(agent.docker_host, agent.state_path, agent.seconds)
-            code, output, errors = agent.connection.run(command)
-        except (AnsibleError, OSError) as error:
-            self._warn([session_hosts.unavailable_warning(agent.name, str(error))])
-            return ""
-        if code:
-            reason = session_hosts.error_reason(code, errors.decode(errors="replace"), agent.seconds)
-            self._warn([session_hosts.unavailable_warning(agent.name, reason)])
-            return ""
-        return output.decode(errors="replace")
-
-    def _add(self, name: str, host: SessionHost, agent: Agent, common_variables: Mapping[str, Any]) -> None:
+    def _add(self, name: str, host: SessionHost, common_variables: Mapping[str, Any]) -> None:
         """Add a container with its own variables and the common ones.
 
-        Values from the agent are marked as unsafe, so that they are never templated.
+        Values of the record are marked as unsafe, so that they are never templated.
         """
         self.inventory.add_host(name)
         for group in (session_hosts.ALL, *host.groups):
             self.inventory.add_group(group)
             self.inventory.add_child(group, name)
-        references = session_hosts.variable_references(agent.name, agent.names)
+        references = session_hosts.variable_references(host.agent)
         reached = {key: trust_as_template(value) for key, value in references.items()}
-        host_variables = wrap_var({**host.variables, "backendai_docker_host": agent.docker_host})
-        self._set(name, {**host_variables, **common_variables, "backendai_agent_connection": reached})
+        self._set(name, {**wrap_var(host.variables), **common_variables, **reached})
         strict = self.get_option("strict")
         variables = self.inventory.hosts[name].get_vars()
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)

@@ -70,11 +70,6 @@ options:
       - With it, a name that the session of another owner has is refused.
     type: int
     default: -1
-  asked:
-    description:
-      - Which agents were asked after a plan from cached facts, V(chosen) by it or V(all). Unset for the first plan.
-    choices: [chosen, all]
-    type: str
   attempt:
     description: The number of this attempt. Other runs may claim the resources between the plan and the claim.
     type: int
@@ -98,8 +93,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-ask: {type: list, elements: str, returned: if there are any,
-  description: Agents to ask before the session is planned again. Their cached facts decide; nothing was planned yet.}
 starts: {type: list, elements: dict, returned: always,
   description: "The sessions that this run starts, each with its plan."}
 agents: {type: list, elements: str, returned: always, description: The agents of these sessions.}

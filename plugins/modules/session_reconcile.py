@@ -35,6 +35,12 @@ options:
     description: The number of days that ended sessions are kept in the history.
     type: int
     default: 30
+  max_skips:
+    description:
+      - How many later sessions may start before a pending one. As many of those that have are kept in the history for
+        as long as it waits, since they tell how often it was skipped.
+    type: int
+    default: 16
 """
 
 EXAMPLES = r"""

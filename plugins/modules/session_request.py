@@ -49,7 +49,6 @@ keys_of: {type: list, elements: str, returned: always,
   description: "The ids of sessions that this run may go on with, for which it needs the public keys of containers."}
 session_id: {type: str, returned: with O(purpose=verify) or O(purpose=logs),
   description: The id of the session; empty if the queue has none of that name.}
-to_survey: {type: list, elements: str, returned: always, description: The agents without recent facts in the cache.}
 images: {type: list, elements: str, returned: always, description: The images that sessions may need.}
 paths: {type: list, elements: str, returned: always, description: The folders of agents that sessions may need.}
 started_at: {type: float, returned: always, description: "The time when the run began, in seconds since the epoch."}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import ipaddress
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
@@ -30,7 +29,6 @@ from ._planner.decision import Decision
 from ._queue.entry import CREATING, QueueEntry, abandoned, mark_pending, recorded_plans, reserved_plans
 from ._queue.owner import owner_is_alive
 from ._queue.store import QueueStore, default_path
-from .facts_cache import FactsCache
 from .host_request import coerce_variables
 
 AGENT_RESULT = "__session_agent"
@@ -38,9 +36,6 @@ AGENT_RESULT = "__session_agent"
 
 INVENTORY_ADDRESSES = ("ansible_host", "agent_underlay_address")
 """The variables of an agent by which the inventory gives it an address."""
-
-RUN_SECONDS = 600.0
-"""How many seconds a run may use facts that were recent enough when it began."""
 
 OWNER_TIMEOUT = 7200.0
 """Seconds after which a run on another machine that shares the queue counts as dead."""
@@ -78,18 +73,6 @@ def start_arguments(
     }
 
 
-@contextlib.contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Do not look for unreachable objects during an action: it makes millions of a long queue, and all are in use."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def _judge_owner(entry: QueueEntry) -> QueueEntry:
     """Return an entry of a dead run without its owner, PENDING again if nobody learned of the failure; others as is."""
     if entry.state != CREATING or not abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)):
@@ -101,49 +84,13 @@ def _judge_owner(entry: QueueEntry) -> QueueEntry:
 def registered(name: str, hostvars: Any) -> Mapping[str, Any]:
     """Return the variables of a host with the results of tasks, as they are.
 
-    They are read where Ansible keeps them, because it takes milliseconds for all variables of a host together; should
-    it keep them elsewhere, all variables are.
+    Ansible would look for templates in each of their texts, which takes far longer than to parse them.
     """
-    kept = getattr(getattr(hostvars, "_variable_manager", None), "_nonpersistent_fact_cache", None)
-    if isinstance(kept, Mapping):
-        return kept.get(name) or {}
     variables: Mapping[str, Any] = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars[name]
     return variables
 
 
-T = TypeVar("T")
-
-
-class OfHosts(Mapping[str, T]):
-    """What the inventory says of hosts, by name, as ``read`` finds it in the variables of each.
-
-    They are read when they are needed: Ansible takes milliseconds for the variables of a host.
-    """
-
-    def __init__(
-        self,
-        names: Iterable[str],
-        hostvars: Mapping[str, Mapping[str, Any]],
-        read: Callable[[str, Mapping[str, Any]], T],
-    ) -> None:
-        self._names, self._hostvars, self._read = dict.fromkeys(names), hostvars, read
-        self._known: dict[str, T] = {}
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._known:
-            self._known[name] = self._read(name, self._hostvars[name])
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def read_agent(_name: str, variables: Mapping[str, Any]) -> InventoryAgent:
+def read_agent(variables: Mapping[str, Any]) -> InventoryAgent:
     """Return what the inventory says of an agent; nothing if a variable depends on facts that were not gathered."""
     options = {name: CAPACITY_OPTIONS[name] for name in InventoryAgent._fields}
     try:
@@ -182,26 +129,6 @@ class ControlAction(ActionBase):
         path = str(self._task.args.get("queue_path") or "")
         return QueueStore(path or default_path(task_vars.get("ansible_inventory_sources") or []))
 
-    def cache(self, task_vars: Mapping[str, Any]) -> FactsCache:
-        """Return the facts cache, which is in the folder of the queue."""
-        return FactsCache(self.queue(task_vars).path / "facts")
-
-    @property
-    def facts_max_age(self) -> int:
-        """How many seconds old cached facts may be; 0 if none are used."""
-        return int(self._task.args.get("facts_max_age") or 0)
-
-    def save_facts(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> None:
-        """Cache the facts of the agents that were read in this run, if cached facts are used; not in check mode."""
-        if self.facts_max_age and not self._task.check_mode:
-            read = [facts for name, facts in cluster.facts.items() if self.agent_result(name, task_vars)]
-            self.cache(task_vars).save(read, float(self._task.args.get("started_at") or 0))
-
-    def invalidate_facts(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> None:
-        """Remove the cached facts of agents that are about to change; does nothing in check mode."""
-        if not self._task.check_mode:
-            self.cache(task_vars).drop(agents)
-
     def transaction(self, queue: QueueStore) -> AbstractContextManager[None]:
         """Hold the queue's lock while entries are read and written; check mode only reads and needs no lock."""
         return nullcontext() if self._task.check_mode else queue.lock()
@@ -216,37 +143,25 @@ class ControlAction(ActionBase):
         return _judge_owner(entry) if entry else None
 
     def agent_result(self, name: str, task_vars: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return what an agent has returned in this run, if anything, as it is.
-
-        Ansible would look for templates in each of its texts, which takes far longer than to parse it.
-        """
+        """Return what an agent has returned in this run, if anything, as it is."""
         result: Mapping[str, Any] | None = registered(name, task_vars["hostvars"]).get(AGENT_RESULT)
         return result
 
     def cluster_state(
-        self,
-        agents: list[str],
-        task_vars: Mapping[str, Any],
-        entries: Iterable[QueueEntry] = (),
-        *,
-        use_cache: bool = True,
+        self, agents: list[str], task_vars: Mapping[str, Any], entries: Iterable[QueueEntry] = ()
     ) -> ClusterState:
         """Return the facts of the agents, and the errors of the others; an agent without a result appears in neither.
 
         The plans of ``entries`` are those of the record. An agent with corrupt facts is unavailable,
-        and all others can be used. With ``facts_max_age``, cached facts that are at most that many seconds old are used
-        for agents without a result, unless ``use_cache`` is false.
+        and all others can be used.
         """
         facts: dict[str, AgentFacts] = {}
         unavailable: dict[str, str] = {}
-        max_age = self.facts_max_age if use_cache else 0
         for name in agents:
             result = self.agent_result(name, task_vars)
             if result is None:
-                kept = self.cache(task_vars).load(name, max_age + RUN_SECONDS) if max_age else None
-                if kept:
-                    facts[name] = kept
-            elif result.get("agent"):
+                continue
+            if result.get("agent"):
                 try:
                     facts[name] = AgentFacts.from_dict(name, result["agent"])
                 except DataError as error:
@@ -264,14 +179,14 @@ class ControlAction(ActionBase):
 
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""
-        return dataclasses.replace(
-            cluster, addresses=OfHosts(self._task.args["agents"], task_vars["hostvars"], read_addresses)
-        )
+        hostvars = task_vars["hostvars"]
+        addresses = {name: read_addresses(name, hostvars[name]) for name in self._task.args["agents"]}
+        return dataclasses.replace(cluster, addresses=addresses)
 
     def with_inventory(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
-        """Return the state with what the inventory says of agents, also of those that do not answer."""
+        """Return the state with what the inventory says of agents that cannot be used."""
         names = self._task.args["agents"]
-        known = OfHosts(names, task_vars["hostvars"], read_agent)
+        known = {name: read_agent(task_vars["hostvars"][name]) for name in names if name in cluster.unavailable}
         return dataclasses.replace(cluster, inventory=known, unreachable=self.attendance(names, task_vars)[0])
 
     def with_reservations(self, cluster: ClusterState, entries: Iterable[QueueEntry], own_id: str = "") -> ClusterState:

@@ -2,33 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Containers of sessions of the record as inventory hosts: the command for agents, and host names."""
+"""Containers of sessions of the record as inventory hosts: their names, groups and variables."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..module_utils._docker import labels
-from ..module_utils._host.container_ids import FOLDER as CONTAINER_IDS
-from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.plan import Kernel, SessionPlan
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
-STATE_PATH = "/var/lib/backendai"
 # The group of all containers.
 ALL = "sessions"
-# The exit code of ``timeout`` for a command that timed out.
-TIMED_OUT = 124
 
 
 @dataclasses.dataclass(frozen=True)
 class SessionHost:
-    """One running container of a session that has started.
+    """One container of a session that has started.
 
     ``agent`` is the inventory name of its agent. ``address`` is the one on the session's network, ``None`` in a session
     with a single container.
@@ -58,32 +51,9 @@ class SessionHost:
         return {f"backendai_{name}": value for name, value in fields.items()}
 
 
-def list_command(docker_host: str, state_path: str, seconds: int) -> str:
-    """Return the command line that prints the ids of an agent's running containers, then those recorded of sessions.
-
-    It has to run as root, and exits with :data:`TIMED_OUT` after ``seconds``.
-    """
-    label = f"label={labels.OWNER}={labels.OWNER_VALUE}"
-    listing = ["docker", "--host", docker_host, "ps", "--no-trunc", "--filter", label, "--format", "{{.ID}}"]
-    recorded = f'{shlex.join(listing)} && {{ grep -Hs . "$0"/sessions/*/{CONTAINER_IDS}/* || :; }}'
-    return shlex.join(["timeout", str(seconds), "sh", "-c", recorded, state_path])
-
-
-def find_hosts(agent: str, output: str, plans: Iterable[SessionPlan]) -> list[SessionHost]:
-    """Return the containers that run on an agent, by the output of :func:`list_command`, of sessions of the record.
-
-    Labels and names prove nothing: the agent has recorded the ids of the containers that it has made.
-    """
-    lines = output.splitlines()
-    # The path of a record ends with the id of the session, the folder and the hostname.
-    parted = (line.rpartition(":") for line in lines if ":" in line)
-    ids = {(*path.split("/")[-3::2],): container_id for path, _colon, container_id in parted}
-    return [
-        _host(plan, kernel)
-        for plan in plans
-        for kernel in plan.kernels_on(agent)
-        if ids.get((plan.id, kernel.hostname)) in lines
-    ]
+def find_hosts(plans: Iterable[SessionPlan]) -> list[SessionHost]:
+    """Return the containers of sessions of the record."""
+    return [_host(plan, kernel) for plan in plans for kernel in plan.kernels]
 
 
 def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:
@@ -116,21 +86,13 @@ def assign_host_names(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tup
     return assigned, warnings
 
 
-def error_reason(code: int, errors: str, seconds: int) -> str:
-    """Return why the command failed on an agent, given its exit code, which is not 0."""
-    if code == TIMED_OUT:
-        return f"it did not answer within {seconds} seconds"
-    return errors or f"the command that lists its sessions ended with {code}"
-
-
-def unavailable_warning(agent: str, reason: str) -> str:
-    """Return the warning for an agent that is unavailable."""
-    return f"{agent} is left out: {as_phrase(reason)}."
-
-
-def variable_references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return templates that refer to an agent's variables of these names, so that no value is copied."""
-    return {name: f"{{{{ hostvars[{agent!r}][{name!r}] }}}}" for name in names}
+def variable_references(agent: str) -> Mapping[str, str]:
+    """Return the variables of a container that refer to those of its agent, as templates: no value is copied."""
+    variables = f"hostvars[{agent!r}]"
+    return {
+        "backendai_agent_connection": f"{{{{ {variables} | backendai.cluster.agent_connection }}}}",
+        "backendai_docker_host": f"{{{{ {variables}.agent_docker_host | default({DOCKER_HOST!r}) }}}}",
+    }
 
 
 def _host(plan: SessionPlan, kernel: Kernel) -> SessionHost:

@@ -19,7 +19,7 @@ def fill(folder: Path, entries: int) -> None:
     """Write sessions that wait for more than the lab has."""
     rng = random.Random(SEED)
     for number in range(1, entries + 1):
-        entry = waiting.waiting(number, rng, 0)
+        entry = waiting.waiting(number, rng)
         (folder / f"{entry.id}.json").write_text(entry.to_json())
 
 

@@ -31,7 +31,7 @@ PATIENCE, ROUNDS = 16, 3
 POLICIES = ("fifo", "lifo", "drf")
 
 
-def waiting(number: int, rng: random.Random, skipped: int) -> QueueEntry:
+def waiting(number: int, rng: random.Random) -> QueueEntry:
     """Return a session that waits; hardly two of them ask the same."""
     gpus, size = rng.choice(GPUS_OF_ONE), rng.choices(list(SIZES), weights=list(SIZES.values()))[0]
     request = spec(
@@ -41,7 +41,7 @@ def waiting(number: int, rng: random.Random, skipped: int) -> QueueEntry:
         resources={"cpu": rng.randint(1, 8 * gpus), "mem": rng.randint(1, 32 * gpus) * GIB, GPU: gpus},
         priority=rng.choice((10, 10, 10, 50)),
     )
-    return requested(number, request, skipped=skipped, user=rng.choice("abcdefgh"), enqueued_at=float(number))
+    return requested(number, request, user=rng.choice("abcdefgh"), enqueued_at=float(number))
 
 
 def run(folder: str, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
@@ -81,8 +81,11 @@ def passes(skipped: int, policy: str, count: int = ENTRIES, agents: int = AGENTS
     hostvars = {agent.name: {"__session_agent": json.loads(json.dumps(result(agent)))} for agent in facts}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, count + 1):
-            entry = waiting(number, rng, skipped)
+            entry = waiting(number, rng)
             (Path(folder) / f"{entry.id}.json").write_text(entry.to_json())
+        for number in range(count + 1, count + 1 + skipped):
+            ended = requested(number, state="TERMINATED", spec=None, has_started=True, enqueued_at=float(number))
+            (Path(folder) / f"{ended.id}.json").write_text(ended.to_json())
         seconds = []
         rules = {"policy": policy, "max_skips": PATIENCE}
         for _pass in range(1 + ROUNDS):

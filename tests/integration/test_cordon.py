@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.laboratory import queue_entries, run_on, run_on_all
-from tests.integration.session_requests import SMALL, TWO
+from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
 
 pytestmark = pytest.mark.queue
@@ -30,17 +30,6 @@ def in_service(sessions: Sessions) -> Iterator[None]:
     """Take agents back into service, before what the sessions have left is looked at."""
     yield
     run_on_all(f"rm -f {CORDON}", [*sessions.initial_state])
-
-
-def test_facts_that_are_older_than_a_cordon_start_nothing(agent1_sessions: Sessions) -> None:
-    sessions = agent1_sessions
-    cached = {"facts_max_age": 600, **ON_AGENT1, **SMALL}
-    assert sessions.create(**cached).record["status"] == "RUNNING"
-    assert sessions.terminate().code == 0
-    assert sessions.create(**cached, name=f"{sessions.name}-2").record["status"] == "RUNNING"
-    assert sessions.run("cordon_agents", *names("agent1")).code == 0
-    refused = sessions.create(**cached)
-    assert refused.record["status"] == "PENDING", refused.output
 
 
 def test_a_drain_ends_the_sessions_of_the_agent_everywhere(sessions: Sessions) -> None:

@@ -1,19 +1,17 @@
-"""Concurrent starts and terminations, and runs with old facts."""
+"""Concurrent starts and terminations."""
 
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, Run, in_parallel, memory_share, stored_sessions
+from tests.integration.laboratory import AGENTS, BUSYBOX, Run, in_parallel, memory_share, stored_sessions
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
@@ -93,33 +91,3 @@ def test_concurrent_sessions_get_distinct_names_subnets_and_vnis(
             assert None not in values
             assert len(set(values)) == len(values), values
         sessions.terminate_all()
-
-
-@pytest.fixture
-def no_facts() -> Iterator[None]:
-    """Remove the cached facts of agents before and after a test."""
-    shutil.rmtree(QUEUE / "facts", ignore_errors=True)
-    yield
-    shutil.rmtree(QUEUE / "facts", ignore_errors=True)
-
-
-@pytest.mark.usefixtures("no_facts")
-def test_fresh_facts_are_reused_and_stale_ones_cause_a_new_plan(sessions: Sessions, tmp_path: Path) -> None:
-    other, later = f"{sessions.name}-other", f"{sessions.name}-later"
-    assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
-    quick = sessions.create(facts_max_age=300)
-    assert quick.code == 0, quick.output
-    agent = quick.record["kernels"][0]["agent"]
-    assert quick.hosts == {"localhost", agent, "gateway1"}
-    assert sessions.terminate().code == 0
-
-    # Another control node, with its own queue, fills the agent that this one considers empty.
-    whole_agent = {"cpu": 1, "mem": memory_share(1)}
-    assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
-    other_control_node = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}
-    filled = sessions.create(name=other, resources=whole_agent, **other_control_node)
-    assert (filled.code, filled.record["status"]) == (0, "RUNNING"), filled.output
-    run = sessions.create(name=later, facts_max_age=300, resources=whole_agent)
-    assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
-    assert run.record["kernels"][0]["agent"] != agent
-    assert run.hosts == {"localhost", *AGENTS, "gateway1"}

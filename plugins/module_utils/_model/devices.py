@@ -10,7 +10,6 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from .plain_data import Repeated
 from .quantity import BYTE_SLOTS, format_slot
 
 # Slots that every host has; all others count devices.
@@ -35,7 +34,7 @@ class Device:
     id: str
     numa: int | None = None
     free: bool = True
-    model: Repeated = ""
+    model: str = ""
     memory: int = 0
 
 

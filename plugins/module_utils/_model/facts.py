@@ -19,7 +19,7 @@ from .held_session import HeldSession
 from .images import ImageDisk, ImageIdentity
 from .mounts import Unusable
 from .network import Underlay
-from .plain_data import DataError, Repeated, from_plain, to_plain
+from .plain_data import DataError, from_plain, to_plain
 from .session import is_session_id
 from .storage import StorageService
 
@@ -107,8 +107,8 @@ class AgentFacts:
     cordon: Cordon | None
     labels: frozenset[str]
     obstacles: tuple[str, ...]
-    topology: tuple[Repeated, ...]
-    topology_levels: tuple[Repeated, ...]
+    topology: tuple[str, ...]
+    topology_levels: tuple[str, ...]
     closed_storage: tuple[StorageService, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)

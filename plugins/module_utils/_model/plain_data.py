@@ -4,7 +4,7 @@
 
 """Convert dataclasses to plain data and back: their fields are the only schema of what is sent and stored.
 
-The type of a field is ``str``, ``Repeated``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a
+The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a
 ``tuple[X, ...]``, ``list[X]``, ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them
 ``| None``.
 """
@@ -14,20 +14,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import hashlib
-import marshal
-import operator
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import ClusterError
 
 T = TypeVar("T")
-
-Repeated = str
-"""A text that many values share, such as the name of an agent: each is kept once."""
 
 MAX_LEVELS = 20
 """How many levels a value of ``dict[str, Any]`` may have."""
@@ -85,8 +78,7 @@ def from_plain(kind: type[T], data: object, prefix: str) -> T:
 
     Raises :class:`DataError`, one sentence that begins with ``prefix``, if a field has another type, is not known, or
     is missing and has no default, and if a dataclass refuses its values with a :class:`ValueError`. A dataclass with a
-    true ``extensible`` ignores fields that are not known. Equal data gives the same object, as long as that is in use,
-    if the dataclass has a true ``shared``: many agents say the same.
+    true ``extensible`` ignores fields that are not known.
     """
     try:
         value: T = _type_of(kind).read(data)
@@ -107,8 +99,7 @@ def _type_of(kind: type[Any]) -> _Type:
             for field in dataclasses.fields(kind)
             if field.init
         ]
-        reader = _Reader(kind, fields)
-        _DATACLASSES[kind] = _Type(reader.read_shared if getattr(kind, "shared", False) else reader.read)
+        _DATACLASSES[kind] = _Type(functools.partial(_read_dataclass, kind, fields))
     return _DATACLASSES[kind]
 
 
@@ -133,75 +124,27 @@ def _type(hint: ast.expr, scope: Mapping[str, Any]) -> _Type:
     return _type_of(scope[name])
 
 
-class _Reader:
-    """Reads one kind of dataclass: all values at once if exactly its fields are there, else one after the other."""
-
-    def __init__(self, kind: type[Any], fields: list[tuple[str, _Type, bool]]) -> None:
-        self._kind, self._fields = kind, fields
-        # Python 3.9 has none.
-        self._by_name = any(getattr(field, "kw_only", False) for field in dataclasses.fields(kind))
-        # Two at least, so that it returns a tuple.
-        self._values = operator.itemgetter(*(name for name, _type, _required in fields), *["", ""][len(fields) :])
-        # The positions to convert, by the types of all values: a cluster has few combinations.
-        self._conversions: dict[tuple[type, ...], list[int]] = {}
-        self._known: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
-
-    def read_shared(self, data: Any) -> Any:
-        """Return the dataclass of a mapping: the object that equal data has given before, if there is one."""
-        try:
-            # The format without references: equal bytes are equal values of equal types.
-            key = hashlib.sha256(marshal.dumps(data, 2)).digest()[:16]
-        except ValueError:
-            # Not only Python's own types.
-            return self.read(data)
-        value = self._known.get(key)
-        if value is None:
-            value = self._known[key] = self.read(data)
-        return value
-
-    def read(self, data: Any) -> Any:
-        """Return the dataclass of a mapping."""
-        if self._by_name or not isinstance(data, dict) or len(data) != len(self._fields):
-            return self._read_each(data)
-        try:
-            values = self._values(data)
-            types = tuple(map(type, values))
-            convert = self._conversions.get(types)
-            if convert is None:
-                exact = [kind not in field[1].exact for kind, field in zip(types, self._fields)]
-                convert = self._conversions[types] = [position for position, other in enumerate(exact) if other]
-            if convert:
-                values = [*values]
-                for position in convert:
-                    values[position] = self._fields[position][1].read(values[position])
-        except (KeyError, _MismatchError):
-            # Again, for the path to what is wrong.
-            return self._read_each(data)
-        return self._make(values)
-
-    def _make(self, values: Iterable[Any], **named: Any) -> Any:
-        try:
-            return self._kind(*values, **named)
-        except ValueError as error:
-            raise _MismatchError(f"is invalid, because {error}") from None
-
-    def _read_each(self, data: Any) -> Any:
-        if not isinstance(data, dict):
-            raise _MismatchError("must be a mapping")
-        values = {}
-        name = ""
-        try:
-            for name, (read, exact), required in self._fields:
-                if name in data:
-                    value = data[name]
-                    values[name] = value if type(value) in exact else read(value)
-                elif required:
-                    raise _MismatchError("is missing")
-        except _MismatchError as error:
-            raise error.within(f".{name}") from None
-        if len(values) < len(data) and not getattr(self._kind, "extensible", False):
-            raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
-        return self._make((), **values)
+def _read_dataclass(kind: type[Any], fields: list[tuple[str, _Type, bool]], data: Any) -> Any:
+    """Return the dataclass of a mapping; ``fields`` have their names, types, and whether they are required."""
+    if not isinstance(data, dict):
+        raise _MismatchError("must be a mapping")
+    values = {}
+    name = ""
+    try:
+        for name, (read, exact), required in fields:
+            if name in data:
+                value = data[name]
+                values[name] = value if type(value) in exact else read(value)
+            elif required:
+                raise _MismatchError("is missing")
+    except _MismatchError as error:
+        raise error.within(f".{name}") from None
+    if len(values) < len(data) and not getattr(kind, "extensible", False):
+        raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise _MismatchError(f"is invalid, because {error}") from None
 
 
 def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
@@ -212,7 +155,7 @@ def _read_list(make: Callable[[Iterable[Any]], Any], item: _Type, value: Any) ->
     if not isinstance(value, (list, tuple)):
         raise _MismatchError("must be a list")
     if item.exact.issuperset(map(type, value)):
-        return _shared(make, tuple(value)) if item is _LEAVES["int"] and make is not list else make(value)
+        return make(value)
     return make(_read_each(item, enumerate(value), "[{}]".format))
 
 
@@ -220,14 +163,8 @@ def _read_dict(key: _Type, item: _Type, value: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise _MismatchError("must be a mapping")
     if key.exact.issuperset(map(type, value)) and item.exact.issuperset(map(type, value.values())):
-        return _shared(dict, tuple(value.items())) if item is _LEAVES["int"] else dict(value)
+        return dict(value)
     return dict(zip(map(key.read, value), _read_each(item, value.items(), _path_step)))
-
-
-@functools.lru_cache(4096)
-def _shared(make: Callable[[Iterable[Any]], Any], items: tuple[Any, ...]) -> Any:
-    """Return one object for equal numbers, such as the amounts of containers: they are many, and never changed."""
-    return make(items)
 
 
 def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> Iterator[Any]:
@@ -249,11 +186,6 @@ def _read_str(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise _MismatchError("must be text")
-
-
-def _read_repeated(value: Any) -> str:
-    text = _read_str(value)
-    return sys.intern(text) if text.__class__ is str else text
 
 
 def _read_int(value: Any) -> int:
@@ -303,7 +235,6 @@ _LEAVES: dict[str, _Type] = {
     "float": _Type(_read_float),
     "int": _Type(_read_int, frozenset({int})),
     "str": _Type(_read_str, frozenset({str})),
-    "Repeated": _Type(_read_repeated),
 }
 _KEYS: dict[str, _Type] = {"str": _LEAVES["str"], "int": _Type(_read_number)}
 _LISTS: dict[str, Callable[[Iterable[Any]], Any]] = {"frozenset": frozenset, "list": list, "tuple": tuple}

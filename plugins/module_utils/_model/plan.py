@@ -13,12 +13,12 @@ import ipaddress
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from .addressing import is_address
 from .devices import ANY_GPU, GpuRequest
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
-from .plain_data import DataError, Repeated, from_plain, to_plain
+from .plain_data import DataError, from_plain, to_plain
 from .quantity import format_slots
 from .session import (
     ALL,
@@ -48,12 +48,12 @@ class Kernel:
     """
 
     id: str
-    role: Repeated
+    role: str
     index: int
     rank: int
-    hostname: Repeated
-    agent: Repeated
-    image: Repeated
+    hostname: str
+    agent: str
+    image: str
     resources: dict[str, int]
     address: str | None
     mac: str | None
@@ -76,9 +76,6 @@ class SessionPlan:
     With ``no_new_privileges`` setuid programs give no privileges in its containers. Its NVIDIA GPUs are as in ``gpu``.
     The session ends when it has lived ``max_lifetime`` seconds, or has not been used for ``idle_timeout``; 0 for never.
     """
-
-    # Each of its agents has it.
-    shared: ClassVar[bool] = True
 
     id: str
     name: str

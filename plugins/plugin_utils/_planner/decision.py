@@ -29,7 +29,7 @@ from .eligibility import (
     requested_topology,
 )
 from .published_ports import NoPortError, describe_lack, needed_ports
-from .route_address import ForeignAddressError, check_own_address, find_foreign_address
+from .route_address import check_own_address, find_foreign_address
 from .session_network import PlanningError
 from .session_plan import make_plan
 
@@ -129,8 +129,11 @@ def _with_ports(
         # Then the ports of the apps themselves are needed, unless one agent holds all containers: a plan tells.
         return list(agents), {}
     needed = needed_ports(spec.apps, pools)
-    lacks = {agent.name: problem for agent in agents if (problem := describe_lack(agent, pools, needed))}
-    return [agent for agent in agents if agent.name not in lacks], lacks
+    pool = pools.last_published_port - pools.first_published_port + 1
+    # On others, there are enough whichever of their ports are taken: ports are only counted where few can be left.
+    scarce = [agent for agent in agents if pool - len(agent.tcp_ports) < needed]
+    lacks = {agent.name: problem for agent in scarce if (problem := describe_lack(agent, pools, needed))}
+    return [agent for agent in agents if agent.name not in lacks] if lacks else list(agents), lacks
 
 
 def _describe_passed_over(lacks: Mapping[str, str]) -> str:
@@ -155,10 +158,7 @@ def check_time_limits(spec: SessionSpec, pools: NetworkPools) -> None:
 
 
 def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, session_id: str) -> bool:
-    """Return whether a request could be met if all sessions of other names ended.
-
-    Raises :class:`ForeignAddressError` if only the inventory, which may change, keeps it from being met.
-    """
+    """Return whether a request could be met if all sessions of other names ended."""
     try:
         if _existing_session(spec, cluster, session_id):
             return True
@@ -172,8 +172,6 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
         involved = [agent for agent in agents if agent.name in chosen]
         plan = make_plan(spec, placement, involved, pools, session_id, "", 0.0)
         check_own_address(plan, cluster)
-    except ForeignAddressError:
-        raise
     except (ValidationError, PlanningError):
         return False
     return True

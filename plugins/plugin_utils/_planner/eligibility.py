@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ...module_utils._model.devices import ANY_GPU, CUDA_PREFIX
 from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.mounts import Source, describe_unusable
 from ...module_utils._model.network import HOST_NETWORK
-from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.validation import ValidationError
 from .._placement.topology import Topology
 from .._placement.unschedulable import join_names
@@ -78,49 +76,6 @@ def _allowed(spec: SessionSpec, labelled: Sequence[AgentFacts]) -> list[AgentFac
     _check_slots(spec, allowed)
     allowed = _with_images(spec, _with_mounts(spec, _with_gpus(spec, allowed)))
     return [agent for agent in allowed if agent.schedulable]
-
-
-def excludes_all(
-    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent] = ()
-) -> bool:
-    """Return whether an option of a request excludes all agents, whatever runs on them."""
-    try:
-        eligible_agents(spec, agents, unavailable, away)
-    except (ValidationError, PlanningError):
-        return True
-    return False
-
-
-def what_excludes(
-    agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent] = ()
-) -> list[Any]:
-    """Return as plain data what decides :func:`excludes_all`, and the errors, for all requests."""
-    return [
-        [
-            [
-                agent.name,
-                agent.resource_group,
-                agent.architecture,
-                sorted(agent.labels),
-                sorted(slot for slot in agent.capacity if agent.offers(slot)),
-                sorted([device.slot, device.model, device.memory] for device in agent.devices),
-                [agent.allow_host_network, agent.has_infiniband, agent.infiniband],
-                to_plain(agent.unusable_paths),
-                agent.unusable_images,
-            ]
-            for agent in agents
-        ],
-        dict(unavailable),
-        away_as_data(away),
-    ]
-
-
-def away_as_data(away: Sequence[AwayAgent]) -> list[Any]:
-    """Return as plain data what agents that are away have to do with decisions."""
-    return [
-        [agent.name, agent.known.resource_group, sorted(agent.known.labels or ()), agent.problem, agent.silent]
-        for agent in away
-    ]
 
 
 def describe_out_of_service(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:
@@ -305,10 +260,14 @@ def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentF
 
 def _with_images(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that can read the images of the session, or lack them; raise an error if there are none."""
-    reading = [agent for agent in agents if agent.unusable_images.keys().isdisjoint(spec.images)]
+    images = spec.images
+    # Most agents lack or can read all of them.
+    reading = [
+        agent for agent in agents if not agent.unusable_images or agent.unusable_images.keys().isdisjoint(images)
+    ]
     if agents and not reading:
         first = min(agents, key=lambda agent: agent.name)
-        reason = next(first.unusable_images[image] for image in spec.images if image in first.unusable_images)
+        reason = next(first.unusable_images[image] for image in images if image in first.unusable_images)
         others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
         raise PlanningError(f"{reason} (on {first.name}{others})")
     return reading

@@ -11,15 +11,11 @@ from .cluster_state import ClusterState
 from .session_network import PlanningError
 
 
-class ForeignAddressError(PlanningError):
-    """Gateways must not get a route to the session: its address is not its agent's own, as far as is known."""
-
-
 def check_own_address(plan: SessionPlan, cluster: ClusterState) -> None:
-    """Raise :class:`ForeignAddressError` if the published address of a session is not its agent's own."""
+    """Raise :class:`PlanningError` if the published address of a session is not its agent's own."""
     problem = find_foreign_address(plan, cluster)
     if problem:
-        raise ForeignAddressError(problem)
+        raise PlanningError(problem)
 
 
 def find_foreign_address(plan: SessionPlan, cluster: ClusterState) -> str:

@@ -10,8 +10,8 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from ...module_utils._model.errors import ClusterError, as_phrase
 from ...module_utils._model.images import ImageIdentity
@@ -20,7 +20,7 @@ from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.state_format import StateFormat
 from .._report.record import check_record
-from .._request.spec import check_spec, spec_from_dict
+from .._request.spec import SessionSpec, check_spec, spec_from_dict
 
 # Waits for capacity; is started by a run; was started from this queue; has to be removed from agents; history.
 PENDING, CREATING, RUNNING, TERMINATING, TERMINATED = STATES = (
@@ -37,9 +37,6 @@ IRRELEVANT = frozenset({
     "failure_policy", "priority", "pending_timeout", "stop_grace", "stop_command", "max_lifetime", "idle_timeout",
     "no_new_privileges",
 })  # fmt: skip
-
-ON_HOST = f"{HOST_NETWORK}:"
-"""How the ``request_key`` of a session on a host network begins."""
 
 _DAY = 86400.0
 
@@ -67,50 +64,6 @@ class Owner:
 
 
 @dataclasses.dataclass(frozen=True)
-class Heads:
-    """What a run needs of most entries of a long queue, without their requests and records.
-
-    They are sessions that wait or have ended, and that have no plan. The fields are attributes of entries: each has the
-    values of all entries, which are read and checked at once. Raises :class:`ValueError` if they differ in number.
-    """
-
-    id: tuple[str, ...]
-    name: tuple[str, ...]
-    state: tuple[str, ...]
-    user: tuple[str, ...]
-    resource_group: tuple[str, ...]
-    priority: tuple[int, ...]
-    enqueued_at: tuple[float, ...]
-    updated_at: tuple[float, ...]
-    skipped: tuple[int, ...]
-    attempts: tuple[int, ...]
-    pending_timeout: tuple[int, ...]
-    attended: tuple[bool, ...]
-    user_uid: tuple[int | None, ...]
-    limited: tuple[bool, ...]
-    request_key: tuple[str, ...]
-    wanted_images: tuple[tuple[str, ...], ...]
-    wanted_paths: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        if len({len(values) for values in vars(self).values()}) > 1:
-            raise ValueError("its fields have different lengths")
-
-    @classmethod
-    def of(cls, entries: Sequence[QueueEntry]) -> Heads:
-        """Return the heads of entries, in their order."""
-        return cls(*(tuple(getattr(entry, name) for entry in entries) for name in HEAD))
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Return the head of each entry, for :meth:`QueueEntry.from_head`."""
-        return list(zip(*vars(self).values(), strict=True))
-
-
-HEAD = tuple(field.name for field in dataclasses.fields(Heads))
-"""The attributes of an entry that are its head."""
-
-
-@dataclasses.dataclass(frozen=True)
 class QueueEntry:
     """A session of a control node: in its queue, running, or ended.
 
@@ -118,8 +71,8 @@ class QueueEntry:
     ``spec`` is the whole request, which may contain secrets, and ``plan`` what the last run started: both are kept
     until the session ends, so that a repair needs no word of an agent. The plan reserves capacity as soon as the entry
     is saved, before the facts of the agents show it. ``images`` are those of a RUNNING session, by name. ``record`` is
-    the session's record. ``skipped`` counts the sessions of the same or a lower priority that arrived later and started
-    first, ``attempts`` the failed starts (starts refused for lack of capacity are not counted). ``owner`` is the run
+    the session's record. ``has_started`` is whether a run has ever begun to start it, whatever became of that, and
+    ``attempts`` counts the failed starts (starts refused for lack of capacity are not counted). ``owner`` is the run
     that starts the session; if it is ``attended``, somebody learns of a failure, so the session does not wait for
     another start. ``agents`` are the agents from which the session is still to be removed. Times are in seconds since
     the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to 100. ``limited`` is whether a user of
@@ -139,7 +92,7 @@ class QueueEntry:
     record: dict[str, Any]
     enqueued_at: float
     updated_at: float
-    skipped: int = 0
+    has_started: bool = False
     attempts: int = 0
     owner: Owner | None = None
     agents: tuple[str, ...] = ()
@@ -157,33 +110,6 @@ class QueueEntry:
         if mismatch:
             raise ValueError(f"the state {self.state} {'requires' if self.spec is None else 'must not have'} a spec")
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Read the request and the record of an entry that was made from its head."""
-            if name not in ("spec", "record") or "_read" not in self.__dict__:
-                raise AttributeError(name)
-            self.__dict__.update(self.__dict__["_read"]())
-            return self.__dict__[name]
-
-    @classmethod
-    def from_head(cls, head: Iterable[Any], read: Callable[[], Mapping[str, Any]]) -> QueueEntry:
-        """Return the entry with that head; ``read`` returns its ``spec`` and ``record`` once one of them is needed."""
-        entry = object.__new__(cls)
-        entry.__dict__.update(zip(HEAD, head, strict=True), owner=None, agents=(), plan=None, images={}, _read=read)
-        return entry
-
-    @property
-    def has_head(self) -> bool:
-        """Whether its head is all that most runs need of this entry."""
-        return self.state in (PENDING, TERMINATED) and not (self.owner or self.agents or self.plan or self.images)
-
-    def with_skipped(self, skipped: int) -> QueueEntry:
-        """Return this entry with another count; nothing else of it is parsed for that."""
-        entry = object.__new__(type(self))
-        entry.__dict__.update(vars(self), skipped=skipped)
-        return entry
-
     @functools.cached_property
     def request_key(self) -> str:
         """A digest of what decides whether there is room for the request.
@@ -195,18 +121,22 @@ class QueueEntry:
         ports, on_host = [app["port"] for app in spec.get("apps", ())], spec.get("network_driver") == HOST_NETWORK
         relevant["ports"] = ports if on_host else len(ports)
         relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
-        digest = hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()[:32]
-        return f"{ON_HOST}{digest}" if on_host else digest
+        return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()
 
     @functools.cached_property
+    def request(self) -> SessionSpec:
+        """The request of an entry that has one. Raises :class:`DataError` for one that is damaged."""
+        return spec_from_dict(self.spec or {})
+
+    @property
     def wanted_images(self) -> tuple[str, ...]:
         """The images of the request."""
-        return tuple(spec_from_dict(self.spec).images) if self.spec else ()
+        return tuple(self.request.images) if self.spec else ()
 
-    @functools.cached_property
+    @property
     def wanted_paths(self) -> tuple[str, ...]:
         """The folders of agents that the request mounts, as words of :class:`Source`."""
-        return tuple(Source.of(mount).word for mount in spec_from_dict(self.spec).mounts) if self.spec else ()
+        return tuple(Source.of(mount).word for mount in self.request.mounts) if self.spec else ()
 
     @property
     def unfinished(self) -> bool:
@@ -241,18 +171,12 @@ class QueueEntry:
             if entry.plan is not None:
                 entry.plan.check()
             if entry.spec is not None:
-                check_spec(spec_from_dict(entry.spec))
+                check_spec(entry.request)
         except ValueError as error:
             raise CorruptEntryError(
                 f"{path} is corrupt ({as_phrase(error)}): move it to another folder, then create or end its session."
             ) from None
         return entry
-
-
-def stored_details(content: bytes) -> dict[str, Any]:
-    """Return the request and the record in the text of a file that was checked before, for :meth:`from_head`."""
-    data = _FORMAT.load_plain(content)
-    return {name: data[name] for name in ("spec", "record")}
 
 
 _FORMAT = StateFormat("the entry", QueueEntry)
@@ -269,7 +193,7 @@ def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, faile
 
 def mark_creating(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
     """Return the entry as CREATING: ``owner`` starts it according to ``plan``."""
-    return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan)
+    return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan, has_started=True)
 
 
 def mark_running(
@@ -284,7 +208,6 @@ def mark_running(
         state=RUNNING,
         record={**record, "created_at": entry.enqueued_at},
         updated_at=now,
-        skipped=0,
         attempts=0,
         owner=None,
         attended=False,

@@ -7,21 +7,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from ...module_utils._model.plan import SessionPlan
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision
 from .answers import Answers
-from .entry import QueueEntry
-from .order import WaitingOrder
-from .policy import blocked_by, dominant_shares, queue_positions, sort_pending
+from .entry import CREATING, QueueEntry
+from .policy import count_skips, dominant_shares, due_sessions, first_ahead, queue_positions, sort_pending
 
 
 @dataclasses.dataclass(frozen=True)
 class QueuePolicy:
-    """The order of a queue (``fifo``, ``lifo`` or ``drf``), and how often a PENDING session may be skipped."""
+    """The order of a queue (``fifo``, ``lifo`` or ``drf``), and how many others may skip a PENDING session."""
 
     policy: str
     max_skips: int
@@ -32,70 +30,54 @@ def schedule(
 ) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
     """Return every PENDING session in the order in which it was tried, with its decision or why it stays PENDING.
 
-    Entries that stay PENDING have an updated ``skipped``. A session that can never start on the agents as they are
-    stays PENDING as well, with the problem as its reason.
+    ``entries`` are all of the queue, since those that have started decide who is due. A session that can never start on
+    the agents as they are stays PENDING as well, with the problem as its reason.
     """
-    shares = _Shares(answers.cluster) if rules.policy == "drf" else None
-    order = WaitingOrder(entries, rules.policy, shares.of_users if shares else {}, rules.max_skips)
-    tried: list[tuple[QueueEntry, Decision | Unschedulable]] = []
-    behind: dict[str, Unschedulable] = {}
-    while (entry := order.next()) is not None:
-        ahead = order.first_ahead(entry, answers.blocks)
-        if ahead is not None:
-            # One object for all that wait behind the same session.
-            tried.append((entry, behind.setdefault(ahead.id, _wait_behind(ahead, order.skipped[ahead.id]))))
-            continue
-        decision = answers.decide(entry)
-        tried.append((entry, decision))
-        if isinstance(decision, Decision):
-            order.started(entry)
-            if not decision.existing:
-                answers.start(decision.plan)
-                if shares:
-                    shares.add(decision.plan)
-    return [
-        (entry.with_skipped(order.skipped[entry.id]), answer)
-        if order.skipped[entry.id] != entry.skipped
-        else (entry, answer)
-        for entry, answer in tried
-    ]
+    queue = {entry.id: entry for entry in entries}
+    tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
+    while True:
+        skips = count_skips(queue.values())
+        due = due_sessions(queue.values(), skips, rules.max_skips)
+        for entry in _order(queue.values(), answers.cluster, rules, due):
+            if entry.id in tried:
+                continue
+            ahead = first_ahead(due, entry, answers.blocks)
+            answer = answers.decide(entry) if ahead is None else _wait_behind(ahead, skips)
+            tried[entry.id] = entry, answer
+            if isinstance(answer, Decision):
+                # It may make others due, and change the shares: the order is another one from here on.
+                queue[entry.id] = dataclasses.replace(entry, state=CREATING, has_started=True)
+                if not answer.existing:
+                    answers.start(answer.plan)
+                break
+        else:
+            return [*tried.values()]
 
 
 def waits_behind(
-    entries: Iterable[QueueEntry], entry: QueueEntry, answers: Answers, rules: QueuePolicy
+    entries: Collection[QueueEntry], entry: QueueEntry, answers: Answers, rules: QueuePolicy
 ) -> Unschedulable | None:
     """Return why a session has to wait behind another one, even if it would fit; ``None`` if it may start."""
-    ahead = blocked_by(
-        [*entries, entry], entry.priority, entry.resource_group, rules.max_skips, entry.id, answers.blocks
-    )
-    return None if ahead is None else _wait_behind(ahead, ahead.skipped)
+    skips = count_skips(entries)
+    ahead = first_ahead(due_sessions(entries, skips, rules.max_skips), entry, answers.blocks)
+    return None if ahead is None else _wait_behind(ahead, skips)
 
 
-def _wait_behind(ahead: QueueEntry, skipped: int) -> Unschedulable:
-    return Unschedulable(f"it waits behind {ahead.name}, which {skipped} later sessions have skipped", {})
+def _wait_behind(ahead: QueueEntry, skips: Mapping[str, int]) -> Unschedulable:
+    return Unschedulable(f"it waits behind {ahead.name}, which {skips[ahead.id]} later sessions have skipped", {})
 
 
-class _Shares:
-    """The dominant shares of users, as sessions start."""
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._agents = cluster.facts.keys()
-        self._usage, self._capacity = usage(cluster)
-        self.of_users = dominant_shares(self._usage, self._capacity)
-
-    def add(self, plan: SessionPlan) -> None:
-        """Add a session that starts."""
-        taken = self._usage.setdefault(plan.user, {})
-        for kernel in plan.kernels:
-            if kernel.agent in self._agents:
-                _add(taken, kernel.resources)
-        self.of_users |= dominant_shares({plan.user: taken}, self._capacity)
-
-
-def positions(entries: Iterable[QueueEntry], cluster: ClusterState, rules: QueuePolicy) -> dict[str, int]:
+def positions(entries: Collection[QueueEntry], cluster: ClusterState, rules: QueuePolicy) -> dict[str, int]:
     """Return the positions of PENDING sessions by id, each in its resource group, from 1."""
+    due = due_sessions(entries, count_skips(entries), rules.max_skips)
+    return queue_positions(_order(entries, cluster, rules, due))
+
+
+def _order(
+    entries: Iterable[QueueEntry], cluster: ClusterState, rules: QueuePolicy, due: Iterable[QueueEntry]
+) -> list[QueueEntry]:
     shares = dominant_shares(*usage(cluster)) if rules.policy == "drf" else {}
-    return queue_positions(sort_pending(entries, rules.policy, shares, rules.max_skips))
+    return sort_pending(entries, rules.policy, shares, due)
 
 
 def usage(cluster: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:

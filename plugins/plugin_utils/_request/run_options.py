@@ -21,7 +21,6 @@ from .spec import TIMES, parse_time
 NUMBERS = {
     "claim_ttl": (1, 86400),
     "claim_attempts": (1, 100),
-    "facts_max_age": (0, 86400),
     "queue_patience": (0, 10000),
     "history_days": (0, 36500),
     "agent_lost_after": (60, 86400 * 365),
@@ -60,7 +59,7 @@ class NetworkPools:
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """Options of one run. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may be scheduled first.
+    """Options of one run. ``queue_patience`` is in sessions that may be scheduled first.
 
     ``name`` and ``id`` select a session, ``kernel`` is the hostname of one of its containers, empty for all. Nothing is
     written to an empty path; an empty ``queue_path`` is the folder beside the inventory.
@@ -83,7 +82,6 @@ class RunOptions:
     environment_template: str
     claim_ttl: int
     claim_attempts: int
-    facts_max_age: int
     queue_policy: str
     queue_patience: int
     history_days: int

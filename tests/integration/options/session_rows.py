@@ -184,11 +184,6 @@ RUN_ROWS = {
         set_in="playbooks/tasks/plan.yml",
         plan="no test can have other runs win the same claims as often as it wants",
     ),
-    "session_facts_max_age": Row(
-        "300",
-        "the hosts that a run asks",
-        "integration/test_races.py::test_fresh_facts_are_reused_and_stale_ones_cause_a_new_plan",
-    ),
     "session_queue_path": Row(
         "that of the lab",
         "the files of the queue",

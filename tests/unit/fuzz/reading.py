@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termi
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.agreement import describe_disagreements
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, digest_of_inputs
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     QueueEntry,
     expired_history,
@@ -29,6 +29,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     reserved_plans,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import owner_is_alive
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import still_counted
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import read_logs
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page import PageSources, render_page
@@ -62,6 +63,8 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
         for entry in actions.entries_to_save:
             assert QueueEntry.from_json(entry.to_json(), "x.json") == QueueEntry.from_json(entry.to_json(), "x.json")
     expired_history(entries, NOW, 30)
+    still_counted(entries, 16)
+    digest_of_inputs(entries, cluster, {})
     free = cluster
     for plan in reserved_plans(entries, cluster.sessions):
         free = free.with_plan(plan)

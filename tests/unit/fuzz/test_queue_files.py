@@ -22,7 +22,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import NOW, agent_facts, holders, plan, queued, requested, spec
 from tests.unit.fuzz.mutations import assert_sentence, damaged_text, fuzz
 from tests.unit.fuzz.reading import use
@@ -88,21 +87,5 @@ def test_any_file_is_an_entry_or_left_out(check: Callable[[str, bytes], None], e
     @given(damaged_text(json.loads(text)))
     def try_all(content: bytes) -> None:
         check(entry.id, content)
-
-    try_all()
-
-
-def test_any_file_of_the_facts_cache_is_facts_or_not_there(tmp_path: Path) -> None:
-    cache = FactsCache(tmp_path / "facts")
-    cache.save([CLUSTER.facts["agent1"]], NOW)
-    (path,) = (tmp_path / "facts").glob("agent1.json")
-
-    @settings(fuzz, suppress_health_check=list(HealthCheck))
-    @given(damaged_text(json.loads(path.read_text())))
-    def try_all(content: bytes) -> None:
-        path.write_bytes(content)
-        facts = cache.load("agent1", 60)
-        if facts is not None:
-            use([OTHER], ClusterState({"agent1": facts}, {}))
 
     try_all()

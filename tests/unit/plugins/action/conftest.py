@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +14,6 @@ from ansible.template import Templar
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from tests.unit.builders import agent_facts
 
 Run = Callable[..., dict[str, Any]]
 
@@ -46,14 +43,6 @@ def run(queue: QueueStore) -> Run:
         return dict(ready.run(task_vars=variables))
 
     return run_action
-
-
-def keep(queue: QueueStore, *names: str) -> FactsCache:
-    """Cache fresh facts of ordinary agents."""
-    queue.path.mkdir(mode=0o700, exist_ok=True)
-    cache = FactsCache(queue.path / "facts")
-    cache.save([agent_facts(name) for name in names], time.time())
-    return cache
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
-"""Shared parts of control-node actions: queue, cached facts and results of agents."""
+"""Shared parts of control-node actions: queue, and results of agents."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,15 +18,13 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     OWNER_TIMEOUT,
-    RUN_SECONDS,
     ControlAction,
-    OfHosts,
     read_addresses,
     read_agent,
     start_arguments,
 )
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested
-from tests.unit.plugins.action.conftest import Run, keep
+from tests.unit.plugins.action.conftest import Run
 
 PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 DEAD = dataclasses.replace(current_owner(), started="0")
@@ -44,7 +40,6 @@ class Probe(ControlAction):
         queue = self.queue(variables)
         if "write" in args:
             self.write_report(args["write"], "content")
-        self.invalidate_facts(args.get("forget", []), variables)
         with self.transaction(queue):
             entries = self.entries(queue)
         readings = self.cluster_state(args.get("agents", []), variables)
@@ -166,49 +161,6 @@ def test_agent_with_corrupt_facts_is_omitted(run: Run, results: Any, error: str)
     assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {error}."]
 
 
-def test_corrupt_cached_facts_are_ignored(run: Run, queue: QueueStore) -> None:
-    keep(queue, "agent1", "agent2")
-    path = queue.path / "facts" / "agent1.json"
-    path.write_text(path.read_text().replace('"capacity"', '"capacities"'))
-    hostvars = answers(agent1=None, agent2=None)
-    observed = run(Probe, {"agents": ["agent1", "agent2"], "facts_max_age": 30}, hostvars)["readings"]
-    assert (observed.facts, observed.was_read("agent1")) == ({"agent2": agent_facts("agent2")}, False)
-
-
-@pytest.mark.parametrize(
-    ("max_age", "age", "used"),
-    [(30, 0, True), (30, RUN_SECONDS, True), (30, RUN_SECONDS + 60, False), (0, 0, False)],
-    ids=["young", "young when the run began", "too old", "never wanted"],
-)
-def test_cached_facts_are_used(run: Run, queue: QueueStore, max_age: int, age: float, used: bool) -> None:
-    keep(queue, "agent1")
-    then = time.time() - age
-    os.utime(queue.path / "facts" / "agent1.json", (then, then))
-    observed = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
-    assert observed.facts == ({"agent1": agent_facts("agent1")} if used else {})
-    assert observed.unavailable == {}
-
-
-@pytest.mark.parametrize(
-    "results", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"]
-)
-def test_fresh_facts_override_cached_ones(run: Run, queue: QueueStore, results: dict[str, Any]) -> None:
-    keep(queue, "agent1")
-    observed = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=results))["readings"]
-    assert observed.facts == ({"agent1": agent_facts("agent1", 1)} if "agent" in results else {})
-
-
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_facts_of_changed_agents_are_invalidated_except_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
-) -> None:
-    cache = keep(queue, "agent1", "agent2")
-    before = sorted(queue.path.rglob("*"))
-    run(Probe, {"forget": ["agent1", "agent9"]}, {}, check_mode=check_mode)
-    assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
-    assert (sorted(queue.path.rglob("*")) == before) is check_mode
-
-
 class Templated(dict[str, Any]):
     """The variables of hosts, as Ansible gives them: all texts in them are searched for templates."""
 
@@ -227,35 +179,21 @@ def test_what_agents_said_is_not_searched_for_templates(run: Run) -> None:
     assert readings.unavailable == {}
 
 
-class Kept:
-    """The variables of hosts as Ansible gives them: to compute all of one takes long, registered results are apart."""
-
-    def __init__(self, **registered: dict[str, Any]) -> None:
-        self._variable_manager = SimpleNamespace(_nonpersistent_fact_cache=registered)
-
-    def __getitem__(self, name: str) -> Any:
-        raise AssertionError(f"all variables of {name} are computed")
-
-    raw_get = __getitem__
-
-
-def test_results_are_read_without_all_variables_of_each_agent(run: Run) -> None:
-    hostvars = Kept(agent1={"__session_agent": {"agent": agent_data("agent1")}}, localhost={})
-    readings = run(Probe, {"agents": ["agent1", "agent2"]}, {"hostvars": hostvars})["readings"]
-    assert (readings.facts, readings.unavailable) == ({"agent1": agent_facts("agent1")}, {})
-
-
-def test_the_inventory_is_asked_only_for_the_addresses_that_are_compared() -> None:
-    hostvars: dict[str, dict[str, Any]] = {
-        "agent1": {"ansible_host": "192.0.2.1", "agent_underlay_address": "198.51.100.1"},
-        "192.0.2.2": {"ansible_host": "login.example.com"},
-    }
-    addresses = OfHosts(["agent1", "192.0.2.2", "unread"], hostvars, read_addresses)
-    assert addresses["agent1"] == ["192.0.2.1", "198.51.100.1"]
-    assert addresses.get("agent9", []) == []
-    assert ("unread" in list(addresses), len(addresses)) == (True, 3)
-    hostvars["unread"] = {}
-    assert dict(addresses) == {"agent1": ["192.0.2.1", "198.51.100.1"], "192.0.2.2": ["192.0.2.2"], "unread": []}
+@pytest.mark.parametrize(
+    ("name", "variables", "addresses"),
+    [
+        (
+            "agent1",
+            {"ansible_host": "192.0.2.1", "agent_underlay_address": "198.51.100.1"},
+            ["192.0.2.1", "198.51.100.1"],
+        ),
+        ("192.0.2.2", {"ansible_host": "login.example.com"}, ["192.0.2.2"]),
+        ("agent1", {}, []),
+    ],
+    ids=["both", "the name", "none"],
+)
+def test_the_inventory_gives_an_agent_addresses(name: str, variables: dict[str, Any], addresses: list[str]) -> None:
+    assert read_addresses(name, variables) == addresses
 
 
 @pytest.mark.parametrize(
@@ -273,7 +211,7 @@ def test_the_inventory_is_asked_only_for_the_addresses_that_are_compared() -> No
 def test_the_inventory_says_what_agents_are_that_do_not_answer(
     variables: dict[str, Any], known: InventoryAgent
 ) -> None:
-    assert read_agent("agent1", variables) == known
+    assert read_agent(variables) == known
 
 
 def test_what_depends_on_facts_that_were_not_gathered_is_not_known() -> None:
@@ -281,7 +219,7 @@ def test_what_depends_on_facts_that_were_not_gathered_is_not_known() -> None:
         def __getitem__(self, name: str) -> Any:
             raise AnsibleError(f"{name} is undefined")
 
-    assert read_agent("agent1", Lazy(agent_labels="{{ ansible_facts.x }}")) == InventoryAgent()
+    assert read_agent(Lazy(agent_labels="{{ ansible_facts.x }}")) == InventoryAgent()
 
 
 # ---- variables in, reports out

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action import session_plan, session_reconcile, session_report
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state_format import StateFormat
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import is_feasible
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as answers_module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import count_skips
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import check_stored
 from tests.unit.builders import POOLS, agent_facts, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
 
@@ -33,7 +28,7 @@ CREATE = {**PLAN, "spec": dataclasses.asdict(spec(name="small", resources={"cpu"
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Return what is done, and whether the lock is held meanwhile: files written, and questions of feasibility."""
+    """Return the files that are written, and whether the lock is held meanwhile."""
     done: list[tuple[str, bool]] = []
     locked = [False]
     lock = QueueStore.lock
@@ -50,38 +45,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         done.append((path.name, locked[0]))
         write_atomically(path, *arguments, **options)
 
-    def noted_question(*arguments: Any) -> bool:
-        done.append(("feasible", locked[0]))
-        return is_feasible(*arguments)
-
     monkeypatch.setattr(QueueStore, "lock", noted_lock)
     monkeypatch.setattr(store, "write_atomically", noted_write)
-    monkeypatch.setattr(answers_module, "is_feasible", noted_question)
     return done
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return how often entries are read, parsed and checked, files are loaded, and something is displayed."""
-    count: Counter[str] = Counter()
-
-    def counted(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(*arguments: Any, **options: Any) -> Any:
-            count[what] += 1
-            return function(*arguments, **options)
-
-        return counting
-
-    def parse(own: StateFormat[Any], text: bytes) -> Any:
-        count["parsed" if own.kind is QueueEntry else f"{own.kind.__name__} loaded"] += 1
-        return load_plain(own, text)
-
-    load_plain = StateFormat.load_plain
-    monkeypatch.setattr(StateFormat, "load_plain", parse)
-    monkeypatch.setattr(store, "_read_bytes", counted("read", store._read_bytes))
-    monkeypatch.setattr(answers_module, "check_stored", counted("checked", check_stored))
-    monkeypatch.setattr(action.display, "display", counted("displayed", lambda *_text, **_how: None))
-    return count
 
 
 def facts(cpu: int = 8, taken: int = 6) -> dict[str, Any]:
@@ -110,58 +76,67 @@ def most_writes_under_one_lock(done: list[tuple[str, bool]]) -> int:
     return max(writes)
 
 
-def test_a_pass_that_starts_nothing_writes_no_entry_and_the_next_one_nothing(
-    run: Run, queue: QueueStore, work: list[tuple[str, bool]], printed: list[str]
+def test_a_pass_saves_reasons_in_parts_and_the_next_one_does_nothing(
+    run: Run,
+    queue: QueueStore,
+    work: list[tuple[str, bool]],
+    printed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(store, "BATCH", 10)
     queue.save(*(waiting(number, 3 + number % 3) for number in range(1, COUNT + 1)))
     work.clear()
     assert run(session_plan.ActionModule, PASS, facts())["starts"] == []
-    assert {what for what, _locked in work} == {".index", ".pass"}
+    assert most_writes_under_one_lock(work) == 10
+    assert len(work) == COUNT + COUNT // 10 + 1
     work.clear()
-    run(session_plan.ActionModule, PASS, facts())
+    monkeypatch.setattr(session_plan, "schedule", None)
+    assert run(session_plan.ActionModule, PASS, facts())["starts"] == []
     assert work == []
     assert "sessions" not in run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"]}, facts())
     reasons = [f"no room for 1 of 1 containers on one agent: short of cpu {cpu}" for cpu in (3, 4, 5)]
     assert [sum(reason in line for line in printed) for reason in reasons] == [COUNT // 3] * 3
 
 
-@pytest.mark.parametrize("slots", [{}, {"tpu": 1}], ids=["no room", "no agent"])
-def test_what_has_not_changed_is_read_once_by_an_action_and_hardly_parsed(
-    run: Run, queue: QueueStore, looks: Counter[str], slots: dict[str, int]
+def test_a_pass_saves_a_reason_only_where_it_has_changed(
+    run: Run, queue: QueueStore, work: list[tuple[str, bool]]
 ) -> None:
-    requests = [spec(name=f"session-{n}", resources={"cpu": n, "mem": "64m", **slots}) for n in range(9, COUNT + 9)]
-    queue.save(*(requested(number, request) for number, request in enumerate(requests, 1)))
+    queue.save(waiting(1, 3), waiting(2, 4))
     run(session_plan.ActionModule, PASS, facts())
-    assert looks["checked"] == COUNT
-    looks.clear()
+    queue.save(waiting(3, 3))
+    work.clear()
     run(session_plan.ActionModule, PASS, facts())
-    assert looks == {"read": COUNT, "_Index loaded": 1, "_Pass loaded": 1}
-    looks.clear()
-    run(session_reconcile.ActionModule, {"agents": ["agent1"], "all_routes": True}, facts())
-    # Before the lock, and under it.
-    assert looks == {"read": 2 * COUNT, "_Index loaded": 1}
-    looks.clear()
-    run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"]}, facts())
-    assert looks == {"read": COUNT, "parsed": COUNT, "_Index loaded": 1, "_Pass loaded": 1, "displayed": 1}
+    assert [name for name, locked in work if locked and name.endswith(".json")] == [f"{waiting(3, 3).id}.json"]
 
 
-def test_no_action_on_the_queue_looks_for_garbage(run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue.save(waiting(1, 8))
-    enabled: list[bool] = []
-    entries = QueueStore.entries
+def test_a_session_that_changes_while_a_pass_decides_keeps_its_reason(
+    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.save(waiting(1, 8), waiting(2, 8))
+    changed = waiting(2, 8, priority=77)
 
-    def note(own: QueueStore) -> list[QueueEntry]:
-        enabled.append(gc.isenabled())
-        return entries(own)
+    def meanwhile(*arguments: Any) -> Any:
+        queue.save(changed)
+        queue.remove(waiting(1, 8).id)
+        return schedule(*arguments)
 
-    monkeypatch.setattr(QueueStore, "entries", note)
+    monkeypatch.setattr(session_plan, "schedule", meanwhile)
     run(session_plan.ActionModule, PASS, facts())
-    run(session_reconcile.ActionModule, {"agents": ["agent1"]}, facts())
-    run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"], "format": "none"}, facts())
-    assert (set(enabled), gc.isenabled()) == ({False}, True)
+    assert [entry.to_json() for entry in queue.entries()] == [changed.to_json()]
+    monkeypatch.setattr(session_plan, "schedule", schedule)
+    run(session_plan.ActionModule, PASS, facts())
+    assert queue.entries()[0].record["pending"]["shortfall"] == {"cpu": 8}
 
 
-def test_a_session_that_passes_all_others_costs_one_file_for_them(
+def test_a_pass_that_starts_something_is_followed_by_another(run: Run, queue: QueueStore) -> None:
+    queue.save(waiting(1, 2), waiting(2, 2))
+    assert len(run(session_plan.ActionModule, PASS, facts())["starts"]) == 1
+    # The start has failed.
+    queue.save(waiting(1, 2, has_started=True))
+    assert len(run(session_plan.ActionModule, PASS, facts())["starts"]) == 1
+
+
+def test_a_session_that_passes_all_others_writes_nothing_for_them(
     run: Run, queue: QueueStore, work: list[tuple[str, bool]]
 ) -> None:
     queue.save(*(waiting(number, 8) for number in range(1, COUNT + 1)))
@@ -169,9 +144,9 @@ def test_a_session_that_passes_all_others_costs_one_file_for_them(
     work.clear()
     second = {**CREATE, "spec": {**CREATE["spec"], "name": "second"}}
     assert run(session_plan.ActionModule, second, facts())["pending"] is None
-    assert (".skips", True) in work
-    assert most_writes_under_one_lock(work) == 2
-    assert {entry.skipped for entry in queue.entries() if entry.state == "PENDING"} == {2}
+    assert most_writes_under_one_lock(work) == 1
+    skips = count_skips(queue.entries())
+    assert {skips[entry.id] for entry in queue.entries() if entry.state == "PENDING"} == {2}
 
 
 def test_starts_are_saved_in_parts(
@@ -181,18 +156,8 @@ def test_starts_are_saved_in_parts(
     queue.save(waiting(1, 99), *(waiting(number, 1) for number in range(2, COUNT + 1)))
     work.clear()
     started = run(session_plan.ActionModule, {**PASS, "max_skips": 1000}, facts(cpu=98))["starts"]
-    # Beside them, the first part has the skips.
-    assert (len(started), most_writes_under_one_lock(work)) == (COUNT - 1, 11)
-    assert queue.entries()[0].skipped == COUNT - 1
-
-
-def test_what_could_never_start_is_judged_before_the_lock_is_taken(
-    run: Run, queue: QueueStore, work: list[tuple[str, bool]]
-) -> None:
-    queue.save(*(waiting(number, 8 + number, skipped=4) for number in range(1, COUNT + 1)))
-    work.clear()
-    assert run(session_plan.ActionModule, CREATE, facts())["pending"] is None
-    assert [locked for what, locked in work if what == "feasible"] == [False] * COUNT
+    assert (len(started), most_writes_under_one_lock(work)) == (COUNT - 1, 10)
+    assert count_skips(queue.entries())[waiting(1, 99).id] == COUNT - 1
 
 
 @pytest.mark.usefixtures("printed")

@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import count_skips
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
@@ -30,13 +31,12 @@ from tests.unit.builders import (
     POOLS,
     SESSION_ID,
     agent_data,
-    agent_facts,
     held_session,
     plan,
     requested,
     spec,
 )
-from tests.unit.plugins.action.conftest import Run, keep
+from tests.unit.plugins.action.conftest import Run
 
 ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
 
@@ -284,13 +284,13 @@ def test_existing_and_queued_sessions_keep_the_time_that_they_got(run: Run, queu
 
 @pytest.mark.parametrize("hostvars", [ROOM, NO_ROOM], ids=["room", "no room"])
 def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueStore, hostvars: dict[str, Any]) -> None:
-    waits = of_entry(skipped=1, attempts=1)
+    waits = of_entry(has_started=True, attempts=1)
     queue.save(waits)
     result = run(ActionModule, {**arguments(), "user": "bob"}, hostvars)
     (entry,) = queue.entries()
     assert result["id"] == entry.id == waits.id
-    kept = [entry.enqueued_at, entry.skipped, entry.attempts, entry.user]
-    assert kept == [waits.enqueued_at, waits.skipped, waits.attempts, waits.user]
+    kept = [entry.enqueued_at, entry.has_started, entry.attempts, entry.user]
+    assert kept == [waits.enqueued_at, waits.has_started, waits.attempts, waits.user]
     assert entry.state == ("CREATING" if hostvars is ROOM else "PENDING")
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
@@ -349,13 +349,15 @@ def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueStore) ->
 def test_skips_are_counted_once(run: Run, queue: QueueStore) -> None:
     for number, changes in ((1, {}), (2, {"priority": 90}), (3, {"resource_group": "gpu"}), (4, {"priority": 5})):
         queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
-    for attempt, passed in ((1, [1, 1, 0, 0]), (2, [1, 1, 0, 0])):
+    for attempt in (1, 2):
         run(ActionModule, {**arguments(), "attempt": attempt}, ROOM)
-        assert [entry.skipped for entry in queue.entries() if entry.name != "train-llm"] == passed
+        skips = count_skips(queue.entries())
+        assert [skips[entry.id] for entry in queue.entries() if entry.name != "train-llm"] == [1, 1, 0, 0]
 
 
 def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
+    queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0))
+    queue.save(*(requested(number, state="TERMINATED", spec=None, has_started=True) for number in (2, 3)))
     hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "max_skips": 2}, hostvars)
     assert result["pending"] == {
@@ -452,98 +454,6 @@ def test_check_mode_saves_nothing(run: Run, queue: QueueStore, hostvars: dict[st
     before = queue.entries()
     run(ActionModule, arguments(), hostvars, check_mode=True)
     assert queue.entries() == before
-
-
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
-) -> None:
-    cache = keep(queue, "agent1", "agent2")
-    args = {**arguments(), "facts_max_age": 60}
-    result = run(ActionModule, args, answers(agent1=fit("agent1")), check_mode=check_mode)
-    assert result["agents"] == ["agent1"]
-    assert [name for name in ("agent1", "agent2") if cache.load(name, 60)] == ["agent1", "agent2"][not check_mode :]
-
-
-# ---- what a plan from cached facts depends on
-
-
-CACHED = {"facts_max_age": 60, "started_at": NOW}
-
-
-def asked_for(run: Run, args: dict[str, Any], hostvars: dict[str, Any]) -> list[str]:
-    """Return the agents that a plan has to ask first; nothing else of it is there."""
-    result = run(ActionModule, {**arguments(), **CACHED, **args}, hostvars)
-    assert {name: result.get(name) for name in ("starts", "agents", "plan")} == {
-        "starts": [],
-        "agents": [],
-        "plan": None,
-    }
-    return list(result["ask"])
-
-
-def test_a_plan_from_cached_facts_asks_the_agents_that_it_chose(run: Run, queue: QueueStore) -> None:
-    cache = keep(queue, "agent1", "agent2", "agent3")
-    assert asked_for(run, {}, answers()) == ["agent1"]
-    assert asked_for(run, {"spec": arguments(cluster_size=12)["spec"]}, answers(agent2=fit("agent2"))) == ["agent1"]
-    assert queue.entries() == []
-    assert all(cache.load(name, 60) for name in ("agent1", "agent2", "agent3"))
-
-
-def test_a_plan_is_carried_out_once_its_agents_were_asked(run: Run, queue: QueueStore) -> None:
-    keep(queue, "agent1", "agent2", "agent3")
-    result = run(ActionModule, {**arguments(), **CACHED, "asked": "chosen"}, answers(agent1=fit("agent1")))
-    assert (result["agents"], "ask" in result) == (["agent1"], False)
-    assert [entry.state for entry in queue.entries()] == ["CREATING"]
-
-
-def test_if_chosen_agents_have_changed_and_others_are_chosen_all_are_asked(run: Run, queue: QueueStore) -> None:
-    keep(queue, "agent1", "agent2", "agent3")
-    full = answers(agent1=fit("agent1", 3))
-    assert asked_for(run, {"asked": "chosen"}, full) == ["agent2", "agent3"]
-    assert queue.entries() == []
-
-
-@pytest.mark.parametrize("asked", [{}, {"asked": "chosen"}], ids=["first plan", "second plan"])
-def test_cached_facts_alone_never_make_a_session_wait(run: Run, queue: QueueStore, asked: dict[str, str]) -> None:
-    keep(queue, "agent1", "agent2")
-    large = {"spec": arguments(resources={"cpu": 9, "mem": "1g"})["spec"], **asked}
-    assert asked_for(run, large, answers(agent1=fit("agent1"))) == ["agent2", "agent3"]
-    assert queue.entries() == []
-
-
-def test_an_error_from_cached_facts_asks_all_first(run: Run, queue: QueueStore) -> None:
-    cache = keep(queue, "agent2", "agent3")
-    queue.save(requested(1, spec(cluster_size=1), id=SESSION_ID, state="RUNNING", plan=plan({"agent1": 1})))
-    other = held_session(plan({"agent1": 1}), "agent1")
-    cache.save([agent_facts("agent1", sessions=[other])], time.time())
-    assert asked_for(run, {}, answers()) == ["agent1", "agent2", "agent3"]
-    result = run(ActionModule, {**arguments(), **CACHED, "asked": "all"}, answers(agent1=fit("agent1")))
-    assert result["agents"] == ["agent1"]
-
-
-def test_once_all_were_asked_cached_facts_do_not_count(run: Run, queue: QueueStore) -> None:
-    keep(queue, "agent1", "agent2", "agent3")
-    result = run(ActionModule, {**arguments(), **CACHED, "asked": "all"}, answers(agent1=fit("agent1", 3)))
-    assert (result["plan"], result["pending"]["shortfall"]) == (None, {"cpu": 1})
-    assert [entry.state for entry in queue.entries()] == ["PENDING"]
-
-
-def test_agents_that_are_neither_cached_nor_read_are_asked_before_a_session_waits(run: Run, queue: QueueStore) -> None:
-    keep(queue, "agent1")
-    small = answers(agent2=fit("agent2", 3))
-    (queue.path / "facts" / "agent1.json").unlink()
-    assert asked_for(run, {}, small) == ["agent1", "agent3"]
-
-
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_what_agents_have_answered_replaces_their_cached_facts(run: Run, queue: QueueStore, check_mode: bool) -> None:
-    cache = keep(queue, "agent1", "agent2", "agent3")
-    read = {name: fit(name, cpu) for name, cpu in (("agent1", 3), ("agent2", 4), ("agent3", 3))}
-    args = {**arguments(), **CACHED, "started_at": time.time(), "asked": "all"}
-    assert run(ActionModule, args, answers(**read), check_mode=check_mode)["agents"] == ["agent2"]
-    kept = {name: facts.capacity["cpu"] for name in read if (facts := cache.load(name, 60))}
-    assert kept == ({"agent1": 8, "agent2": 8, "agent3": 8} if check_mode else {"agent1": 3, "agent3": 3})
 
 
 # ---- whether room may come while nobody looks

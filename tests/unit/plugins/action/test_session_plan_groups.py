@@ -78,7 +78,7 @@ def test_nothing_starts_for_an_account_that_is_gone(run: Run, queue: QueueStore,
     queue.save(waiting())
     assert start_pending(run)["starts"] == []
     (entry,) = queue.entries()
-    assert queue.last_pass().record(entry)["pending"]["reason"].startswith("groups: alice with uid 1001 is no account")
+    assert entry.record["pending"]["reason"].startswith("groups: alice with uid 1001 is no account")
 
 
 def test_a_session_that_waited_has_the_groups_of_the_time_when_it_starts(
@@ -146,4 +146,4 @@ def test_who_has_too_many_is_told_and_takes_no_room_of_others(
     assert [start["plan"]["name"] for start in start_pending(run, room)["starts"]] == ["session-2"]
     first = next(entry for entry in queue.entries() if entry.name == "session-1")
     assert first.state == "PENDING"
-    assert queue.last_pass().record(first)["pending"]["reason"].startswith(sentence)
+    assert first.record["pending"]["reason"].startswith(sentence)

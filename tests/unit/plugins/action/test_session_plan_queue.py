@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import count_skips
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
@@ -33,7 +34,7 @@ from tests.unit.builders import (
     result,
     spec,
 )
-from tests.unit.plugins.action.conftest import Run, keep
+from tests.unit.plugins.action.conftest import Run
 
 ARGUMENTS: dict[str, Any] = {
     "queue": True,
@@ -81,7 +82,7 @@ def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueStore) ->
         SessionPlan.from_dict(start["plan"]) for start in result["starts"]
     ]
     assert (third.state, third.owner, third.updated_at) == ("PENDING", None, NOW + 3)
-    assert queue.last_pass().record(third)["pending"] == {
+    assert third.record["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; it fits when these end: session-1",
         "shortfall": {"cpu": 1},
     }
@@ -104,12 +105,15 @@ def test_skipped_sessions_are_counted(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
     run(ActionModule, ARGUMENTS, answers())
-    assert [(entry.state, entry.skipped) for entry in queue.entries()] == [("PENDING", 1), ("CREATING", 0)]
+    first, second = queue.entries()
+    assert (first.state, second.state) == ("PENDING", "CREATING")
+    assert count_skips([first, second]) == {first.id: 1, second.id: 0}
 
 
 @pytest.mark.parametrize(("max_skips", "started"), [(1, []), (2, ["session-2"])])
 def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, max_skips: int, started: list[str]) -> None:
-    queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
+    queue.save(requested(1, spec(name="session-1", cluster_size=2)))
+    queue.save(requested(3, state="TERMINATED", spec=None, has_started=True))
     queue.save(requested(2))
     hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
     result = run(ActionModule, {**ARGUMENTS, "max_skips": max_skips}, hostvars)
@@ -125,14 +129,15 @@ def test_policy_orders_the_queue(run: Run, queue: QueueStore, policy: str, first
 
 
 def test_what_is_held_does_not_start_and_nobody_waits_for_it(run: Run, queue: QueueStore) -> None:
-    queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=99))
+    queue.save(requested(1, spec(name="session-1", cluster_size=2)))
     queue.save(requested(2))
+    queue.save(*(requested(number, state="TERMINATED", spec=None, has_started=True) for number in range(10, 30)))
     dead = dataclasses.replace(current_owner(), started="0")
     queue.save(requested(3, state="CREATING", owner=dead))
     result = run(ActionModule, {**ARGUMENTS, "held": [requested(1).id, requested(3).id]}, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
-    held, started, _abandoned = queue.entries()
-    assert (held.state, held.skipped, started.state) == ("PENDING", 99, "CREATING")
+    held, started, *_others = queue.entries()
+    assert (held.state, started.state) == ("PENDING", "CREATING")
 
 
 def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueStore) -> None:
@@ -150,8 +155,9 @@ def test_session_of_a_killed_run_starts_nowhere_else_while_its_agent_is_away(run
     queue.save(requested(1, asked, **begun))
     assert run(ActionModule, ARGUMENTS, answers())["starts"] == []
     (entry,) = queue.entries()
-    reason = queue.last_pass().lacks[queue.last_pass().waiting[entry.id]].reason
-    assert reason.startswith("agent2 may have begun its command, and cannot be used (agent2: start docker): ")
+    assert entry.record["pending"]["reason"].startswith(
+        "agent2 may have begun its command, and cannot be used (agent2: start docker): "
+    )
     (started,) = run(ActionModule, ARGUMENTS, answers(agent2=agent_facts("agent2")))["starts"]
     assert started["id"] == SESSION_ID
 
@@ -201,16 +207,6 @@ def test_entries_changed_by_other_runs_are_skipped(
     ]
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_cached_facts_of_chosen_agents_are_dropped_except_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
-) -> None:
-    queue.save(requested(1))
-    cache = keep(queue, "agent1", "agent2")
-    run(ActionModule, ARGUMENTS, answers(), check_mode=check_mode)
-    assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
-
-
 def test_check_mode_decides_without_saving(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
@@ -230,8 +226,7 @@ def test_what_waits_does_not_start_while_its_user_has_enough_that_run(run: Run, 
     started = run(ActionModule, args, answers(cpu=8))["starts"]
     assert [start["plan"]["name"] for start in started] == ["session-1", "session-2", "session-5"]
     reason = "max_sessions: alice may have 2 that run"
-    record = queue.last_pass().record(entries[3])
-    assert record["pending"]["reason"] == reason
+    assert queue.entries()[3].record["pending"]["reason"] == reason
     assert run(ActionModule, args, answers(cpu=8))["starts"] == []
 
 

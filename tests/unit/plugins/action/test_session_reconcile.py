@@ -22,9 +22,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.absence_file import load_absences, save_absences
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result, spec
-from tests.unit.plugins.action.conftest import Run, keep
+from tests.unit.plugins.action.conftest import Run
 
 AGENTS = ["agent1", "agent2", "agent3"]
 ARGUMENTS: dict[str, Any] = {"agents": AGENTS}
@@ -296,41 +295,23 @@ def test_history_is_kept_for_history_days(
 
 
 @pytest.mark.usefixtures("printed")
-@pytest.mark.parametrize("max_age", [0, 60])
-def test_facts_are_cached_except_of_changed_agents(run: Run, queue: QueueStore, max_age: int) -> None:
-    args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
-    record(queue)
-    run(ActionModule, args, answers("agent2", agent1=finished()["agent1"]))
-    cache = FactsCache(queue.path / "facts")
-    assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
-
-
-def test_outdated_facts_are_not_cached(run: Run, queue: QueueStore) -> None:
-    began = time.time()
-    cache = keep(queue, "agent1")
-    cache.drop(["agent1"])
-    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "started_at": began}, answers())
-    assert [name for name in AGENTS if cache.load(name, 60)] == ["agent2", "agent3"]
-
-
-def test_cached_facts_are_not_renewed(run: Run, queue: QueueStore) -> None:
-    keep(queue, "agent1")
-    path = queue.path / "facts" / "agent1.json"
-    before = path.stat().st_mtime_ns
-    variables = answers()
-    variables["hostvars"]["agent1"] = {"ansible_host": "192.0.2.1"}
-    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}, variables)
-    assert path.stat().st_mtime_ns == before
+def test_history_is_kept_while_it_tells_how_often_a_session_was_skipped(run: Run, queue: QueueStore) -> None:
+    queue.save(requested(1))
+    queue.save(*(requested(n, state="TERMINATED", spec=None, has_started=True, updated_at=1.0) for n in (2, 3, 4)))
+    run(ActionModule, {**ARGUMENTS, "max_skips": 2}, answers())
+    assert [entry.id for entry in queue.entries()] == [requested(number).id for number in (1, 3, 4)]
+    queue.remove(requested(1).id)
+    run(ActionModule, {**ARGUMENTS, "max_skips": 2}, answers())
+    assert queue.entries() == []
 
 
 @pytest.mark.usefixtures("printed")
 def test_check_mode_reconciles_without_writing(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="TERMINATED", spec=None, updated_at=1.0))
-    keep(queue, "agent1")
     record(queue)
     before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
-    args = {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}
+    args = {**ARGUMENTS, "started_at": time.time()}
     result = run(ActionModule, args, answers(**finished()), check_mode=True)
     assert result["agents"] == ["agent1", "agent2"]
     assert {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")} == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import KEY_TYPES
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import user_options, user_run_options
 from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, plan, requested, spec, variables
-from tests.unit.plugins.action.conftest import Run, keep
+from tests.unit.plugins.action.conftest import Run
 
 
 def refusal(run: Run, arguments: dict[str, Any], purpose: str | None = None) -> str:
@@ -99,16 +98,14 @@ def test_keys_are_asked_of_the_sessions_that_a_run_may_go_on_with(run: Run, queu
     assert repaired["keys_of"] == [requested(2).id, requested(3).id]
 
 
-def test_removal_of_images_knows_those_of_all_sessions_and_old_facts_are_dropped(run: Run, queue: QueueStore) -> None:
-    cache = keep(queue, "agent1")
+def test_removal_of_images_knows_those_of_all_sessions(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", image="other:1")))
     queue.save(requested(2, spec(name="session-2", image="running:1"), state="RUNNING"))
     queue.save(requested(3, state="TERMINATED", spec=None))
     args = {"purpose": "prune", "agents": ["agent1"]}
-    assert run(ActionModule, args, variables(), check_mode=True)["images"] == ["other:1", "running:1"]
-    assert cache.load("agent1", 60) is not None
-    assert run(ActionModule, args, variables())["images"] == ["other:1", "running:1"]
-    assert cache.load("agent1", 60) is None
+    for check_mode in (True, False):
+        images = run(ActionModule, args, variables(), check_mode=check_mode)["images"]
+        assert images == ["other:1", "running:1"]
 
 
 @pytest.mark.parametrize("mode", ["strict", "preferred"])
@@ -119,26 +116,7 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
     assert str(refused.value) == (
         "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
     )
-    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, arguments)["to_survey"] == ["agent1", "agent9"]
-
-
-@pytest.mark.parametrize(
-    ("purpose", "age", "requests"),
-    [
-        ("create", 0, ["agent1", "agent2", "agent3"]),
-        ("create", 60, ["agent2", "agent3"]),
-        ("terminate", 60, ["agent1", "agent2", "agent3"]),
-        ("list", 60, ["agent1", "agent2", "agent3"]),
-        ("schedule", 60, ["agent1", "agent2", "agent3"]),
-    ],
-)
-def test_only_a_new_session_uses_cached_facts(
-    run: Run, queue: QueueStore, purpose: str, age: int, requests: list[str]
-) -> None:
-    keep(queue, "agent1", "agent2")
-    os.utime(queue.path / "facts" / "agent2.json", (0, 0))
-    args = {"purpose": purpose, "agents": ["agent1", "agent2", "agent3"]}
-    assert run(ActionModule, args, variables(facts_max_age=age))["to_survey"] == requests
+    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, arguments)["agents"] == ["agent1", "agent9"]
 
 
 def test_run_options_are_returned_with_started_at(run: Run) -> None:
@@ -146,7 +124,7 @@ def test_run_options_are_returned_with_started_at(run: Run) -> None:
     result = run(ActionModule, {"purpose": "list"}, variables(claim_ttl="60", history="yes"))
     assert (result["run"]["claim_ttl"], result["run"]["history"]) == (60, True)
     assert before <= result["started_at"] <= time.time()
-    assert result["to_survey"] == result["images"] == result["paths"] == []
+    assert result["agents"] == result["images"] == result["paths"] == []
 
 
 def test_missing_options_have_the_default_of_the_role(run: Run) -> None:

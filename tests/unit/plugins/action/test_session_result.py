@@ -99,13 +99,13 @@ def test_repaired_session_was_requested_when_its_entry_says(run: Run, queue: Que
 
 @pytest.mark.usefixtures("printed")
 def test_request_plan_and_images_of_a_running_session_are_kept(run: Run, queue: QueueStore) -> None:
-    before = starts(queue, plan=MADE, attempts=1, skipped=2)
+    before = starts(queue, plan=MADE, attempts=1, has_started=True)
     start = {**decided(), "images": {"agent1": {IMAGE: image_data(1, "registry/python")}, "agent2": {}}}
     settle(run, COMMITTED, starts=[start])
     (entry,) = queue.entries()
     assert (entry.state, entry.owner, entry.plan) == ("RUNNING", None, MADE)
     assert spec_from_dict(entry.spec or {}) == spec_from_dict(before.spec or {})
-    assert (entry.attempts, entry.skipped) == (0, 0)
+    assert (entry.attempts, entry.has_started) == (0, True)
     assert entry.images == {IMAGE: ImageIdentity(**image_data(1, "registry/python"))}
     assert [kernel["image_digest"] for kernel in entry.record["kernels"]] == ["sha256:1", "sha256:2"]
     assert (queue.path / f"{entry.id}.json").stat().st_mode & 0o777 == 0o600

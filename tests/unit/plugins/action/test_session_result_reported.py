@@ -11,7 +11,6 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Lack, LastPass
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
@@ -110,9 +109,8 @@ def test_starts_of_others_do_not_change_the_record(run: Run, printed: list[str])
 def test_pending_session_is_shown_with_the_reason_of_the_last_pass(
     run: Run, queue: QueueStore, printed: list[str], tmp_path: Path, later: Later, reason: str
 ) -> None:
-    queue.save(requested(id=SESSION_ID, name="train-llm", updated_at=NOW, record=WAITS))
-    lack = Lack("behind others", {"cpu": 2})
-    queue.save_last_pass(LastPass({"0": lack}, waiting={SESSION_ID: "0"}, updated_at={SESSION_ID: NOW}))
+    found = {**WAITS, "pending": {"reason": "behind others", "shortfall": {"cpu": 2}}}
+    queue.save(requested(id=SESSION_ID, name="train-llm", updated_at=NOW, record=found))
     path = tmp_path / "record.json"
     result = report(run, {**WAITS, "queue_position": 3}, later, path=str(path))
     assert printed == ["Session train-llm is PENDING.", f"  {reason}"]

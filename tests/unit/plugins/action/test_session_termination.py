@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
     unplanned_record,
 )
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
-from tests.unit.plugins.action.conftest import Run, keep
+from tests.unit.plugins.action.conftest import Run
 
 MADE = plan()
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -123,17 +123,6 @@ def test_cancelling_a_pending_session_is_a_change(run: Run, queue: QueueStore) -
     result = run(ActionModule, {**BEGUN, "name": "session-1"}, answers())
     assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
     assert [(entry.state, entry.spec) for entry in queue.entries()] == [("TERMINATED", None)]
-
-
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_cached_facts_of_its_agents_are_dropped_except_in_check_mode(
-    run: Run, queue: QueueStore, check_mode: bool
-) -> None:
-    cache = keep(queue, *AGENTS)
-    queue.save(RUNNING)
-    run(ActionModule, {**BEGUN, "name": "train-llm"}, answers(), check_mode=check_mode)
-    kept = [name for name in AGENTS if cache.load(name, 60)]
-    assert kept == (AGENTS if check_mode else ["agent3"])
 
 
 @pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import json
-import weakref
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import (
     DataError,
-    Repeated,
     from_plain,
     to_plain,
 )
@@ -152,58 +149,3 @@ def test_field_without_a_default_is_required(name: str) -> None:
 def test_dataclass_is_parsed_only_from_a_mapping(data: object) -> None:
     with pytest.raises(DataError, match=r"^the car: the data must be a mapping$"):
         from_plain(Car, data, "the car")
-
-
-# ---- memory
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    shared: ClassVar[bool] = True
-
-    maker: Repeated
-    sizes: dict[str, int]
-    doors: tuple[int, ...]
-    spare: bool
-    owners: list[int]
-
-
-def plan_data(**changes: Any) -> Any:
-    """Return plan data in objects of its own."""
-    maker = "".join(["the ", "maker"])
-    return json.loads(
-        json.dumps({"maker": maker, "sizes": {"cpu": 1}, "doors": [1], "spare": True, "owners": [1]} | changes)
-    )
-
-
-def test_equal_data_of_a_shared_kind_is_one_object_as_long_as_it_is_used() -> None:
-    first = from_plain(Plan, plan_data(), "it")
-    assert from_plain(Plan, plan_data(), "it") is first
-    assert from_plain(Plan, plan_data(doors=[2]), "it") is not first
-    last = weakref.ref(first)
-    del first
-    gc.collect()
-    assert last() is None
-
-
-@pytest.mark.parametrize("changes", [{"spare": 1}, {"doors": [True]}, {"sizes": {"cpu": True}}, {"maker": 1}])
-def test_data_of_other_types_is_refused_though_python_calls_it_equal(changes: dict[str, Any]) -> None:
-    known = from_plain(Plan, plan_data(), "it")
-    with pytest.raises(DataError, match=f"^it: {next(iter(changes))}"):
-        from_plain(Plan, plan_data(**changes), "it")
-    assert known.doors == (1,)
-
-
-def test_texts_and_amounts_that_values_have_in_common_are_kept_once() -> None:
-    one, other = (from_plain(Plan, plan_data(spare=spare), "it") for spare in (True, False))
-    assert one is not other
-    assert one.maker is other.maker
-    assert one.sizes is other.sizes
-    assert one.doors is other.doors
-    # Lists may be changed.
-    assert one.owners is not other.owners
-
-
-def test_a_shared_kind_is_read_from_ansibles_own_types() -> None:
-    data = plan_data() | {"maker": Text("the maker")}
-    assert from_plain(Plan, data, "it") == from_plain(Plan, plan_data(), "it")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import Unusable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
@@ -20,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
     is_feasible,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as module
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, digest_of_inputs
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import IRRELEVANT, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
@@ -84,72 +85,28 @@ def full(**changes: Any) -> ClusterState:
     )
 
 
-def waiting(number: int, cpu: int = 1, skipped: int = 0, **options: Any) -> QueueEntry:
+def waiting(number: int, cpu: int = 1, **options: Any) -> QueueEntry:
     request = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **options})
-    return requested(number, request, skipped=skipped)
+    return requested(number, request)
+
+
+def passed(times: int, after: int = 1) -> list[QueueEntry]:
+    """Return so many sessions that run, and came after that number of those that wait: they have skipped these."""
+    arrived = NOW + after + 0.5
+    return [requested(1000 + n, state="RUNNING", has_started=True, enqueued_at=arrived) for n in range(times)]
 
 
 def run(
-    entries: list[QueueEntry], cluster: ClusterState, last: LastPass | None = None, policy: str = "fifo"
-) -> tuple[list[tuple[QueueEntry, Decision | Unschedulable]], LastPass]:
-    """Return the outcome of a pass, and what it leaves to the next one."""
-    answers = Answers(cluster, POOLS, NOW, last)
-    found = schedule(entries, answers, QueuePolicy(policy, 4))
-    return found, answers.result({e.id: (e, answer) for e, answer in found if isinstance(answer, Unschedulable)})
+    entries: list[QueueEntry], cluster: ClusterState, policy: str = "fifo"
+) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
+    """Return the outcome of a pass."""
+    return schedule(entries, Answers(cluster, POOLS, NOW), QueuePolicy(policy, 4))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_each_kind_of_request_is_decided_once_and_nothing_again_until_an_agent_changes(
-    counted: Counted, policy: str
-) -> None:
+def test_each_kind_of_request_is_refused_once(counted: Counted, policy: str) -> None:
     entries = [waiting(number, 1 + number % 3, env={"TOKEN": f"{number}"}) for number in range(1, 61)]
-    found, last = run(entries, full(), policy=policy)
-    assert (len(found), counted.take()) == (60, (3, 0))
-    again, unchanged = run(entries, full(), last, policy)
-    assert counted.take() == (0, 0)
-    assert [(e.id, answer.reason) for e, answer in again if isinstance(answer, Unschedulable)] == [
-        (e.id, answer.reason) for e, answer in found if isinstance(answer, Unschedulable)
-    ]
-    assert unchanged == last
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"allocated": {"cpu": 7, "mem": 16 * GIB}},
-        {"capacity": {"cpu": 8, "mem": 17 * GIB}},
-        {"schedulable": False},
-        {"architecture": "arm64"},
-        {"max_containers": 9},
-        {"containers": 3},
-        {"sessions": []},
-        {"unusable_paths": {"/data": Unusable("is missing")}},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_decides_whether_there_is_room_is_looked_at_again(counted: Counted, changes: dict[str, Any]) -> None:
-    entries = [waiting(1), waiting(2, 2)]
-    last = run(entries, full())[1]
-    counted.take()
-    run(entries, full(**changes), last)
-    assert counted.take() == (2, 0)
-
-
-def test_what_makes_no_difference_to_the_room_is_no_reason_to_decide_again(counted: Counted) -> None:
-    entries = [waiting(1), waiting(2, 2)]
-    last = run(entries, full())[1]
-    counted.take()
-    changed = full(tcp_ports=[4000], warnings=["the disk is nearly full"])
-    other = {**changed.facts, "agent3": agent_facts("agent3", resource_group="gpu", allocated={"cpu": 1})}
-    run(entries, dataclasses.replace(changed, facts=other), last)
-    assert counted.take() == (0, 0)
-
-
-def test_a_request_that_changes_is_decided_again(counted: Counted) -> None:
-    last = run([waiting(1), waiting(2)], full())[1]
-    counted.take()
-    run([waiting(1), waiting(2, 3)], full(), last)
-    assert counted.take() == (1, 0)
+    assert (len(run(entries, full(), policy)), counted.take()) == (60, (3, 0))
 
 
 def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
@@ -161,100 +118,17 @@ def test_every_option_that_may_make_a_difference_to_the_room_does() -> None:
     }  # fmt: skip
 
 
-def test_what_excludes_all_agents_is_found_once_until_a_fact_changes_that_could_end_it(counted: Counted) -> None:
-    asked: list[dict[str, Any]] = [
-        {"architecture": "arm64"},
-        {"agent_labels": ["fast"]},
-        {"infiniband": True},
-        {"resources": {"cpu": 1, "mem": "64m", "tpu": 1}},
-        {"mounts": [{"source": "/data", "target": "/data"}]},
-        {"network_driver": "host", "cluster_mode": "multi-node", "cluster_size": 2},
-    ]
-    entries = [waiting(number, env={"TOKEN": f"{number}"}, **asked[number % 6]) for number in range(1, 31)]
-    lacking = {"/data": Unusable("is missing")}
-    cluster = full(unusable_paths=lacking)
-    facts = {**cluster.facts, "agent2": dataclasses.replace(cluster.facts["agent2"], unusable_paths=lacking)}
-    cluster = dataclasses.replace(cluster, facts=facts)
-    found, last = run(entries, cluster)
-    assert counted.take() == (6, 0)
-    # What sessions hold makes no difference, unlike for "no room".
-    emptied = {**facts, "agent1": dataclasses.replace(facts["agent1"], allocated={}, sessions=())}
-    again, unchanged = run(entries, dataclasses.replace(cluster, facts=emptied), last)
-    assert counted.take() == (0, 0)
-    assert [answer for _entry, answer in again] == [answer for _entry, answer in found]
-    assert unchanged == last
-    assert len(last.lacks) == 6
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"resource_group": "gpu"},
-        {"architecture": "arm64"},
-        {"labels": frozenset({"fast"})},
-        {"capacity": {"cpu": 8, "mem": 16 * GIB, "tpu": 1}},
-        {"devices": (Device("cuda.device", "0", model="H100"),)},
-        {"allow_host_network": True},
-        {"has_infiniband": True},
-        {"infiniband": True},
-        {"unusable_paths": {"/data": Unusable("is a file")}},
-        {"name": "agent9"},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_could_end_an_exclusion_is_looked_at_again(counted: Counted, changes: dict[str, Any]) -> None:
-    entries = [waiting(1, agent_labels=["slow"])]
-    last = run(entries, full())[1]
-    counted.take()
-    # The group of the request has another agent.
-    facts = full().facts
-    run(entries, readings(**{**facts, "agent2": dataclasses.replace(facts["agent2"], **changes)}), last)
-    assert counted.take() == (1, 0)
-
-
-def test_an_agent_that_cannot_be_used_is_looked_at_again(counted: Counted) -> None:
-    entries = [waiting(1, designated_agents=["agent4"])]
-    found, last = run(entries, dataclasses.replace(full(), unavailable={"agent4": "its engine is down"}))
-    again, _last = run(entries, dataclasses.replace(full(), unavailable={"agent4": "it is unreachable"}), last)
-    assert counted.take() == (2, 0)
-    reasons = [answer.reason for _e, answer in (*found, *again) if isinstance(answer, Unschedulable)]
-    assert reasons == [
-        "session_designated_agents: 'agent4' cannot be used: its engine is down",
-        "session_designated_agents: 'agent4' cannot be used: it is unreachable",
-    ]
-
-
-def test_an_agent_that_is_away_is_looked_at_again_when_it_or_its_inventory_changes(counted: Counted) -> None:
-    entries = [waiting(1, agent_labels=["fast"]), waiting(2, resources={"cpu": 1, "mem": "64m", "tpu": 1})]
-    state = dataclasses.replace(full(), unavailable={"agent4": "it is off"}, unreachable=["agent4"])
-    known = {"agent4": InventoryAgent("default", frozenset({"fast"}))}
-    found, last = run(entries, dataclasses.replace(state, inventory=known))
-    assert counted.take() == (2, 0)
-    reasons = [answer.reason for _entry, answer in found if isinstance(answer, Unschedulable)]
-    assert [reason.endswith("; agent4 does not answer (it is off)") for reason in reasons] == [True, True]
-    again, _last = run(entries, dataclasses.replace(state, inventory=known), last)
-    assert counted.take() == (0, 0)
-    assert [answer.reason for _entry, answer in again if isinstance(answer, Unschedulable)] == reasons
-    run(entries, dataclasses.replace(state, inventory={"agent4": InventoryAgent("default", frozenset())}), last)
-    assert counted.take() == (2, 0)
-    run(entries, dataclasses.replace(state, inventory=known, unavailable={"agent4": "it hangs"}), last)
-    assert counted.take() == (2, 0)
-
-
-def test_what_was_decided_after_a_start_is_not_known_to_the_next_pass(counted: Counted) -> None:
+def test_after_a_start_what_was_refused_is_tried_again(counted: Counted) -> None:
     room = full(allocated={"cpu": 7, "mem": 15 * GIB}, sessions=[])
-    found, last = run([waiting(1), waiting(2), waiting(3)], room)
-    assert [isinstance(answer, Decision) for _entry, answer in found] == [True, False, False]
-    assert counted.take() == (2, 0)
-    # The start has failed: there is room as before.
-    found, _last = run([waiting(2), waiting(3)], room, last)
-    assert [isinstance(answer, Decision) for _entry, answer in found] == [True, False]
+    found = run([waiting(1, 2), waiting(2), waiting(3, 2)], room)
+    assert [isinstance(answer, Decision) for _entry, answer in found] == [False, True, False]
+    assert counted.take() == (3, 0)
 
 
 def test_a_session_is_not_refused_for_another_one_with_its_request() -> None:
     held = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=waiting(9).id)
     entries = [waiting(1), waiting(2)]
-    found, _last = run(entries, full(allocated={}, sessions=[]).with_plan(held))
+    found = run(entries, full(allocated={}, sessions=[]).with_plan(held))
     reasons = [answer.reason if isinstance(answer, Unschedulable) else "" for _entry, answer in found]
     assert reasons[0].startswith("session_name: 'session-1' is the name of another session that lives")
     assert reasons[1] == ""
@@ -283,88 +157,45 @@ def test_on_a_host_network_no_sshd_takes_the_port_of_an_app() -> None:
 ON_HOST: dict[str, Any] = {"cluster_size": 2, "cluster_mode": "multi-node", "network_driver": "host"}
 
 
-def test_a_refusal_for_want_of_ports_holds_until_they_are_free(counted: Counted) -> None:
-    pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_published_port=30000, last_published_port=30003)
-
-    def refused(ports: list[int], last: LastPass) -> tuple[bool, LastPass]:
-        cluster = readings(agent1=agent_facts("agent1", tcp_ports=ports, allow_host_network=True))
-        answers = Answers(cluster, pools, NOW, last)
-        answer = answers.decide(entry)
-        waits = {entry.id: (entry, answer)} if isinstance(answer, Unschedulable) else {}
-        return bool(waits), answers.result(waits)
-
-    entry = waiting(1, apps=["jupyter", "terminal"])
-    lack, last = refused([30000, 30001], LastPass())
-    again, last = refused([30002, 30003, 22], last)
-    assert (lack, again, counted.take()[0]) == (True, True, 1)
-    assert not refused([30003], last)[0]
-
-
-def test_on_a_host_network_a_refusal_holds_until_a_port_is_free(counted: Counted) -> None:
-    app = {"name": "page", "port": 8000, "command": "serve"}
+def test_on_a_host_network_a_session_is_refused_for_its_own_ports_alone() -> None:
     pools = dataclasses.replace(POOLS, gateways=["gateway1"])
-    entry = waiting(1, apps=[app], **ON_HOST)
-
-    def decided(ports: list[int], last: LastPass) -> tuple[Decision | Unschedulable, LastPass]:
-        agents = {name: agent_facts(name, 1, tcp_ports=ports, allow_host_network=True) for name in ("agent1", "agent2")}
-        answers = Answers(readings(**agents), pools, NOW, last)
-        answer = answers.decide(entry)
-        return answer, answers.result({entry.id: (entry, answer)} if isinstance(answer, Unschedulable) else {})
-
-    first, last = decided([8000], LastPass())
-    again, last = decided([8000], last)
-    assert isinstance(first, Unschedulable)
-    assert (first.reason, counted.take()[0]) == (again.reason if isinstance(again, Unschedulable) else "", 1)
-    assert isinstance(decided([], last)[0], Decision)
+    agents = {name: agent_facts(name, 1, tcp_ports=[8000], allow_host_network=True) for name in ("agent1", "agent2")}
+    answers = Answers(readings(**agents), pools, NOW)
+    apps = ({"name": "page", "port": port, "command": "serve"} for port in (8000, 8001))
+    refused, fits = [answers.decide(waiting(number, apps=[app], **ON_HOST)) for number, app in enumerate(apps, 1)]
+    assert (type(refused), type(fits)) == (Unschedulable, Decision)
 
 
 def test_equal_requests_share_a_refusal_that_is_not_about_room(counted: Counted) -> None:
     entries = [waiting(number, apps=["jupyter"], architecture="arm64") for number in (1, 2, 3)]
-    found, _last = run(entries, full())
-    assert (len(found), counted.take()[0]) == (3, 1)
+    assert (len(run(entries, full())), counted.take()[0]) == (3, 1)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_that_are_due_cost_no_more_than_the_first_of_them(counted: Counted, policy: str) -> None:
-    entries = [waiting(number, 1 + number % 8, skipped=4) for number in range(1, 201)]
-    found, last = run(entries, full(), policy=policy)
+    entries = [waiting(number, 1 + number % 8) for number in range(1, 201)]
+    found = run([*entries, *passed(4, after=200)], full(), policy)
     assert counted.take() == (1, 1)
     assert {answer.reason for _entry, answer in found[1:] if isinstance(answer, Unschedulable)} == {
         "it waits behind session-1, which 4 later sessions have skipped"
     }
-    run(entries, full(), last, policy)
-    assert counted.take() == (0, 0)
 
 
 def test_what_could_never_start_is_judged_once_for_each_kind_though_all_are_due(counted: Counted) -> None:
-    entries = [waiting(number, 9 + number % 3, skipped=4) for number in range(1, 91)]
-    found, last = run(entries, full())
+    entries = [waiting(number, 9 + number % 3) for number in range(1, 91)]
+    found = run([*entries, *passed(4, after=90)], full())
     assert (len(found), counted.take()) == (90, (3, 3))
-    run(entries, full(), last)
-    assert counted.take() == (0, 0)
 
 
 def test_only_the_first_answers_name_the_sessions_that_would_have_to_end(
     counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "NAMED_BLOCKERS", 2)
-    found, _last = run([waiting(number, number) for number in (1, 2, 3)], full())
+    found = run([waiting(number, number) for number in (1, 2, 3)], full())
     endings = [
         "it fits when these end: holder" in answer.reason for _e, answer in found if not isinstance(answer, Decision)
     ]
     assert (endings, counted.named) == ([True, True, False], 2)
-
-
-def test_the_record_of_a_session_has_the_answer_of_the_pass_unless_it_was_updated_since() -> None:
-    entry = waiting(1)
-    found, last = run([entry], full())
-    assert isinstance(found[0][1], Unschedulable)
-    assert last.record(entry)["pending"] == {"reason": found[0][1].reason, "shortfall": found[0][1].shortfall}
-    assert last.record(waiting(2)) == waiting(2).record
-    for other in (dataclasses.replace(entry, updated_at=NOW + 99), dataclasses.replace(entry, state="RUNNING")):
-        assert last.record(other) == other.record
-    lost = dataclasses.replace(last, lacks={})
-    assert lost.record(entry) == entry.record
 
 
 GONE = "not in the inventory, or hidden by --limit"
@@ -381,46 +212,40 @@ def retried(**changes: Any) -> QueueEntry:
 def test_a_session_starts_nowhere_else_while_an_agent_of_its_last_start_is_away(
     left_out: dict[str, str], why: str
 ) -> None:
-    ((_entry, answer),), _last = run([retried()], readings("agent2", left_out=left_out))
+    ((_entry, answer),) = run([retried()], readings("agent2", left_out=left_out))
     assert isinstance(answer, Unschedulable)
     assert answer.reason == (
         f"agent1 may have begun its command, and cannot be used (agent1: {why}): make it available again, or end the"
         " session with terminate_session and create it again"
     )
-    assert isinstance(run([retried()], readings("agent1", "agent2"))[0][0][1], Decision)
-    assert isinstance(run([retried(plan=None)], readings("agent2", left_out=left_out))[0][0][1], Decision)
+    assert isinstance(run([retried()], readings("agent1", "agent2"))[0][1], Decision)
+    assert isinstance(run([retried(plan=None)], readings("agent2", left_out=left_out))[0][1], Decision)
     # Without a command nothing can run twice.
     interactive = requested(1, spec(name="train-llm"), id=SESSION_ID, plan=plan({"agent1": 1}))
-    assert isinstance(run([interactive], readings("agent2", left_out=left_out))[0][0][1], Decision)
+    assert isinstance(run([interactive], readings("agent2", left_out=left_out))[0][1], Decision)
 
 
 def test_a_due_session_that_waits_for_an_agent_delays_no_other() -> None:
-    entries = [retried(skipped=4), waiting(2)]
-    found = {entry.id: answer for entry, answer in run(entries, readings("agent2"))[0]}
+    entries = [retried(), waiting(2)]
+    found = {entry.id: answer for entry, answer in run([*entries, *passed(4)], readings("agent2"))}
     assert [type(found[entry.id]) for entry in entries] == [Unschedulable, Decision]
 
 
-def test_a_due_session_that_no_network_allows_delays_no_other(counted: Counted) -> None:
-    due = waiting(1, 8, skipped=4, cluster_size=2, cluster_mode="multi-node")
+def test_a_due_session_that_no_network_allows_delays_no_other() -> None:
+    due = waiting(1, 8, cluster_size=2, cluster_mode="multi-node")
 
-    def room(**changes: Any) -> ClusterState:
-        return readings(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
+    def outcome(**changes: Any) -> list[type]:
+        room = readings(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
+        return [type(answer) for _entry, answer in run([due, waiting(2), *passed(4)], room)]
 
-    blocked, last = run([due, waiting(2)], room())
-    assert [type(answer) for _entry, answer in blocked] == [Unschedulable, Unschedulable]
+    assert outcome() == [Unschedulable, Unschedulable]
     for changes in ({"underlay": None}, {"udp_ports": {4789: "flanneld"}}):
-        counted.take()
-        found, last = run([due, waiting(2)], room(**changes), last)
-        assert [type(answer) for _entry, answer in found] == [Unschedulable, Decision]
-        assert counted.take()[1] == 1
-        again, last = run([due, waiting(2)], room(**changes), last)
-        assert [type(answer) for _entry, answer in again] == [Unschedulable, Decision]
-        assert counted.take()[1] == 0
+        assert outcome(**changes) == [Unschedulable, Decision]
 
 
-def test_what_an_address_in_the_inventory_rules_out_is_judged_again_by_the_next_pass(counted: Counted) -> None:
+def test_a_due_session_that_an_address_in_the_inventory_rules_out_delays_no_other(counted: Counted) -> None:
     pools = dataclasses.replace(POOLS, gateways=["198.51.100.1"])
-    due = waiting(1, 8, skipped=4)
+    due = waiting(1, 8)
     facts = agent_facts("agent1", allocated={"cpu": 8})
     address = facts.underlay.host if facts.underlay else ""
     foreign = dataclasses.replace(readings(agent1=facts), addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
@@ -428,7 +253,7 @@ def test_what_an_address_in_the_inventory_rules_out_is_judged_again_by_the_next_
     assert [answers.blocks(entry) for entry in (due, dataclasses.replace(due, name="other"))] == [False, False]
     assert counted.take() == (0, 1)
     fixed = dataclasses.replace(foreign, addresses={"agent1": [address]})
-    assert Answers(fixed, pools, NOW, answers.result({})).blocks(due)
+    assert Answers(fixed, pools, NOW).blocks(due)
 
 
 def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,3 +263,73 @@ def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest
     for number in (1, 2, 3):
         assert answers.is_feasible(waiting(number))
     assert len(checked) == 1
+
+
+# ---- what a pass has seen
+
+
+def digest(cluster: ClusterState, *entries: QueueEntry, rules: Any = "fifo") -> str:
+    return digest_of_inputs(entries or [waiting(1)], cluster, rules)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allocated": {"cpu": 7, "mem": 16 * GIB}},
+        {"capacity": {"cpu": 8, "mem": 17 * GIB}},
+        {"schedulable": False},
+        {"architecture": "arm64"},
+        {"labels": ["fast"]},
+        {"max_containers": 9},
+        {"containers": 3},
+        {"sessions": []},
+        {"tcp_ports": [30000]},
+        {"udp_ports": {4789: "flanneld"}},
+        {"devices": [Device("cuda.device", "0", model="H100")]},
+        {"unusable_paths": {"/data": Unusable("is missing")}},
+        {"unusable_images": {"registry/x": "needs a login"}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_pass_is_made_again_when_an_agent_has_changed(changes: dict[str, Any]) -> None:
+    assert digest(full(**changes)) != digest(full())
+
+
+def test_a_pass_is_made_again_when_an_agent_goes_or_its_inventory_changes() -> None:
+    gone = dataclasses.replace(full(), unavailable={"agent4": "it is off"}, unreachable=["agent4"])
+    known = dataclasses.replace(gone, inventory={"agent4": InventoryAgent("default", frozenset({"fast"}))})
+    other = dataclasses.replace(gone, inventory={"agent4": InventoryAgent("default", frozenset())})
+    reason = dataclasses.replace(known, unavailable={"agent4": "it hangs"})
+    addressed = dataclasses.replace(known, addresses={"agent1": ["192.0.2.1"]})
+    assert len({digest(state) for state in (full(), gone, known, other, reason, addressed)}) == 6
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [requested(1), requested(2)],
+        [requested(1, priority=11)],
+        [requested(1, has_started=True)],
+        [requested(1, user="bob")],
+        [requested(1, updated_at=NOW)],
+        [requested(1, spec(name="session-1", cluster_size=7))],
+        [requested(1, state="CREATING")],
+    ],
+    ids=["one more", "priority", "started", "owner", "updated", "request", "state"],
+)
+def test_a_pass_is_made_again_when_the_queue_has_changed(changed: list[QueueEntry]) -> None:
+    assert digest(full(), *changed) != digest(full(), requested(1))
+
+
+def test_a_pass_is_made_again_with_other_options() -> None:
+    assert digest(full(), rules="lifo") != digest(full())
+
+
+def test_what_changes_all_the_time_and_decides_nothing_makes_no_pass() -> None:
+    disk = ImageDisk("/var/lib/docker", 1, 2, {})
+    lived = full()
+    (part,) = lived.facts["agent1"].sessions
+    older = dataclasses.replace(part, lived=99, idle=7)
+    changed = full(warnings=["the disk is nearly full"], image_disk=disk, sessions=[older])
+    refused = dataclasses.replace(waiting(1), record={**waiting(1).record, "pending": {"reason": "no room"}})
+    assert digest(changed, refused) == digest(lived)

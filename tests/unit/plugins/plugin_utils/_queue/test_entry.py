@@ -39,11 +39,13 @@ DROPPED: dict[str, Any] = {"spec": None, "owner": None}
 
 
 def test_a_session_waits_starts_and_waits_again() -> None:
-    first = queued(1, skipped=3)
+    first = queued(1)
     begun = mark_creating(first, OWNER, NOW + 5)
-    assert begun == dataclasses.replace(first, state="CREATING", owner=OWNER, updated_at=NOW + 5)
+    assert begun == dataclasses.replace(first, state="CREATING", owner=OWNER, updated_at=NOW + 5, has_started=True)
     refused = mark_pending(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
-    assert refused == dataclasses.replace(first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6)
+    assert refused == dataclasses.replace(
+        first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6, has_started=True
+    )
     assert mark_pending(begun, begun.record, NOW + 6, failed=True).attempts == 1
 
 
@@ -139,7 +141,7 @@ def any_entry(draw: st.DrawFn) -> QueueEntry:
         record={**draw(json_data), **record(status=state)},
         enqueued_at=draw(times),
         updated_at=draw(times),
-        skipped=draw(st.integers(0)),
+        has_started=draw(st.booleans()),
         attempts=draw(st.integers(0)),
         owner=draw(st.none() | st.builds(Owner, texts, st.integers(1, 1 << 21), texts)),
         agents=tuple(draw(st.lists(texts, max_size=3))),

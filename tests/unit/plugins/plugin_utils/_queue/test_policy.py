@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import (
     DEFAULT_MAX_SKIPS,
-    blocked_by,
     count_skips,
     dominant_shares,
+    due_sessions,
+    first_ahead,
     sort_pending,
+    still_counted,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import NOW, queued
@@ -31,12 +33,16 @@ def numbers(entries: list[QueueEntry]) -> list[int]:
     return [int(entry.id[:8], 16) for entry in entries]
 
 
+def due(entries: list[QueueEntry], max_skips: int = DEFAULT_MAX_SKIPS) -> list[QueueEntry]:
+    return due_sessions(entries, count_skips(entries), max_skips)
+
+
 described: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     user=st.sampled_from("abc"),
     resource_group=st.sampled_from(["default", "other"]),
     priority=st.integers(0, 2),
-    skipped=st.integers(0, 3),
+    has_started=st.booleans(),
     enqueued_at=st.integers(0, 3).map(float),
     state=st.sampled_from(["PENDING", "PENDING", "CREATING"]),
 )
@@ -55,7 +61,9 @@ def test_the_order_does_not_depend_on_how_the_entries_are_listed(
     policy: str, entries: list[QueueEntry], shares: dict[str, float], max_skips: int, random: Any
 ) -> None:
     shuffled = random.sample(entries, len(entries))
-    assert sort_pending(entries, policy, shares, max_skips) == sort_pending(shuffled, policy, shares, max_skips)
+    assert sort_pending(entries, policy, shares, due(entries, max_skips)) == sort_pending(
+        shuffled, policy, shares, due(shuffled, max_skips)
+    )
 
 
 @ALL_POLICIES
@@ -70,12 +78,13 @@ def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[QueueEn
 def test_due_sessions_are_sorted_by_arrival_and_others_by_priority(
     policy: str, entries: list[QueueEntry], shares: dict[str, float], max_skips: int
 ) -> None:
-    for first, second in itertools.pairwise(sort_pending(entries, policy, shares, max_skips)):
-        due = (first.skipped >= max_skips, second.skipped >= max_skips)
-        assert due != (False, True)
-        if all(due):
+    skips = count_skips(entries)
+    for first, second in itertools.pairwise(sort_pending(entries, policy, shares, due(entries, max_skips))):
+        are_due = (skips[first.id] >= max_skips, skips[second.id] >= max_skips)
+        assert are_due != (False, True)
+        if all(are_due):
             assert first.arrival_key < second.arrival_key
-        elif not any(due):
+        elif not any(are_due):
             assert first.priority >= second.priority
 
 
@@ -100,80 +109,115 @@ def test_a_higher_priority_goes_first_whatever_the_policy(policy: str) -> None:
 
 @ALL_POLICIES
 def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
-    entries = [queued(1), queued(2, skipped=DEFAULT_MAX_SKIPS, priority=0, user="rich"), queued(3, priority=90)]
-    assert numbers(sort_pending(entries, policy, {"rich": 1.0}))[0] == 2
+    entries = [queued(1), queued(2, priority=0, user="rich"), queued(3, priority=90)]
+    assert numbers(sort_pending(entries, policy, {"rich": 1.0}, entries[1:2]))[0] == 2
 
 
 # ---- due sessions
 
 
-@pytest.mark.parametrize(
-    ("due", "blocks"),
-    [
-        ({}, True),
-        ({"skipped": 3}, True),
-        ({"state": "CREATING"}, True),
-        ({"priority": 11}, True),
-        ({"priority": 9}, False),
-        ({"skipped": 1}, False),
-        ({"resource_group": "other"}, False),
-        ({"state": "TERMINATING", "spec": None}, False),
-        ({"state": "TERMINATED", "spec": None}, False),
-    ],
-    ids=[
-        "just due",
-        "more than due",
-        "a run is at work",
-        "a higher priority",
-        "a lower priority",
-        "not due yet",
-        "another resource group",
-        "being taken away",
-        "history",
-    ],
-)
-@pytest.mark.parametrize("own", [[], [queued(5)]], ids=["a new one", "one that waits too"])
-def test_later_sessions_wait_behind_a_due_session(own: list[QueueEntry], due: dict[str, Any], blocks: bool) -> None:
-    first = queued(1, **{"skipped": 2, **due})
-    candidate = own[0].id if own else "new"
-    assert blocked_by([*own, first], 10, "default", 2, candidate) == (first if blocks else None)
-
-
-def test_a_due_session_does_not_wait_behind_itself_nor_behind_later_ones() -> None:
-    entries = [queued(1, skipped=2), queued(2, skipped=2)]
-    assert blocked_by(entries, 10, "default", 2, entries[0].id) is None
-    assert blocked_by(entries, 10, "default", 2, entries[1].id) == entries[0]
-
-
-def test_the_earliest_of_those_ahead_is_named() -> None:
-    entries = [queued(3, skipped=DEFAULT_MAX_SKIPS), queued(1), queued(2, skipped=DEFAULT_MAX_SKIPS)]
-    assert blocked_by(entries, 10, "default") == entries[2]
-
-
-@given(some_entries, st.integers(0, 4))
-def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry], max_skips: int) -> None:
-    at_rest = [entry for entry in entries if entry.state == "PENDING"]
-    for first in sort_pending(at_rest, "fifo", {}, max_skips)[:1]:
-        assert blocked_by(at_rest, first.priority, first.resource_group, max_skips, first.id) is None
+def passed_by(entry: QueueEntry, *later: dict[str, Any]) -> int:
+    """Return how often a session was skipped: by ``later`` ones that have started."""
+    others = [queued(number, **{"has_started": True, **changes}) for number, changes in enumerate(later, 2)]
+    return count_skips([*others, entry])[entry.id]
 
 
 @pytest.mark.parametrize(
     ("changes", "counted"),
     [
         ({}, True),
+        ({"state": "RUNNING"}, True),
+        ({"state": "CREATING"}, True),
+        ({"state": "TERMINATING", "spec": None}, True),
+        ({"state": "TERMINATED", "spec": None}, True),
+        ({"has_started": False}, False),
+        ({"state": "TERMINATED", "spec": None, "has_started": False}, False),
+        ({"priority": 9}, True),
+        ({"priority": 11}, False),
+        ({"resource_group": "other"}, False),
+        ({"enqueued_at": NOW}, False),
+    ],
+    ids=[
+        "its start has failed",
+        "runs",
+        "starts",
+        "is ending",
+        "has ended",
+        "waits",
+        "was cancelled while it waited",
+        "of a lower priority",
+        "of a higher priority",
+        "of another group",
+        "came earlier",
+    ],
+)
+def test_a_session_was_skipped_by_those_that_came_later_and_have_started(
+    changes: dict[str, Any], counted: bool
+) -> None:
+    assert passed_by(queued(1), {}, changes) == 1 + counted
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_due"),
+    [({}, True), ({"state": "CREATING"}, True), ({"state": "RUNNING"}, False), ({"enqueued_at": NOW + 3.5}, False)],
+    ids=["waits", "a run is at work", "runs", "was skipped less often"],
+)
+def test_a_session_is_due_once_so_many_have_skipped_it(changes: dict[str, Any], is_due: bool) -> None:
+    entries = [queued(1, **changes), *(queued(number, state="RUNNING", has_started=True) for number in (2, 3, 4))]
+    assert due(entries, 3) == entries[: int(is_due)]
+    assert due(entries, 4) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks"),
+    [
+        ({}, True),
         ({"priority": 11}, True),
         ({"priority": 9}, False),
         ({"resource_group": "other"}, False),
         ({"enqueued_at": NOW + 6}, False),
-        ({"state": "CREATING"}, False),
-        ({"state": "TERMINATING", "spec": None}, False),
-        ({"state": "TERMINATED", "spec": None}, False),
     ],
-    ids=["the same", "higher", "lower", "another group", "later", "starting", "ending", "ended"],
+    ids=["just due", "a higher priority", "a lower priority", "another resource group", "it came later"],
 )
-def test_skips_count_for_earlier_sessions_of_no_lower_priority(changes: dict[str, Any], counted: bool) -> None:
-    entry, started = queued(1, skipped=4, **changes), queued(5)
-    assert count_skips([entry, started], started) == ([dataclasses.replace(entry, skipped=5)] if counted else [])
+def test_later_sessions_wait_behind_a_due_session(changes: dict[str, Any], blocks: bool) -> None:
+    first = queued(1, **changes)
+    assert first_ahead([first], queued(5)) == (first if blocks else None)
+    assert first_ahead([first], queued(5), lambda _entry: False) is None
+
+
+def test_a_due_session_does_not_wait_behind_itself_nor_behind_later_ones() -> None:
+    entries = [queued(1), queued(2)]
+    assert [first_ahead(entries, entry) for entry in entries] == [None, entries[0]]
+
+
+def test_the_earliest_of_those_ahead_is_named() -> None:
+    entries = [queued(3), queued(2), *(queued(number, has_started=True, state="RUNNING") for number in (4, 5))]
+    assert first_ahead(due(entries, 2), queued(6)) == entries[1]
+
+
+@given(some_entries, st.integers(0, 4))
+def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry], max_skips: int) -> None:
+    at_rest = [entry for entry in entries if entry.state == "PENDING"]
+    for first in sort_pending(at_rest, "fifo", {}, due(at_rest, max_skips))[:1]:
+        assert first_ahead(due(at_rest, max_skips), first) is None
+
+
+# ---- history
+
+
+@given(some_entries, st.integers(0, 4))
+def test_without_what_is_not_needed_the_same_sessions_are_due(entries: list[QueueEntry], max_skips: int) -> None:
+    needed = still_counted(entries, max_skips)
+    left = [entry for entry in entries if entry.id in needed or entry.state == "PENDING"]
+    pending = [entry for entry in due(entries, max_skips) if entry.state == "PENDING"]
+    assert [entry for entry in due(left, max_skips) if entry.state == "PENDING"] == pending
+
+
+def test_a_session_that_waits_for_ever_keeps_no_long_history() -> None:
+    ended = [queued(number, state="TERMINATED", spec=None, has_started=True) for number in range(3, 103)]
+    waiting = [queued(1), queued(2, resource_group="other")]
+    assert still_counted([*waiting, *ended], 2) == {entry.id for entry in ended[-2:]}
+    assert still_counted([*waiting[1:], *ended], 2) == set()
 
 
 # ---- no starvation
@@ -195,11 +239,15 @@ class Cluster:
 
     def __init__(self, policy: str, max_skips: int) -> None:
         self.policy, self.max_skips, self.now = policy, max_skips, 0
-        self.waiting: dict[str, QueueEntry] = {}
+        self.entries: dict[str, QueueEntry] = {}
         self.running: dict[str, tuple[QueueEntry, int]] = {}
         self.passes: collections.Counter[str] = collections.Counter()
         self.started: list[str] = []
         self._numbers = itertools.count(1)
+
+    @property
+    def waiting(self) -> dict[str, QueueEntry]:
+        return {name: entry for name, entry in self.entries.items() if entry.state == "PENDING"}
 
     def free(self, group: str) -> int:
         taken = sum(ask_of(entry)["size"] for entry, _end in self.running.values() if entry.resource_group == group)
@@ -216,30 +264,34 @@ class Cluster:
     def step(self) -> None:
         self.now += 1
         self.running = {key: (entry, end) for key, (entry, end) in self.running.items() if end > self.now}
+        # No history is kept but what still counts.
+        kept = {*self.running, *self.waiting, *still_counted(self.entries.values(), self.max_skips)}
+        self.entries = {name: entry for name, entry in self.entries.items() if name in kept}
 
     def arrive(self, **options: Any) -> QueueEntry:
         """Add a session and, as ``create_session`` does, try to start it at once."""
         entry = queued(next(self._numbers), enqueued_at=float(self.now), **options)
-        self.waiting[entry.id] = entry
+        self.entries[entry.id] = entry
         self.try_start(entry)
         return entry
 
     def schedule(self) -> None:
-        while any(map(self.try_start, sort_pending(self.waiting.values(), self.policy, self.shares(), self.max_skips))):
+        while any(map(self.try_start, sort_pending(self.waiting.values(), self.policy, self.shares(), self.due()))):
             pass
+
+    def due(self) -> list[QueueEntry]:
+        return due([*self.entries.values()], self.max_skips)
 
     def try_start(self, entry: QueueEntry) -> bool:
         if not self.may_start(entry):
             return False
         self.hold_against_the_rules(entry)
-        del self.waiting[entry.id]
+        self.entries[entry.id] = dataclasses.replace(entry, state="RUNNING", has_started=True)
         self.running[entry.id] = entry, self.now + ask_of(entry)["life"]
-        self.waiting.update({entry.id: entry for entry in count_skips(self.waiting.values(), entry)})
         return True
 
     def may_start(self, entry: QueueEntry) -> bool:
-        ahead = blocked_by(self.waiting.values(), entry.priority, entry.resource_group, self.max_skips, own_id=entry.id)
-        return not ahead and ask_of(entry)["size"] <= self.free(entry.resource_group)
+        return not first_ahead(self.due(), entry) and ask_of(entry)["size"] <= self.free(entry.resource_group)
 
     def hold_against_the_rules(self, entry: QueueEntry) -> None:
         assert entry.id not in self.started
@@ -338,7 +390,7 @@ def test_a_higher_priority_passes_a_due_session_and_is_not_counted(policy: str) 
     other = cluster.arrive(spec=small, resource_group="other")
     assert {passing.id, urgent.id, other.id} <= set(cluster.started)
     assert blocked.id in cluster.waiting
-    assert cluster.waiting[large.id].skipped == 1
+    assert count_skips(cluster.entries.values())[large.id] == 1
 
 
 def test_drf_prefers_the_user_with_the_smallest_share() -> None:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, is_feasible
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers, LastPass
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.answers import Answers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import (
     count_skips,
     dominant_shares,
+    due_sessions,
     sort_pending,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
@@ -47,10 +48,16 @@ FIFO = QueuePolicy("fifo", 2)
 OWNER = Owner("manager1 boot", 4711, "123456")
 
 
-def waits(number: int, cpu: int = 1, skipped: int = 0, **options: Any) -> QueueEntry:
+def waits(number: int, cpu: int = 1, **options: Any) -> QueueEntry:
     """Return a PENDING session of one container with so many cores, the ``number``-th to arrive."""
     session_spec = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **options})
-    return requested(number, session_spec, skipped=skipped)
+    return requested(number, session_spec)
+
+
+def passed(times: int, after: int = 1) -> list[QueueEntry]:
+    """Return so many sessions that run, and came after that number of those that wait: they have skipped these."""
+    arrived = NOW + after + 0.5
+    return [requested(1000 + n, state="RUNNING", has_started=True, enqueued_at=arrived) for n in range(times)]
 
 
 def cluster(*cores: int) -> ClusterState:
@@ -167,18 +174,9 @@ def test_sessions_of_other_states_are_not_started() -> None:
 # ---- no starvation
 
 
-def test_pending_entries_count_how_often_they_were_skipped() -> None:
-    entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
-    cluster_state = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
-    passed = {
-        entry.name: entry.skipped for entry, _answer in schedule(entries, Answers(cluster_state, POOLS, NOW), FIFO)
-    }
-    assert passed == {"session-1": 1, "session-2": 0, "session-3": 0, "session-4": 0}
-
-
 def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> None:
     busy = agent_facts("agent1", 4, allocated={"cpu": 2})
-    entries = [waits(1, 4, skipped=2), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu")]
+    entries = [waits(1, 4), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu"), *passed(2)]
     cluster_state = readings(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
     assert outcomes(entries, cluster_state) == [
         ("session-1", short_of(4)),
@@ -211,35 +209,36 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
 )
 def test_an_infeasible_session_blocks_no_other(options: dict[str, Any]) -> None:
     busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
-    answers = dict(outcomes([waits(1, skipped=9, **options), waits(2, 1)], busy))
+    answers = dict(outcomes([waits(1, **options), waits(2, 1), *passed(9)], busy))
     assert answers["session-2"] == "agent1"
     assert answers["session-1"] != "agent1"
 
 
 def test_a_creating_session_blocks_others_until_it_is_claimed() -> None:
-    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="CREATING", owner=OWNER, skipped=2)
+    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="CREATING", owner=OWNER)
     cluster_state = cluster(4)
-    assert outcomes([starts, waits(2)], cluster_state) == [
+    assert outcomes([starts, waits(2), *passed(2)], cluster_state) == [
         ("session-2", "it waits behind session-1, which 2 later sessions have skipped")
     ]
     claimed = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=starts.id)
-    assert outcomes([starts, waits(2)], cluster_state.with_plan(claimed)) == [("session-2", "agent1")]
+    assert outcomes([starts, waits(2), *passed(2)], cluster_state.with_plan(claimed)) == [("session-2", "agent1")]
 
 
 def test_a_creating_session_without_a_stored_request_blocks_others() -> None:
-    starts = requested(1, state="CREATING", spec=None, owner=OWNER, skipped=2)
-    assert [name for name, _answer in outcomes([starts, waits(2)], cluster(4))] == ["session-2"]
-    assert waits_behind([starts], waits(2), Answers(cluster(4), POOLS, NOW), FIFO) == Unschedulable(
+    starts = requested(1, state="CREATING", spec=None, owner=OWNER)
+    assert [name for name, _answer in outcomes([starts, waits(2), *passed(2)], cluster(4))] == ["session-2"]
+    assert waits_behind([starts, *passed(2)], waits(2), Answers(cluster(4), POOLS, NOW), FIFO) == Unschedulable(
         "it waits behind session-1, which 2 later sessions have skipped", {}
     )
 
 
 def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
-    due = waits(1, skipped=2)
-    assert waits_behind([due], waits(2), Answers(cluster(4), POOLS, NOW), FIFO) is not None
-    assert waits_behind([due], waits(2, priority=90), Answers(cluster(4), POOLS, NOW), FIFO) is None
-    assert waits_behind([due], due, Answers(cluster(4), POOLS, NOW), FIFO) is None
-    assert waits_behind([due], waits(2), Answers(cluster(4), POOLS, NOW), QueuePolicy("fifo", 3)) is None
+    due = waits(1)
+    queue = [due, *passed(2)]
+    assert waits_behind(queue, waits(2), Answers(cluster(4), POOLS, NOW), FIFO) is not None
+    assert waits_behind(queue, waits(2, priority=90), Answers(cluster(4), POOLS, NOW), FIFO) is None
+    assert waits_behind(queue, due, Answers(cluster(4), POOLS, NOW), FIFO) is None
+    assert waits_behind(queue, waits(2), Answers(cluster(4), POOLS, NOW), QueuePolicy("fifo", 3)) is None
 
 
 # ---- obstacles
@@ -340,7 +339,6 @@ described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     st.builds(
         dict,
         cpu=st.integers(1, 5),
-        skipped=st.integers(0, 3),
         priority=st.integers(0, 2),
         cluster_size=st.integers(1, 3),
         cluster_mode=st.sampled_from(["single-node", "multi-node"]),
@@ -349,6 +347,7 @@ described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     max_size=6,
 )
 some_waiting = described.map(lambda listed: [waits(number, **fields) for number, fields in enumerate(listed, 1)])
+some_passed = st.builds(passed, st.integers(0, 3), st.integers(0, 6))
 
 
 some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
@@ -377,37 +376,34 @@ def one_by_one(
     while True:
         shares = dominant_shares(*usage(cluster_state))
         waiting = [entry for entry in remaining.values() if entry.id not in tried]
-        ordered = sort_pending(waiting, rules.policy, shares, rules.max_skips)
+        due = due_sessions(waiting, count_skips(remaining.values()), rules.max_skips)
+        ordered = sort_pending(waiting, rules.policy, shares, due)
         if not ordered:
-            return [(remaining.get(name, entry), agents) for name, (entry, agents) in tried.items()]
+            return [*tried.values()]
         entry, answers = ordered[0], Answers(cluster_state, POOLS, NOW)
         answer = waits_behind(remaining.values(), entry, answers, rules) or answers.decide(entry)
         tried[entry.id] = entry, answer.plan.agents if isinstance(answer, Decision) else []
         if isinstance(answer, Decision):
             cluster_state = cluster_state.with_plan(answer.plan)
-            del remaining[entry.id]
-            remaining.update({passed.id: passed for passed in count_skips(remaining.values(), entry)})
+            remaining[entry.id] = dataclasses.replace(entry, state="RUNNING", has_started=True)
 
 
 @settings(max_examples=60)
-@given(some_waiting, some_cores, st.builds(QueuePolicy, st.sampled_from(POLICIES), st.integers(0, 3)), st.randoms())
+@given(
+    some_waiting,
+    some_passed,
+    some_cores,
+    st.builds(QueuePolicy, st.sampled_from(POLICIES), st.integers(0, 3)),
+    st.randoms(),
+)
 def test_a_pass_is_what_the_rules_say_one_by_one(
-    entries: list[QueueEntry], cores: list[int], rules: QueuePolicy, random: Any
+    entries: list[QueueEntry], others: list[QueueEntry], cores: list[int], rules: QueuePolicy, random: Any
 ) -> None:
-    entries = [dataclasses.replace(entry, user=random.choice("ab")) for entry in entries]
-    agents, last = cluster(*cores), LastPass()
-    expected = one_by_one(entries, agents, rules)
-    for _pass in range(2):
-        answers = Answers(agents, POOLS, NOW, last)
-        found = schedule(entries, answers, rules)
-        assert [(entry.id, answer.plan.agents if isinstance(answer, Decision) else []) for entry, answer in found] == [
-            (entry.id, chosen) for entry, chosen in expected
-        ]
-        # More skips than the limit make no difference, and are not counted.
-        assert [min(entry.skipped, rules.max_skips) for entry, _answer in found] == [
-            min(entry.skipped, rules.max_skips) for entry, _chosen in expected
-        ]
-        last = answers.result({e.id: (e, answer) for e, answer in found if isinstance(answer, Unschedulable)})
+    entries = [*(dataclasses.replace(entry, user=random.choice("ab")) for entry in entries), *others]
+    found = schedule(entries, Answers(cluster(*cores), POOLS, NOW), rules)
+    assert [
+        (entry, answer.plan.agents if isinstance(answer, Decision) else []) for entry, answer in found
+    ] == one_by_one(entries, cluster(*cores), rules)
 
 
 @given(some_waiting, some_cores)
@@ -448,11 +444,10 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
 def test_request_that_was_changed_in_the_queue_is_judged_as_if_it_were_made(
     changes: dict[str, Any], reason: str
 ) -> None:
-    good, other = waits(1, skipped=99), waits(2)
+    good, other = waits(1), waits(2)
     changed = dataclasses.replace(good, spec={**(good.spec or {}), **changes})
-    refused, started = (
-        decision for _entry, decision in schedule([changed, other], Answers(cluster(8), POOLS, NOW), FIFO)
-    )
+    answers = Answers(cluster(8), POOLS, NOW)
+    refused, started = (decision for _entry, decision in schedule([changed, other, *passed(9)], answers, FIFO))
     assert isinstance(refused, Unschedulable)
     assert refused.reason.startswith(reason)
     assert isinstance(started, Decision)

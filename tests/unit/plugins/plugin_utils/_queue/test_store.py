@@ -74,9 +74,9 @@ def test_sessions_come_back_as_they_were_saved(queue: QueueStore) -> None:
 
 
 def test_saving_again_replaces_what_was_there(queue: QueueStore) -> None:
-    queue.save(queued(1, skipped=1))
-    queue.save(queued(1, skipped=2))
-    assert [entry.skipped for entry in queue.entries()] == [2]
+    queue.save(queued(1, attempts=1))
+    queue.save(queued(1, attempts=2))
+    assert [entry.attempts for entry in queue.entries()] == [2]
 
 
 def test_removing_a_removed_entry_is_no_error(queue: QueueStore) -> None:
@@ -199,16 +199,16 @@ def test_an_unusable_folder_is_reported_in_one_sentence(attempt: Any, operation:
 def test_a_save_that_fails_leaves_the_old_session_and_nothing_else(
     queue: QueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.save(queued(1, skipped=1))
+    queue.save(queued(1, attempts=1))
 
     def full(_handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert refusal(lambda: queue.save(queued(1, skipped=2))) == (
+    assert refusal(lambda: queue.save(queued(1, attempts=2))) == (
         f"session_queue_path: '{queue.path}' cannot be written: No space left on device."
     )
-    assert queue.entries() == [queued(1, skipped=1)]
+    assert queue.entries() == [queued(1, attempts=1)]
     assert len(os.listdir(queue.path)) == 1
 
 
@@ -262,8 +262,8 @@ def test_a_damaged_file_is_never_deleted(queue: QueueStore) -> None:
     path.write_text("{")
     queue.entries()
     assert path.read_text() == "{"
-    queue.save(queued(1, skipped=1))
-    assert queue.entries() == [queued(1, skipped=1)]
+    queue.save(queued(1, attempts=1))
+    assert queue.entries() == [queued(1, attempts=1)]
     assert path.with_name(f"{path.name}.corrupt").read_text() == "{"
 
 
@@ -286,7 +286,7 @@ def _raise(path: str, times: int) -> None:
     for _time in range(times):
         with queue.lock():
             (entry,) = queue.entries()
-            queue.save(dataclasses.replace(entry, skipped=entry.skipped + 1))
+            queue.save(dataclasses.replace(entry, attempts=entry.attempts + 1))
 
 
 @contextlib.contextmanager
@@ -332,7 +332,7 @@ def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueSto
         for process in processes:
             process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
-    assert [entry.skipped for entry in queue.entries()] == [40]
+    assert [entry.attempts for entry in queue.entries()] == [40]
 
 
 def _save_for_ever(path: str, entries: list[QueueEntry], began: Event) -> None:
@@ -343,7 +343,7 @@ def _save_for_ever(path: str, entries: list[QueueEntry], began: Event) -> None:
 
 
 def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueStore) -> None:
-    versions = [queued(1, skipped=number, record=record(error=str(number) * 200_000)) for number in range(2)]
+    versions = [queued(1, attempts=number, record=record(error=str(number) * 200_000)) for number in range(2)]
     chance = random.Random(1)
     for _kill in range(25):
         began = PROCESSES.Event()

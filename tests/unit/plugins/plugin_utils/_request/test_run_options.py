@@ -46,7 +46,6 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             environment_template="environment.j2",
             claim_ttl=600,
             claim_attempts=5,
-            facts_max_age=0,
             queue_policy="fifo",
             queue_patience=DEFAULT_MAX_SKIPS,
             history_days=30,
@@ -69,7 +68,6 @@ def test_the_defaults_of_the_role_are_taken() -> None:
     [
         ("claim_ttl", "86400", 86400),
         ("claim_attempts", "100", 100),
-        ("facts_max_age", "30", 30),
         ("queue_policy", "drf", "drf"),
         ("queue_patience", "0", 0),
         ("history_days", "0", 0),
@@ -91,7 +89,6 @@ def test_text_is_coerced_to_the_type_of_the_option(option: str, value: Any, take
         ({"claim_ttl": 0}, "session_claim_ttl: 0 must be a whole number from 1 to 86400."),
         ({"claim_ttl": "soon"}, "session_claim_ttl: 'soon' must be a whole number."),
         ({"claim_attempts": 0}, "session_claim_attempts: 0 must be a whole number from 1 to 100."),
-        ({"facts_max_age": 86401}, "session_facts_max_age: 86401 must be a whole number from 0 to 86400."),
         ({"queue_policy": "fair"}, "value of session_queue_policy must be one of: fifo, lifo, drf, got: fair."),
         ({"queue_policy": None}, "session_queue_policy is required."),
         ({"queue_patience": -1}, "session_queue_patience: -1 must be a whole number from 0 to 10000."),
