@@ -45,7 +45,7 @@ lab-large-down: setup ## Remove the simulated agents
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
 
-bench: lab ## Measure everything (25 minutes), and write docs/bench.json and its tables
+bench: lab ## Measure everything (15 minutes), and write docs/bench.json and its tables
 	tests/bench/run
 
 test: ## What makes a change trustworthy (15 minutes): lint, types, unit tests, docs, acceptance tests on a lab
