@@ -39,7 +39,7 @@ def test_cpu_time_is_that_of_three_agents() -> None:
 
 
 def test_planner_decides_as_expected() -> None:
-    placed = planner.placements(100, seed=1)
+    placed = planner.placements(30, seed=1)
     assert list(placed.values()) == [[0]] * 3
     assert planner.slowest_decision(200) > 0
     queue = planner.queue(60, 20)
