@@ -2,7 +2,6 @@
 
 PYTHON ?= python3
 ROUNDS ?= 100
-HOSTS ?= 200
 LABS ?= 2
 SCENARIO ?=
 BIN := .venv/bin
@@ -13,14 +12,13 @@ ON_ALL_CORES = --numprocesses $$(expr $$(nproc) \* 3 / 2) --dist worksteal
 KEEP_COMPILED := PYTHONDONTWRITEBYTECODE=
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
-LARGE := $(BIN)/python -m tests.large
 SCENARIOS := $(patsubst extensions/molecule/%/molecule.yml,%,$(wildcard extensions/molecule/*/molecule.yml))
 # Otherwise checkouts whose folders have the same name share the state of a scenario.
 MOLECULE := $(WITH_BIN) MOLECULE_EPHEMERAL_DIRECTORY=$(CURDIR)/.cache/molecule
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down lab-large lab-large-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
+.PHONY: help setup lab lab-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
 	test-frameworks test-hosts soak survey
 
 help: ## List the targets
@@ -37,16 +35,10 @@ lab: ## Set up the tools, build the lab of agents, provision them, load the sess
 lab-down: ## Remove all labs of the checkout and everything that it created
 	$(LAB) down
 
-lab-large: setup ## Build a lab of HOSTS simulated agents, which are full of sessions
-	$(LARGE) up --hosts $(HOSTS)
-
-lab-large-down: setup ## Remove the simulated agents
-	$(LARGE) down
-
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
 
-bench: lab ## Measure everything (25 minutes), and write docs/bench.json and its tables
+bench: lab ## Measure everything (15 minutes), and write docs/bench.json and its tables
 	tests/bench/run
 
 test: ## What makes a change trustworthy (15 minutes): lint, types, unit tests, docs, acceptance tests on a lab
@@ -124,5 +116,6 @@ else
 	$(BIN)/pytest tests/molecule --numprocesses 2 -rP
 endif
 
-clean: lab-down lab-large-down ## Remove everything created by make
+clean: lab-down ## Remove everything created by make
+	test ! -d .lab-large || $(BIN)/python -m tests.large
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

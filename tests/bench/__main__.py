@@ -9,28 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tests.bench import (
-    code_size,
-    creation,
-    figures,
-    gateway,
-    lab,
-    listing,
-    long_queue,
-    many_agents,
-    many_sessions,
-    network,
-    planner,
-    report,
-    start_up,
-    tables,
-    ten_creates,
-    training,
-    user_command,
-)
-from tests.bench.errors import BenchError
+from tests.bench import code_size, creation, figures, lab, network, planner, playbooks, report, start_up, tables
+from tests.bench.timing import BenchError
 
-ROUNDS = 5
+ROUNDS = 3
 
 Samples = dict[str, list[float]]
 
@@ -39,30 +21,25 @@ Samples = dict[str, list[float]]
 class Part:
     """The function that measures the figures of a part, given a number of rounds, and the default of that number.
 
-    Ratios of network paths have more, whatever the number. Not ``usual`` is what has to be named.
+    Ratios of network paths have more, whatever the number.
     """
 
     measure: Callable[[int], Samples]
     rounds: int = ROUNDS
     needs_lab: bool = True
-    usual: bool = True
 
 
-# Parts without rounds are measured once. Slow parts have fewer, so that all together take 25 minutes at most.
+# Parts without rounds are measured once, as is the part whose round takes a minute.
 PARTS = {
     "code": Part(lambda _rounds: code_size.measure(), needs_lab=False),
     "planner": Part(lambda _rounds: planner.measure(), needs_lab=False),
     "create": Part(creation.measure),
-    "list": Part(listing.measure),
-    "command": Part(user_command.measure, rounds=3),
-    "long_queue": Part(long_queue.measure, rounds=3),
-    "many_agents": Part(many_agents.measure, rounds=3),
-    "ten_creates": Part(ten_creates.measure, rounds=1),
-    "start_up": Part(start_up.measure, rounds=3),
-    "many_sessions": Part(many_sessions.measure),
-    "network": Part(network.measure, rounds=3),
-    "gateway": Part(gateway.measure, needs_lab=False),
-    "training": Part(training.measure, usual=False),
+    "list": Part(creation.measure_list),
+    "command": Part(playbooks.measure_command),
+    "long_queue": Part(playbooks.measure_long_queue),
+    "ten_creates": Part(playbooks.measure_ten_creates, rounds=1),
+    "start_up": Part(start_up.measure),
+    "network": Part(network.measure),
 }
 
 
@@ -88,8 +65,9 @@ def write(context: report.Context, samples: Samples) -> None:
     merged = report.merge(report.load(), context, samples)
     report.save(merged)
     tables.write(merged)
-    shown = {name: figure for name, figure in merged["figures"].items() if name in samples}
-    print("\n" + "\n".join(report.lines(shown)))
+    print()
+    for name in filter(samples.__contains__, merged["figures"]):
+        print(f"{name:<30}{tables.row(merged['figures'][name], merged)}")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -97,9 +75,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests/bench/run", description=__doc__)
     parts = ", ".join(PARTS)
     parser.add_argument("--only", metavar="PART,…", help=f"measure only these and keep all other figures: {parts}")
-    parser.add_argument("--rounds", type=int, help=f"number of rounds (default: {ROUNDS}, slow parts fewer)")
+    parser.add_argument("--rounds", type=int, help=f"number of rounds (default: {ROUNDS}, of ten_creates 1)")
     options = parser.parse_args(arguments)
-    options.only = options.only.split(",") if options.only else [name for name, part in PARTS.items() if part.usual]
+    options.only = options.only.split(",") if options.only else list(PARTS)
     unknown = [name for name in options.only if name not in PARTS]
     if unknown:
         parser.error(f"--only: {', '.join(unknown)} is not one of {parts}")

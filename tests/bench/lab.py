@@ -1,26 +1,25 @@
-"""The lab for the benchmark: the only file here that uses helpers of the integration tests."""
+"""The lab for the benchmark: playbooks and their sessions, commands on hosts, and that all is left as it was."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.bench import timing
-from tests.bench.errors import BenchError
-from tests.integration import firewalls, internals, laboratory
+from tests.bench.timing import BenchError, Cost
+from tests.integration import laboratory
 
 ROOT, AGENTS = laboratory.ROOT, laboratory.AGENTS
-AGENT_STATE = internals.AGENT_STATE
 PYTHON, BUSYBOX = laboratory.PYTHON, laboratory.BUSYBOX
 
-T = TypeVar("T")
+# Prefix of the names of all sessions of the benchmark, and the label of what it creates itself.
+PREFIX, LABEL = "bench-", "backendai-bench"
 
 _folder = tempfile.TemporaryDirectory(prefix="bench-")
 # One connection to each host is kept open, as Ansible does.
@@ -32,17 +31,43 @@ def is_up() -> bool:
     return laboratory.INVENTORY.exists()
 
 
-def run_playbook(name: str, variables: Mapping[str, Any], *options: str) -> timing.Run:
-    """Run a playbook of the collection; several may run at once. Raises :class:`BenchError` if it fails."""
-    command = laboratory.command(name, make_folder(), variables, *options)
-    return timing.run(command, ROOT, laboratory.environment())
+def run_playbook(name: str, variables: Mapping[str, Any]) -> Cost:
+    """Return the cost of a playbook; several may run at once. Raises :class:`BenchError` if it fails."""
+    return timing.run(laboratory.command(name, make_folder(), variables), ROOT, laboratory.environment())
 
 
-def run_play(play: Mapping[str, Any], ansible_playbook: str = "ansible-playbook") -> timing.Run:
-    """Run a play, by default with the Ansible of the project. Raises :class:`BenchError` if it fails."""
+def run_play(play: Mapping[str, Any], ansible_playbook: str = "ansible-playbook") -> Cost:
+    """Return the cost of a play, by default with the Ansible of the project. Raises :class:`BenchError` if it fails."""
     path = make_folder() / "playbook.json"
     path.write_text(json.dumps([{"name": "Benchmark", "gather_facts": False, **play}]))
     return timing.run([ansible_playbook, "-i", str(laboratory.INVENTORY), str(path)], ROOT, laboratory.environment())
+
+
+def create(name: str, variables: Mapping[str, Any]) -> tuple[Cost, dict[str, Any]]:
+    """Create a session, or run the creation of an existing one again; return the cost and the record."""
+    record = make_folder() / "record.json"
+    request = {"session_name": name, "session_record_path": str(record), **variables}
+    return run_playbook("create_session", request), json.loads(record.read_text())
+
+
+def terminate(name: str, variables: Mapping[str, Any] | None = None) -> Cost:
+    """Terminate a session; it need not exist."""
+    return run_playbook("terminate_session", {"session_name": name, **(variables or {})})
+
+
+def list_all() -> tuple[Cost, list[dict[str, Any]]]:
+    """Return the cost of ``list_sessions`` and the records of all sessions."""
+    path = make_folder() / "list.json"
+    return run_playbook("list_sessions", {"session_list_path": str(path)}), json.loads(path.read_text())
+
+
+@contextlib.contextmanager
+def session(name: str, variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Create a session, yield its record, and terminate it."""
+    try:
+        yield create(name, variables)[1]
+    finally:
+        terminate(name)
 
 
 def make_folder() -> Path:
@@ -66,41 +91,64 @@ def run_on(host: str, line: str, text: str = "") -> str:
 
 def run_on_each(lines: Mapping[str, str]) -> None:
     """Run a shell line on each host in parallel. Raises :class:`BenchError` if one of them fails."""
-    in_parallel([partial(run_on, host, line) for host, line in lines.items()])
-
-
-def in_parallel(calls: Iterable[Callable[[], T]], at_most: int = 16) -> list[T]:
-    """Make calls in parallel, at most that many, and return their results in order."""
-    with ThreadPoolExecutor(at_most) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
-
-
-def host_variables(host: str) -> dict[str, Any]:
-    """Return the inventory's variables of a host."""
-    return dict(laboratory.host_variables(host))
+    laboratory.in_parallel(*(partial(run_on, host, line) for host, line in lines.items()))
 
 
 def underlay_address(agent: str) -> str:
     """Return the underlay address of an agent."""
-    return str(host_variables(agent)["agent_underlay_address"])
+    return str(laboratory.host_variables(agent)["agent_underlay_address"])
 
 
-def memory_share(parts: int) -> int:
-    """Return the memory per container, in bytes, with which exactly ``parts`` containers fit on each agent."""
-    return laboratory.memory_share(parts)
+@contextlib.contextmanager
+def clean_lab() -> Iterator[None]:
+    """Remove everything of the benchmark, before and after, including leftovers of a killed run.
+
+    Raises :class:`BenchError` if there are other sessions, or if something is left behind.
+    """
+    _clear()
+    others = sorted({name for _id, name, _waiting in _live_sessions()})
+    if others:
+        raise BenchError(f"other sessions would be measured too: terminate {', '.join(others)} first")
+    before, history = laboratory.agent_state(), _history()
+    try:
+        yield
+    finally:
+        _clear()
+    for session_id in _history() - history:
+        (laboratory.QUEUE / f"{session_id}.json").unlink()
+    after = laboratory.agent_state()
+    differences = [
+        f"{agent}: {line}"
+        for agent in before
+        for line in sorted({*before[agent].splitlines()} ^ {*after[agent].splitlines()})
+    ]
+    if differences:
+        raise BenchError("the agents were not restored:\n" + "\n".join(differences))
 
 
-def firewall(**variables: Any) -> AbstractContextManager[None]:
-    """Apply other firewall rules for a while, given ``firewall_*`` variables without their prefix."""
-    return firewalls.temporary_firewall(**variables)
+def end_all() -> None:
+    """Terminate the benchmark's sessions; pending ones first, so that none of them starts meanwhile."""
+    for waiting in (True, False):
+        ids = [each for each, name, pending in _live_sessions() if name.startswith(PREFIX) and pending == waiting]
+        laboratory.in_parallel(*(partial(run_playbook, "terminate_session", {"session_id": each}) for each in ids))
 
 
-def agent_state() -> dict[str, str]:
-    """Return everything that a session can leave behind on each agent, as text that can be compared."""
-    return laboratory.agent_state()
+def remove_containers() -> None:
+    """Remove every container and local network of the benchmark; those of a swarm are removed with the swarm."""
+    selection = f"--filter label={LABEL} --quiet"
+    line = (
+        f"docker ps --all {selection} | xargs --no-run-if-empty docker rm --force --volumes >/dev/null && "
+        f"docker network ls --filter scope=local {selection} | xargs --no-run-if-empty docker network rm >/dev/null"
+    )
+    run_on_each(dict.fromkeys(AGENTS, line))
 
 
-def live_sessions() -> list[tuple[str, str, bool]]:
+def _clear() -> None:
+    end_all()
+    remove_containers()
+
+
+def _live_sessions() -> list[tuple[str, str, bool]]:
     """Return the id and name of each session, and whether it is pending."""
     queued = [entry for entry in laboratory.queue_entries().values() if entry["state"] != "TERMINATED"]
     plans = [stored["plan"] for sessions in laboratory.stored_sessions().values() for stored in sessions]
@@ -109,12 +157,6 @@ def live_sessions() -> list[tuple[str, str, bool]]:
     return [*waiting.values(), *sessions.values()]
 
 
-def history() -> set[str]:
+def _history() -> set[str]:
     """Return the ids of the ended sessions in the queue's history."""
     return {entry["id"] for entry in laboratory.queue_entries().values() if entry["state"] == "TERMINATED"}
-
-
-def forget(session_ids: Iterable[str]) -> None:
-    """Remove ended sessions from the queue's history."""
-    for session_id in session_ids:
-        (laboratory.QUEUE / f"{session_id}.json").unlink()

@@ -1,12 +1,11 @@
 """Seeded decisions about containers of several shapes, from ordinary ones to such as are hard to decide.
 
-A name makes a case, and the same name the same case: ``ordinary-3``, ``odd-3``, and ``odd-3/7`` for a change of that.
+A name makes a case, and the same name the same case: ``ordinary-3`` or ``odd-3``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import random
 import time
 from collections.abc import Sequence
@@ -35,12 +34,8 @@ class Case:
     single_node: bool
 
 
-@functools.lru_cache(maxsize=64)
 def make(name: str) -> Case:
     """Return the case of that name."""
-    origin, _slash, change = name.rpartition("/")
-    if change and origin:
-        return _changed(make(origin), random.Random(name))
     return (_ordinary if name.startswith("ordinary-") else _odd)(random.Random(name))
 
 
@@ -72,24 +67,6 @@ def _odd(rng: random.Random) -> Case:
     most = max(1, min(1024 // roles, rng.choice((1, 3, 9, 30, 900))))
     groups = [Group(f"role{number}", _request(rng), rng.randint(1, most)) for number in range(roles)]
     return Case(agents, groups, rng.choice(SELECTIONS), rng.random() < 0.1)
-
-
-def _changed(case: Case, rng: random.Random) -> Case:
-    """Return the case with other agents, or with a role less, more or other than before."""
-    what, groups = rng.randrange(5), list(case.groups)
-    if what == 0:
-        kept = rng.sample(range(len(case.agents)), max(1, len(case.agents) * 2 // 3))
-        return dataclasses.replace(case, agents=[case.agents[at] for at in sorted(kept)])
-    if what == 1:
-        return dataclasses.replace(case, selection=rng.choice(SELECTIONS), single_node=rng.random() < 0.1)
-    at = rng.randrange(len(groups))
-    if what == 2 and len(groups) > 2:
-        del groups[at]
-    elif what == 3:
-        groups[at] = dataclasses.replace(groups[at], count=max(1, groups[at].count * rng.choice((1, 2, 3)) // 2))
-    else:
-        groups.append(Group(f"more{len(groups)}", _request(rng), rng.choice((1, 2, 4, 8, 16))))
-    return dataclasses.replace(case, groups=groups) if sum(group.count for group in groups) <= 1024 else case
 
 
 def _request(rng: random.Random) -> dict[str, int]:

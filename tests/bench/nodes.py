@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -32,13 +32,11 @@ SHAPES = (
 ORDINARY = agent_facts("agent0", images={}, underlay=None, addresses=())
 CORES = tuple(range(max(cores for _count, cores, _mem, _gpus in SHAPES)))
 
+# As many as a cluster has at most.
+AGENTS = 1000
+
 # CPU and memory per GPU: the proportion of the smallest nodes, so that GPUs are scarcest.
 CPU_OF_ONE, MEM_OF_ONE = 8, 32 * GIB
-
-
-def nodes() -> list[tuple[int, int, int]]:
-    """Return (cores, GiB, GPUs) of every node."""
-    return [(cpu, mem, gpus) for count, cpu, mem, gpus in SHAPES for _node in range(count)]
 
 
 def request(gpus: int) -> dict[str, int]:
@@ -52,13 +50,13 @@ def equal_containers(size: int, gpus: int = 1) -> list[Group]:
     return [group for group in groups if group.count]
 
 
-def session(name: str, created_at: float, containers: Mapping[str, int], gpus: int = 1) -> SessionPlan:
-    """Return the plan of a session with that many containers on each agent, with that many GPUs each."""
-    demand = request(gpus)
+def session(name: str, created_at: float, containers: Mapping[str, int]) -> SessionPlan:
+    """Return the plan of a session with that many containers of one GPU on each agent."""
+    demand = request(1)
     return bare_plan(name, created_at, {agent: [demand] * count for agent, count in containers.items()})
 
 
-def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Iterable[SessionPlan]) -> AgentFacts:
+def agent(name: str, node: Sequence[int], gpus_taken: int, sessions: Iterable[SessionPlan]) -> AgentFacts:
     """Return the facts of an agent on such a node, with that many GPUs allocated with their CPU and memory."""
     cpu, mem, gpus = node
     return dataclasses.replace(
@@ -79,7 +77,7 @@ def cluster(size: int, load: float, rng: random.Random) -> list[AgentFacts]:
 
 def cluster_with_plans(size: int, load: float, rng: random.Random) -> tuple[list[AgentFacts], dict[str, SessionPlan]]:
     """Return such agents, and the plans of their sessions by id."""
-    drawn = rng.choices(nodes(), k=size)
+    drawn = [node for _count, *node in rng.choices(SHAPES, weights=[count for count, *_node in SHAPES], k=size)]
     parts: list[list[tuple[int, int]]] = []
     hosts: dict[int, dict[str, int]] = {}
     for number, node in enumerate(drawn):

@@ -1,30 +1,191 @@
-"""Measure the planner, without a lab: quality and speed of placements, memory of facts, and a long queue.
+"""Measure the planner, without a lab: the quality of placements, the time of a decision, and a long queue.
 
-Each part runs in its own process, on one core, and prints its figures as JSON; times are CPU time.
+All times are CPU time of this process, which has one thread.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
-import subprocess
-import sys
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from tests.bench.errors import BenchError
-from tests.bench.lab import ROOT
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar
 
-MODULES = ("tests.bench.replay", "tests.bench.decisions", "tests.bench.memory", "tests.bench.waiting")
+from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from tests.bench.nodes import (
+    AGENTS,
+    CPU_OF_ONE,
+    GIB,
+    GPU,
+    MEM_OF_ONE,
+    cluster,
+    cluster_with_plans,
+    equal_containers,
+    request,
+)
+from tests.bench.timing import BenchError
+from tests.unit.builders import POOLS, requested, result, spec
+
+# Number of gangs in the trace by number of containers.
+SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
+# GPUs of a session of one container, equally often; containers of larger sessions have one.
+GPUS_OF_ONE = (1, 2, 4, 8)
+
+# Shares of allocated GPUs.
+LOADS = (0.5, 0.8, 0.95)
+SESSIONS, SESSIONS_OF_A_CLUSTER, SEED = 5_000, 100, 1
+
+# Decisions of each kind, of which the median counts.
+DECISIONS = 5
+PLAIN = {"cpu": CPU_OF_ONE, "mem": MEM_OF_ONE}
+# Sixteen equal containers; a main without a GPU and eight with one each.
+KINDS: Sequence[Sequence[Group]] = (equal_containers(16), (Group("main", PLAIN, 1), Group("sub", request(1), 8)))
+
+# Sessions that wait, the times that one may be skipped, and the passes after the first.
+WAITING, PATIENCE, PASSES = 2000, 16, 3
+POLICIES = ("fifo", "lifo", "drf")
 
 
 def measure() -> dict[str, list[float]]:
-    """Return the figures of all parts."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".venv" / "collections")}
-    figures: dict[str, list[float]] = {}
-    for module in MODULES:
-        print(f"bench: {module}", flush=True)
-        command = [sys.executable, "-m", module]
-        process = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-        if process.returncode:
-            raise BenchError(f"{module} ended with {process.returncode}: see above")
-        figures |= json.loads(process.stdout)
-    return figures
+    """Return all figures."""
+    return {
+        **placements(SESSIONS, SEED),
+        f"decision_{AGENTS}_agents": [slowest_decision(AGENTS)],
+        **queue(WAITING, AGENTS),
+    }
+
+
+def placements(sessions: int, seed: int) -> dict[str, list[float]]:
+    """Place that many sessions, and compare each placement with an exact count; return the number of errors."""
+    rng = random.Random(seed)
+    agents: list[AgentFacts] = []
+    spread = surplus = refused = 0
+    for number, size in enumerate(rng.choices(list(SIZES), weights=list(SIZES.values()), k=sessions)):
+        if number % SESSIONS_OF_A_CLUSTER == 0:
+            agents = cluster(AGENTS, rng.choice(LOADS), rng)
+        gpus = rng.choice(GPUS_OF_ONE) if size == 1 else 1
+        placed = place(agents, equal_containers(size, gpus), single_node=False, selection="concentrated")
+        rooms, room, fewest = sorted((_room(each, gpus) for each in agents), reverse=True), 0, 0
+        while room < size and fewest < len(rooms) and rooms[fewest] > 0:
+            room += rooms[fewest]
+            fewest += 1
+        if isinstance(placed, Unschedulable):
+            refused += room >= size
+            continue
+        spread += rooms[0] >= size and len(placed.agents) > 1
+        surplus += len(placed.agents) != fewest
+    return {
+        "placements_not_on_one_agent": [spread],
+        "placements_on_surplus_agents": [surplus],
+        "placements_refused_with_room": [refused],
+    }
+
+
+def _room(agent: AgentFacts, gpus: int) -> int:
+    """Return how many containers with that many GPUs fit on an agent, counted independently of the planner."""
+    return min((agent.capacity[slot] - agent.allocated[slot]) // each for slot, each in request(gpus).items())
+
+
+def milliseconds(
+    agents: Sequence[AgentFacts], plans: Mapping[str, SessionPlan], groups: Sequence[Group], *, room: bool
+) -> float:
+    """Return the median CPU time of a decision; raises :class:`BenchError` if it is not the expected one."""
+    times = []
+    for _round in range(DECISIONS):
+        started_at = time.process_time()
+        placed = place(agents, groups, single_node=False, selection="concentrated", plans=plans)
+        times.append(time.process_time() - started_at)
+        if isinstance(placed, Unschedulable) == room:
+            raise BenchError(f"expected capacity: {room}, decision: {placed}")
+    return statistics.median(times) * 1000
+
+
+def slowest_decision(size: int) -> float:
+    """Return the milliseconds of the slowest kind of decision over that many agents.
+
+    Half as many sessions as agents hold 90 % of the GPUs, or all of them.
+    """
+    times = []
+    for load, room in ((0.9, True), (1.0, False)):
+        agents, plans = cluster_with_plans(size, load, random.Random(size))
+        times += [milliseconds(agents, plans, groups, room=room) for groups in KINDS]
+    return max(times)
+
+
+def waiting(number: int, rng: random.Random) -> QueueEntry:
+    """Return a session that waits; hardly two of them ask the same."""
+    gpus, size = rng.choice(GPUS_OF_ONE), rng.choices(list(SIZES), weights=list(SIZES.values()))[0]
+    asked = spec(
+        name=f"session-{number}",
+        cluster_mode="multi-node",
+        cluster_size=size,
+        resources={"cpu": rng.randint(1, 8 * gpus), "mem": rng.randint(1, 32 * gpus) * GIB, GPU: gpus},
+        priority=rng.choice((10, 10, 10, 50)),
+    )
+    return requested(number, asked, user=rng.choice("abcdefgh"), enqueued_at=float(number))
+
+
+def _run(folder: str, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
+    """Run the action ``session_plan`` as a playbook does."""
+    task, loader = Task(), DataLoader()
+    task.args = {"agents": list(hostvars), "pools": dataclasses.asdict(POOLS), "queue_path": folder, **args}
+    task.check_mode = False
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), _play_context=SimpleNamespace(no_log=False))
+    action = ActionModule(task, connection, None, loader, Templar(loader=loader, variables={}), None)
+    return dict(action.run(task_vars={"hostvars": hostvars}))
+
+
+def passes(skipped: int, policy: str, count: int, agents: int) -> tuple[float, float]:
+    """Return the CPU seconds of a first pass, and the median of others for which nothing has changed.
+
+    In the end a session is created. Raises :class:`BenchError` if one passes others that it has to wait for.
+    """
+    rng = random.Random(SEED)
+    facts = cluster(agents, 1.0, rng)
+    hostvars = {agent.name: {"__session_agent": json.loads(json.dumps(result(agent)))} for agent in facts}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(1, count + 1):
+            entry = waiting(number, rng)
+            (Path(folder) / f"{entry.id}.json").write_text(entry.to_json())
+        for number in range(count + 1, count + 1 + skipped):
+            ended = requested(number, state="TERMINATED", spec=None, has_started=True, enqueued_at=float(number))
+            (Path(folder) / f"{ended.id}.json").write_text(ended.to_json())
+        seconds = []
+        rules = {"policy": policy, "max_skips": PATIENCE}
+        for _pass in range(1 + PASSES):
+            began = time.process_time()
+            starts = _run(folder, hostvars, queue=True, **rules)["starts"]
+            seconds.append(time.process_time() - began)
+            if starts:
+                raise BenchError("a session starts on full agents")
+        small = spec(name="small", cluster_size=1, resources={"cpu": 1, "mem": GIB})
+        created = _run(folder, hostvars, spec=dataclasses.asdict(small), **rules)
+        if bool(created["pending"]) != (skipped >= PATIENCE):
+            raise BenchError(f"created with all others skipped {skipped} times: {created['pending']}")
+    return seconds[0], statistics.median(seconds[1:])
+
+
+def queue(count: int, agents: int) -> dict[str, list[float]]:
+    """Return the figures: of the slowest policy; with all past their patience, as a multiple of the others."""
+    plain, due = ([passes(skipped, policy, count, agents) for policy in POLICIES] for skipped in (0, PATIENCE))
+    first, unchanged = (max(column) for column in zip(*plain, strict=True))
+    due_first, due_unchanged = (max(column) for column in zip(*due, strict=True))
+    return {
+        "queue_first": [first],
+        "queue_unchanged": [unchanged],
+        "queue_due_first": [due_first / first],
+        "queue_due_unchanged": [due_unchanged / unchanged],
+    }

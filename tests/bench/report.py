@@ -8,20 +8,23 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import comb
 from pathlib import Path
 from typing import Any
 
-from tests.bench.figures import FIGURES, reaches
-from tests.bench.intervals import median_interval
+from tests.bench.figures import FIGURES
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "bench.json"
 # Files that the benchmark writes do not make a checkout dirty.
 GENERATED = ("docs/bench.json", "docs/performance.md", "README.md")
 
-# The key of a figure's 95 % confidence interval of the median.
-INTERVAL = "confidence_interval"
+# The key of a figure's confidence interval of the median.
+INTERVAL, CONFIDENCE = "confidence_interval", 0.95
+
+# What a figure has only if it has a bound.
+_BOUNDS = ("wanted", "moonshot")
 
 Report = dict[str, Any]
 
@@ -48,8 +51,18 @@ def read_context(rounds: int) -> Context:
 
 
 def load(path: Path = PATH) -> Report | None:
-    """Return the last report, or None if there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    """Return the last report with today's bounds and without what is no figure any more, or None if there is none."""
+    if not path.exists():
+        return None
+    report = json.loads(path.read_text(encoding="utf-8"))
+    entries: dict[str, dict[str, Any]] = report["figures"]
+    figures = {
+        name: {**{key: value for key, value in entries[name].items() if key not in _BOUNDS}, **figure.to_dict()}
+        for name, figure in FIGURES.items()
+        # Another text is another figure.
+        if name in entries and entries[name]["what"] == figure.what
+    }
+    return {**report, "figures": figures}
 
 
 def save(report: Report, path: Path = PATH) -> None:
@@ -58,60 +71,41 @@ def save(report: Report, path: Path = PATH) -> None:
 
 
 def merge(previous: Report | None, context: Context, samples: Mapping[str, Sequence[float]]) -> Report:
-    """Return the report after a run that measured these figures, given the values of all rounds.
+    """Return the report after a run that measured these figures, given the values of all rounds; others are kept."""
+    kept = previous["figures"] if previous else {}
+    figures = {**kept, **{name: _entry(name, values, context) for name, values in samples.items()}}
+    return {**dataclasses.asdict(context), "figures": {name: figures[name] for name in FIGURES if name in figures}}
 
-    A run of all figures replaces the report. A partial run replaces its figures, each with differences of its context.
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of the median of independent values; None for fewer than six.
+
+    Each value is below the median with probability one half, so the number of values below it has a binomial
+    distribution: of 20 values, the interval is from the 6th to the 15th in order.
     """
-    head = dataclasses.asdict(context)
-    kept: dict[str, Any] = {}
-    if previous and not samples.keys() >= FIGURES.keys():
-        head = {name: previous[name] for name in head}
-        kept = previous["figures"]
-    figures = {**kept, **{name: _entry(name, values, context, head) for name, values in samples.items()}}
-    return {**head, "figures": {name: figures[name] for name in FIGURES if name in figures}}
+    count = len(values)
+    # The probability that the median is below the smallest value, below the second smallest, ...
+    outside, ranks = 0.5**count, 0
+    while outside <= (1 - CONFIDENCE) / 2:
+        ranks += 1
+        outside += comb(count, ranks) * 0.5**count
+    if not ranks:
+        return None
+    ordered = sorted(values)
+    return ordered[ranks - 1], ordered[-ranks]
 
 
-def _entry(name: str, values: Sequence[float], context: Context, head: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(name: str, values: Sequence[float], context: Context) -> dict[str, Any]:
     """Return a figure: the median of its values, their range, and with enough values the interval of the median."""
     ranges = {"spread": (min(values), max(values)) if len(values) > 1 else None, INTERVAL: median_interval(values)}
-    known_ranges = {kind: list(map(_rounded, limits)) for kind, limits in ranges.items() if limits}
-    context_of_entry = {"rounds": len(values), "commit": context.commit, "load": context.load}
-    if context_of_entry["commit"] == head["commit"]:
-        del context_of_entry["load"]
-    differing = {key: value for key, value in context_of_entry.items() if value != head[key]}
-    return {"value": _rounded(statistics.median(values)), **FIGURES[name].to_dict(), **known_ranges, **differing}
-
-
-def lines(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each figure, with its bounds and whether it reaches the first."""
-    yield f"{'figure':<38}{'value':>10} {'unit':<9}{'95 % interval':<18}{'wanted':>10}{'moonshot':>10}"
-    for name, figure in figures.items():
-        bounds = "".join(f"{bound(figure, kind):>10}" for kind in ("wanted", "moonshot"))
-        interval = span(figure[INTERVAL]) if INTERVAL in figure else ""
-        verdict = "" if "wanted" not in figure else "  reached" if is_reached(figure) else "  MISSED"
-        yield f"{name:<38}{number(figure['value']):>10} {figure['unit']:<9}{interval:<18}{bounds}{verdict}".rstrip()
-
-
-def is_reached(figure: Mapping[str, Any]) -> bool:
-    """Return whether a figure reaches its bound ``wanted``."""
-    return reaches(figure["value"], figure["wanted"], figure["better"])
-
-
-def bound(figure: Mapping[str, Any], kind: str) -> str:
-    """Return a bound as text, such as ``<= 1.6``, or an empty text."""
-    if kind not in figure:
-        return ""
-    return f"{'<=' if figure['better'] == 'lower' else '>='} {number(figure[kind])}"
-
-
-def number(value: float) -> str:
-    """Return a number as text with three significant digits, or as an integer."""
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
-
-
-def span(limits: Sequence[float]) -> str:
-    """Return a range as text."""
-    return " to ".join(map(number, limits))
+    return {
+        "value": _rounded(statistics.median(values)),
+        **FIGURES[name].to_dict(),
+        **{kind: list(map(_rounded, limits)) for kind, limits in ranges.items() if limits},
+        "rounds": len(values),
+        "commit": context.commit,
+        "load": context.load,
+    }
 
 
 def _rounded(value: float) -> float:

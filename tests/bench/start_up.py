@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.bench import lab, sessions
-from tests.bench.leftovers import clean_lab
+from tests.bench import lab
 from tests.bench.timing import rounds
-from tests.bench.workload import LABEL
 
-NAME = f"{sessions.PREFIX}start"
+NAME = f"{lab.PREFIX}start"
 IMAGES = {"python": lab.PYTHON, "busybox": lab.BUSYBOX}
 # An agent of each engine in the lab.
 ENGINES = {"engine_20": "agent1", "engine_26": "agent3"}
@@ -32,14 +30,14 @@ echo "$(stat --format %.Y /proc/$pid/root{mark}) $(awk '{{ print $1 }}' /proc/up
 """
 
 BARE = (
-    f"docker run --detach --init --label {LABEL}=start --name {NAME} --network backendai-default --memory 128m"
+    f"docker run --detach --init --label {lab.LABEL}=start --name {NAME} --network backendai-default --memory 128m"
     " {image} sh -c ': > /ready; exec sleep 100000'"
 )
 
 
 def measure(count: int) -> dict[str, list[float]]:
     """Return, for each image and engine, the additional seconds of a start over a bare container, in each round."""
-    with clean_lab():
+    with lab.clean_lab():
         return {
             f"start_{name}_{engine}": _overheads(image, agent, count)
             for name, image in IMAGES.items()
@@ -53,7 +51,7 @@ def _overheads(image: str, agent: str, count: int) -> list[float]:
         "session_designated_agents": [agent],
         "session_resources": {"cpu": 1, "mem": "128m"},
     }
-    with sessions.session(NAME, variables) as record:
+    with lab.session(NAME, variables) as record:
         container = record["kernels"][0]["container"]
         try:
             lab.run_on(agent, BARE.format(image=image))

@@ -1,22 +1,20 @@
-"""Write the benchmark's figures into README.md and docs/performance.md, or check that they are up to date."""
+"""Write the last report's figures into README.md and docs/performance.md: ``python -m tests.bench.tables``."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.bench import report
-from tests.bench.figures import COMPARISON, FIGURES, PARTS, of_part
+from tests.bench.figures import COMPARISON, FIGURES, PARTS
 
 BEGIN, END = "<!-- benchmark: begin (written by tests/bench) -->", "<!-- benchmark: end -->"
 
 # Units that the text of a figure already contains.
-COUNTED = ("ratio", "lines", "modules", "sessions")
+COUNTED = ("ratio", "lines", "modules", "sessions", "statements")
 
-Figures = Mapping[str, Mapping[str, Any]]
+Figure = Mapping[str, Any]
 
 
 def comparison(data: report.Report | None) -> Iterator[str]:
@@ -28,16 +26,23 @@ def comparison(data: report.Report | None) -> Iterator[str]:
 def full_tables(data: report.Report | None) -> Iterator[str]:
     """Yield the lines of a table for each part."""
     yield _context(data)
+    figures = _figures(data)
     for part, title in PARTS.items():
-        yield from ("", f"### {title}", "")
-        names = of_part(part)
-        yield from _table((name for name in FIGURES if name in names), _figures(data))
+        yield from ("", f"### {title}", "", "| | measured | wanted | moonshot |", "|---|---|---|---|")
+        yield from (row(figures[name], data) for name, figure in FIGURES.items() if figure.part == part)
 
 
 DOCUMENTS: dict[Path, Callable[[report.Report | None], Iterator[str]]] = {
     report.ROOT / "README.md": comparison,
     report.ROOT / "docs" / "performance.md": full_tables,
 }
+
+
+def row(figure: Figure, data: report.Report | None) -> str:
+    """Return the row of a figure in the tables."""
+    bounds = (_bound(figure, kind) for kind in ("wanted", "moonshot"))
+    cells = [figure["what"].removesuffix("."), _value(figure, data), *bounds]
+    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 
 def with_table(text: str, lines: Iterable[str]) -> str:
@@ -61,47 +66,49 @@ def write(data: report.Report | None) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _figures(data: report.Report | None) -> Figures:
+def _figures(data: report.Report | None) -> dict[str, Figure]:
     """Return every figure; those that have not been measured have no value."""
-    measured: Figures = data["figures"] if data else {}
+    measured: Mapping[str, Figure] = data["figures"] if data else {}
     return {name: measured.get(name, figure.to_dict()) for name, figure in FIGURES.items()}
 
 
-def _table(names: Iterable[str], figures: Figures) -> Iterator[str]:
-    yield "| | measured | wanted | moonshot |"
-    yield "|---|---|---|---|"
-    for name in names:
-        figure = figures[name]
-        cells = [figure["what"].removesuffix("."), _value(figure), _bound(figure, "wanted"), _bound(figure, "moonshot")]
-        yield "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
-
-
-def _value(figure: Mapping[str, Any]) -> str:
-    """Return the value with its unit, bold if it reaches its bound, and its confidence interval or its range."""
-    if "value" not in figure:
+def _value(figure: Figure, data: report.Report | None) -> str:
+    """Return the value with its unit, bold if it is as wanted, its confidence interval or its range, and its commit."""
+    if "value" not in figure or not data:
         return "-"
     text = _median(figure)
-    if "wanted" in figure and report.is_reached(figure):
-        text = f"**{text}**"
+    if "wanted" in figure:
+        distance = figure["value"] - figure["wanted"]
+        text = f"**{text}**" if (distance <= 0 if figure["better"] == "lower" else distance >= 0) else text
     if report.INTERVAL in figure:
-        text += f" (95 %: {report.span(figure[report.INTERVAL])})"
+        text += f" (95 %: {_span(figure[report.INTERVAL])})"
     elif "spread" in figure:
-        text += f" ({report.span(figure['spread'])})"
-    return text + (f" at {_short(figure['commit'])}" if "commit" in figure else "")
+        text += f" ({_span(figure['spread'])})"
+    return text + (f" at {_short(figure['commit'])}" if figure["commit"] != data["commit"] else "")
 
 
-def _median(figure: Mapping[str, Any]) -> str:
-    return f"{report.number(figure['value'])}{_unit(figure)}" if "value" in figure else "(not measured)"
+def _median(figure: Figure) -> str:
+    return f"{_number(figure['value'])}{_unit(figure)}" if "value" in figure else "(not measured)"
 
 
-def _bound(figure: Mapping[str, Any], kind: str) -> str:
-    text = report.bound(figure, kind)
-    return f"{text}{_unit(figure)}".replace("<=", "≤").replace(">=", "≥") if text else ""
+def _bound(figure: Figure, kind: str) -> str:
+    if kind not in figure:
+        return ""
+    return f"{'≤' if figure['better'] == 'lower' else '≥'} {_number(figure[kind])}{_unit(figure)}"
 
 
-def _unit(figure: Mapping[str, Any]) -> str:
+def _unit(figure: Figure) -> str:
     """Return the unit after a number; none if the text of the figure contains it."""
     return "" if figure["unit"] in COUNTED else f" {figure['unit']}"
+
+
+def _number(value: float) -> str:
+    """Return a number as text with three significant digits, or as an integer."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def _span(limits: Sequence[float]) -> str:
+    return " to ".join(map(_number, limits))
 
 
 def _context(data: report.Report | None) -> str:
@@ -121,20 +128,7 @@ def _short(commit: str) -> str:
     return f"`{digits[:10]}{'-' if dirty else ''}{dirty}`"
 
 
-def main(arguments: list[str]) -> int:
-    """Write the tables; with ``--check`` only report whether they are up to date, also by the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.tables", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, and fail if a table is out of date")
-    options = parser.parse_args(arguments)
-    last = report.load()
-    if not options.check:
-        write(last)
-        return 0
-    outdated = [str(path.relative_to(report.ROOT)) for path in outdated_documents(last)]
-    if outdated:
-        print(f"{', '.join(outdated)}: out of date; run `python -m tests.bench.tables`")
-    return 1 if outdated else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if last := report.load():
+        report.save(last)
+    write(last)

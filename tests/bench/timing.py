@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.bench.errors import BenchError
-
 STAT = Path("/proc/stat")
+
+
+class BenchError(Exception):
+    """A measured command failed, or did not do what is to be measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +26,6 @@ class Cost:
 
     wall: float
     cpu: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A command that succeeded, and every line of its output with its time in seconds."""
-
-    cost: Cost
-    lines: list[tuple[float, str]]
 
 
 def cpu_seconds(stat: str) -> float:
@@ -47,29 +41,24 @@ def cost_of(action: Callable[[], object]) -> Cost:
     return Cost(time.monotonic() - started_at, cpu_seconds(STAT.read_text()) - cpu)
 
 
-def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Run:
-    """Run a command to completion. Raises :class:`BenchError` with its output if it fails."""
-    lines: list[tuple[float, str]] = []
-    cost = cost_of(lambda: lines.extend(_output(command, cwd, environment)))
-    return Run(cost, lines)
+def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Cost:
+    """Run a command to completion and return its cost. Raises :class:`BenchError` with its output if it fails."""
 
+    def run_once() -> None:
+        ended = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if ended.returncode:
+            raise BenchError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}")
 
-def _output(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> list[tuple[float, str]]:
-    started_at = time.monotonic()
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        lines = [(time.monotonic() - started_at, line.rstrip("\n")) for line in process.stdout or ()]
-    if process.returncode:
-        output = "\n".join(line for _when, line in lines)
-        raise BenchError(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
-    return lines
+    return cost_of(run_once)
 
 
 def rounds(count: int) -> Iterator[int]:

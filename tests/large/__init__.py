@@ -1,4 +1,4 @@
-"""The large lab: simulated agents. It also calls the collection's code, which is installed in the environment."""
+"""Simulated agents, as many as a cluster may have. It also calls the collection's code, which is installed in .venv."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One process that answers for the Docker engines of all simulated agents, each on a socket of its own.
 
-What it answers was recorded from an engine of the lab. The containers that it lists are those of the sessions in the
-agent's state folder, all running. It reads only: nothing can be created, started or removed.
+What it answers is what an engine of the lab said, without what nothing reads. The containers that it lists are those
+of the sessions in the agent's state folder, all running. It reads only: nothing can be created, started or removed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,45 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from tests.large.identity import LargeLab, SimulatedAgent
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import DEFAULT_BRIDGE
+from tests.large.agents import LargeLab, SimulatedAgent
 
-RECORDED = Path(__file__).with_name("recorded")
+IMAGES: dict[str, Any] = {
+    "lab/python:1": {
+        "Architecture": "amd64",
+        "Config": {"Cmd": ["bash"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
+        "Id": "sha256:544466344026d9ba862b82d95bc9d70fb9a93a21a9e60ce7b62dc794d1c6d1aa",
+        "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"},
+        "Os": "linux",
+        "RepoDigests": [],
+        "RepoTags": ["lab/python:1"],
+        "RootFS": {"Layers": ["sha256:342c1a0866da1ff434be972160563d269f22c7befc21d732754e03cb7d8336d4"]},
+        "Size": 121459494,
+    }
+}
+ANSWERS: dict[str, Any] = {
+    "version": {"ApiVersion": "1.41", "MinAPIVersion": "1.12", "Version": "20.10.24+dfsg1"},
+    "info": {
+        "CgroupDriver": "cgroupfs",
+        "DockerRootDir": "/var/lib/docker",
+        "Driver": "overlay2",
+        "LoggingDriver": "json-file",
+        "SecurityOptions": ["name=seccomp,profile=default"],
+        "Swarm": {"LocalNodeState": "inactive"},
+    },
+    "networks": [
+        {
+            "Driver": "bridge",
+            "IPAM": {"Config": [{"Gateway": "172.18.0.1", "Subnet": "172.18.0.0/16"}]},
+            "Id": "cadc15f117654ceb082ef66c623f9d05de5b2f0db20e336bc994522803154cd0",
+            "Labels": {labels.OWNER: labels.OWNER_VALUE},
+            "Name": "backendai-default",
+            "Options": {"com.docker.network.bridge.name": DEFAULT_BRIDGE},
+        }
+    ],
+}
 
 Reply = tuple[int, Any]
-
-
-@functools.cache
-def recorded(name: str) -> Any:
-    """Return a recorded answer of an engine."""
-    return json.loads((RECORDED / f"{name}.json").read_text())
 
 
 class SimulatedEngine:
@@ -57,11 +85,11 @@ class SimulatedEngine:
             case ["containers", container, "json"]:
                 data = self._inspected().get(container)
             case ["images", "json"]:
-                data = [{"Id": image["Id"]} for image in recorded("images").values()]
+                data = [{"Id": image["Id"]} for image in IMAGES.values()]
             case ["images", *name, "json"]:
-                data = recorded("images").get("/".join(name))
+                data = IMAGES.get("/".join(name))
             case ["version" | "info" | "networks" as kind]:
-                data = recorded(kind)
+                data = ANSWERS[kind]
             case ["_ping"]:
                 data = "OK"
         return data
@@ -82,7 +110,6 @@ class SimulatedEngine:
 
 def _listed(session: LocalSession) -> Iterator[dict[str, Any]]:
     """Yield the containers of a session as an engine lists them."""
-    images = recorded("images")
     for kernel in session.kernels:
         yield {
             "Id": kernel.id.replace("-", ""),
@@ -96,7 +123,7 @@ def _listed(session: LocalSession) -> Iterator[dict[str, Any]]:
                 labels.SESSION_NAME: session.plan.name,
                 labels.KERNEL_ID: kernel.id,
                 labels.HOSTNAME: kernel.hostname,
-                labels.IMAGE_DIGEST: images[kernel.image]["Id"],
+                labels.IMAGE_DIGEST: IMAGES[kernel.image]["Id"],
                 labels.NONCE: session.nonce,
             },
         }
@@ -114,7 +141,7 @@ async def _serve(engine: SimulatedEngine, reader: asyncio.StreamReader, writer: 
             await reader.readexactly(length)
             status, data = engine.answer(method, target)
             text = json.dumps(data).encode()
-            head = f"{version} {status} Simulated\r\nApi-Version: {recorded('version')['ApiVersion']}\r\n"
+            head = f"{version} {status} Simulated\r\nApi-Version: {ANSWERS['version']['ApiVersion']}\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
             writer.write(f"{head}\r\n".encode() + text)
             await writer.drain()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,20 +18,16 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import RUNNING, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
-from tests.large.engine import recorded
-from tests.large.identity import CONTAINERS, LargeLab, SimulatedAgent
+from tests.large.agents import CONTAINERS, LargeLab, SimulatedAgent
+from tests.large.engine import IMAGES
 from tests.unit.builders import IMAGE, NOW, POOLS, USER, agent_facts, held, public_keys, spec
 
 #: Numbers of containers, one session after the other: two on average.
 SIZES = (1, 2, 3, 2)
 
 
-def ensure_sessions(lab: LargeLab, agents: Sequence[SimulatedAgent], count: int | None, cores: int) -> None:
-    """Store that many sessions, by default until all agents are full, as if the queue of the lab had started them."""
-    for agent in agents:
-        shutil.rmtree(agent.state / "sessions", ignore_errors=True)
-        (agent.state / "sessions").mkdir(mode=0o700)
-    shutil.rmtree(lab.queue, ignore_errors=True)
+def make_sessions(lab: LargeLab, agents: Sequence[SimulatedAgent], count: int, cores: int) -> None:
+    """Store that many sessions, at most until all agents are full, as if the queue of the lab had started them."""
     lab.queue.mkdir(mode=0o700)
     facts = {agent.name: _facts(agent) for agent in agents}
     by_name = {agent.name: agent for agent in agents}
@@ -66,7 +61,7 @@ def _facts(agent: SimulatedAgent) -> AgentFacts:
 
 
 def _save_entry(queue: Path, request: SessionSpec, plan: SessionPlan) -> None:
-    digest = recorded("images")[IMAGE]["Id"]
+    digest = IMAGES[IMAGE]["Id"]
     keys = {hostname: pair.host for hostname, pair in public_keys(plan).items()}
     containers = {kernel.hostname: ContainerState("running", digest) for kernel in plan.kernels}
     record = session_record(plan, RUNNING, containers, None, keys)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.bench.intervals import CONFIDENCE, median_interval
+from tests.bench.report import CONFIDENCE, median_interval
 
 
 @pytest.mark.parametrize(("count", "rank"), [(6, 1), (8, 1), (9, 2), (20, 6), (25, 8), (100, 40)])
