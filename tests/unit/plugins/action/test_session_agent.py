@@ -73,6 +73,13 @@ def test_change_on_the_agent_changes_the_task(ask: Any) -> None:
     assert ask({"changed": True, "failures": {}}, phase="reap")["changed"] is True
 
 
+def test_warnings_of_a_survey_name_the_agent(ask: Any) -> None:
+    reply = {"agent": {}, "error": None, "warnings": ["container web: of no session."]}
+    result = ask(reply, {"inventory_hostname": "agent1"}, phase="survey", others=True)
+    assert result["warnings"] == ["agent1: container web: of no session."]
+    assert "warnings" not in ask({**reply, "warnings": []}, {"inventory_hostname": "agent1"}, phase="survey")
+
+
 # ---- what goes wrong
 
 
