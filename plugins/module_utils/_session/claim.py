@@ -76,7 +76,7 @@ class ClaimResult(NamedTuple):
 
     changes: list[Change]
     keys: dict[str, PublicKeys]
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def claim(
@@ -99,7 +99,7 @@ def claim(
         _remove_leftovers(client, store, request.plan)
     session = store.session(request.plan.id)
     found = _look(client, store, settings, request) if not (session and session.committed) else None
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
     with store.lock():
         session = store.session(request.plan.id)
         if session and session.committed:
@@ -238,7 +238,7 @@ def _allocate(
     others: Others,
     *,
     check_mode: bool,
-) -> tuple[dict[str, PinnedResources], list[str]]:
+) -> tuple[dict[str, PinnedResources], tuple[str, ...]]:
     """Return cores and devices for the containers that the plan puts here, after all other checks, and warnings.
 
     GPUs that others use are taken last.
@@ -264,10 +264,10 @@ def _allocate(
     pinned = pin_containers(nodes, cpu_load(active), settings.cpu_overcommit, spare, requests)
     given = {device for resources in pinned for device in resources.device_ids}
     shared = [device.id for device in spare if device.id in given and others.use(device)]
-    warnings = [
+    warnings = (
         *others.warnings(unreserved(settings, facts.devices)),
         *(f"{request.plan.name} has {device} all the same: no other is free." for device in shared),
-    ]
+    )
     return {kernel.hostname: resources for kernel, resources in zip(request.kernels, pinned)}, warnings
 
 

@@ -336,7 +336,7 @@ def test_a_gpu_that_others_use_is_not_taken_while_there_is_another(
     facts(**TWO_GPUS)
     driver.says("echo 'GPU-0, [N/A]'")
     wanted = plan_with_slots(**{"cuda.device": 1})
-    assert claimed(engine, store, wanted, check_mode=check_mode).warnings == [USED]
+    assert claimed(engine, store, wanted, check_mode=check_mode).warnings == (USED,)
     assert check_mode or pinned(store)["sub1"].devices == {"cuda.device": ["GPU-1"]}
     assert len(driver.calls) == 1
 
@@ -347,7 +347,7 @@ def test_a_gpu_that_others_use_is_taken_without_another_and_that_is_said(
     facts(**TWO_GPUS)
     driver.says("echo 'GPU-0, [N/A]'")
     result = claimed(engine, store, plan_with_slots(**{"cuda.device": 2}))
-    assert result.warnings == [USED, "train-llm has GPU-0 all the same: no other is free."]
+    assert result.warnings == (USED, "train-llm has GPU-0 all the same: no other is free.")
     assert {*pinned(store)["sub1"].devices["cuda.device"]} == {"GPU-0", "GPU-1"}
 
 
@@ -376,7 +376,7 @@ def test_the_agent_is_not_locked_while_the_driver_is_asked(
 ) -> None:
     facts(**TWO_GPUS)
     driver.says(f"flock --nonblock {store.root}/lock true || exit 9")
-    assert claimed(engine, store, plan_with_slots(**{"cuda.device": 1})).warnings == []
+    assert claimed(engine, store, plan_with_slots(**{"cuda.device": 1})).warnings == ()
 
 
 def test_a_reserved_gpu_that_a_session_still_has_is_not_warned_of(
@@ -386,7 +386,7 @@ def test_a_reserved_gpu_that_a_session_still_has_is_not_warned_of(
     driver.says("echo 'GPU-0, [N/A]'")
     request = ClaimRequest(plan_with_slots(**{"cuda.device": 1}), "agent1", "nonce-1", 600)
     settings = SETTINGS._replace(reserved_devices=["GPU-0"])
-    assert claim(engine, store, settings, request, check_mode=False).warnings == []
+    assert claim(engine, store, settings, request, check_mode=False).warnings == ()
 
 
 @pytest.mark.usefixtures("facts")
