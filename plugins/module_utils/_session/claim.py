@@ -262,8 +262,7 @@ def _allocate(
     requests = [kernel.resources for kernel in request.kernels]
     spare = others.spare(free, sum_slots(requests))
     pinned = pin_containers(nodes, cpu_load(active), settings.cpu_overcommit, spare, requests)
-    given = {device for resources in pinned for device in resources.device_ids}
-    shared = [device.id for device in spare if device.id in given and others.use(device)]
+    shared = [device.id for device in spare if others.use(device)]
     warnings = (
         *others.warnings(unreserved(settings, facts.devices)),
         *(f"{request.plan.name} has {device} all the same: no other is free." for device in shared),

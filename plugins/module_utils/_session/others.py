@@ -50,24 +50,16 @@ class Others(NamedTuple):
     def warnings(self, devices: Sequence[Device]) -> list[str]:
         """Return a sentence for each of the ``devices`` that is in use, and one about the containers."""
         named = dict.fromkeys(name for device in devices for name in (device.id, device.gpu) if name in self.gpus)
-        return [
-            *(f"{gpu} is used by {self.gpus[gpu]}: name it in agent_reserved_devices." for gpu in named),
-            *self._silence(devices),
-            *self._containers(),
-        ]
-
-    def _silence(self, devices: Iterable[Device]) -> list[str]:
-        if not self.unknown or not any(device.id.startswith(GPU_IDS) for device in devices):
-            return []
-        return [f"it is not known who uses its GPUs ({self.unknown}): sessions may get one that is in use."]
-
-    def _containers(self) -> list[str]:
-        if not self.containers:
-            return []
-        more = [f"{len(self.containers) - NAMED} more"] if len(self.containers) > NAMED else []
-        names = ", ".join([*self.containers[:NAMED], *more])
-        keep = "keep what they need with agent_reserved and agent_reserved_devices"
-        return [f"container{'s' if len(self.containers) > 1 else ''} {names}: of no session, and not counted: {keep}."]
+        told = [f"{gpu} is used by {self.gpus[gpu]}: name it in agent_reserved_devices." for gpu in named]
+        if self.unknown and any(device.id.startswith(GPU_IDS) for device in devices):
+            told.append(f"it is not known who uses its GPUs ({self.unknown}): sessions may get one that is in use.")
+        count = len(self.containers)
+        if count:
+            more = [f"{count - NAMED} more"] if count > NAMED else []
+            listed = f"container{'s' if count > 1 else ''} {', '.join([*self.containers[:NAMED], *more])}"
+            keep = "keep what they need with agent_reserved and agent_reserved_devices"
+            told.append(f"{listed}: of no session, and not counted: {keep}.")
+        return told
 
 
 def find_others(client: docker.APIClient, *, ask_driver: bool) -> Others:
