@@ -53,6 +53,10 @@ class ActionModule(HostAction):
             if phase not in FAILED_RESULTS:
                 raise
             return {**result, "changed": False, **FAILED_RESULTS[phase], "error": str(error)}
+        # What an agent says of itself.
+        told = [f"{variables['inventory_hostname']}: {text}" for text in reply.pop("warnings", ())]
+        if told:
+            result["warnings"] = told
         for session_id, sentence in (reply.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
         ended = {**(reply.get("sessions") or {}), **(reply.get("ends") or {})}

@@ -14,6 +14,7 @@ from typing import Any
 
 #: By the name of the variable.
 REMOVED_OPTIONS: Mapping[str, str] = {
+    "agent_reserve": "keep devices with agent_reserved_devices, and amounts of the other resources with agent_reserved",
     "agent_registry_mirrors": "write registry-mirrors into /etc/docker/daemon.json on the agents, and reload docker",
 }
 

@@ -69,8 +69,39 @@ def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> Non
     assert options["settings"]["max_containers"] == 8
 
 
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [(["GPU-a"], ["GPU-a"]), ("GPU-a,/dev/null", ["GPU-a", "/dev/null"]), ('["GPU-a"]', ["GPU-a"]), ([0], ["0"])],
+    ids=["a list", "a text", "a text of an INI inventory", "a number, which the agent refuses"],
+)
+def test_reserved_devices_are_names(ask: Any, requests: Asked, given: object, names: list[str]) -> None:
+    ask({}, {"agent_reserved_devices": given}, phase="survey")
+    assert requests[0][1]["settings"]["reserved_devices"] == names
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("agent_reserved_devices", {"id": "GPU-a"}, "agent_*: argument 'reserved_devices' is of type "),
+        ("agent_reserve", "auto", "agent_reserve was removed: keep devices with agent_reserved_devices, and amounts "),
+    ],
+)
+def test_an_option_of_another_type_or_that_is_gone_is_the_result_of_the_survey(
+    ask: Any, requests: Asked, variable: str, value: object, problem: str
+) -> None:
+    assert ask({}, {variable: value}, phase="survey")["error"].startswith(problem)
+    assert requests == []
+
+
 def test_change_on_the_agent_changes_the_task(ask: Any) -> None:
     assert ask({"changed": True, "failures": {}}, phase="reap")["changed"] is True
+
+
+def test_warnings_of_a_survey_name_the_agent(ask: Any) -> None:
+    reply: dict[str, Any] = {"agent": {}, "error": None, "warnings": ["container web: of no session."]}
+    result = ask(reply, {"inventory_hostname": "agent1"}, phase="survey", others=True)
+    assert result["warnings"] == ["agent1: container web: of no session."]
+    assert "warnings" not in ask({**reply, "warnings": []}, {"inventory_hostname": "agent1"}, phase="survey")
 
 
 # ---- what goes wrong
