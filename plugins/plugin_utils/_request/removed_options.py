@@ -15,6 +15,7 @@ from typing import Any
 #: By the name of the variable.
 REMOVED_OPTIONS: Mapping[str, str] = {
     "agent_registry_mirrors": "write registry-mirrors into /etc/docker/daemon.json on the agents, and reload docker",
+    "session_facts_max_age": "leave it out, every run reads all agents",
 }
 
 #: By the name of the variable and the value.

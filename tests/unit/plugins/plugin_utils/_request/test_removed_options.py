@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,15 +36,26 @@ def test_every_removed_value_is_refused_with_what_to_use_instead() -> None:
         assert str(problems) == f"{option}: {value!r} was removed: {instead}."
 
 
-def role_options() -> set[str]:
-    """Return the options of all roles."""
+def role_options() -> dict[str, list[str]]:
+    """Return the choices of each option of all roles, an empty list for one without."""
     texts = [path.read_text() for path in REPOSITORY.glob("roles/*/meta/argument_specs.yml")]
-    return {name for text in texts for name in yaml.safe_load(text)["argument_specs"]["main"]["options"]}
+    options = [yaml.safe_load(text)["argument_specs"]["main"]["options"] for text in texts]
+    return {name: option.get("choices", []) for role in options for name, option in role.items()}
 
 
-def test_no_removed_option_or_value_is_one_that_is_there() -> None:
-    assert REMOVED_OPTIONS.keys().isdisjoint(role_options())
-    assert not [value for option, value in REMOVED_VALUES if value in specification()[option]["choices"]]
+def former_options() -> dict[str, list[str]]:
+    """Return the same at commit 4a70437c, before the first was removed, from its list ``NAME`` or ``NAME=CHOICE|…``."""
+    words = Path(__file__).with_name("former_options.txt").read_text().split()
+    return {name: [*filter(None, choices.split("|"))] for name, _equals, choices in (w.partition("=") for w in words)}
+
+
+def test_what_is_no_option_or_value_any_more_is_in_the_table_and_nothing_else() -> None:
+    former = former_options()
+    today = role_options()
+    assert REMOVED_OPTIONS.keys() == former.keys() - today.keys()
+    kept = {name: choices for name, choices in former.items() if today.get(name)}
+    gone = {(name, value) for name, choices in kept.items() for value in {*choices} - {*today[name]}}
+    assert REMOVED_VALUES.keys() == gone
 
 
 @pytest.mark.parametrize("value", ["vxlan", ["swarm"], None, {"swarm": 1}], ids=repr)
