@@ -317,12 +317,13 @@ def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
 
 
 def _swarm_port(info: Mapping[str, Any]) -> dict[int, str]:
-    """Return the UDP port of a Docker Swarm that this host is in, where no tunnel can be; empty if it is in none.
+    """Return the UDP port of the overlays of a Docker Swarm that this host manages; empty if it manages none.
 
-    Only the managers of a swarm know whether it is another one than Docker's default.
+    Other nodes do not know it. There, the kernel has a socket for it as soon as an overlay is used: it is among
+    those of the host, in whatever namespace the link of the overlay is.
     """
     swarm = info["Swarm"]
-    if swarm["LocalNodeState"] == "inactive":
+    if not swarm.get("ControlAvailable"):
         return {}
     return {(swarm.get("Cluster") or {}).get("DataPathPort") or DEFAULT_SWARM_PORT: "Docker Swarm"}
 

@@ -195,20 +195,26 @@ def test_published_ports_are_in_use_on_the_agent_of_main1(engine: Any, store: St
 @pytest.mark.parametrize(
     ("swarm", "ports"),
     [
-        (
-            {**NODE, "Cluster": {"DataPathPort": 7789}},
-            {"53": "another program", "7789": "Docker Swarm"},
-        ),
-        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"53": "another program", "4789": "Docker Swarm"}),
-        ({"LocalNodeState": "pending", "Cluster": None}, {"53": "another program", "4789": "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 7789}}, {"7789": "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"4789": "Docker Swarm"}),
+        ({**NODE, "Cluster": None}, {"4789": "Docker Swarm"}),
+        ({**NODE, "ControlAvailable": False}, {}),
+        ({"LocalNodeState": "pending", "ControlAvailable": False, "Cluster": None}, {}),
     ],
-    ids=["a manager knows its port", "a manager with the usual port", "a worker"],
+    ids=["a manager knows its port", "the usual port", "no quorum", "a worker", "a node that joins"],
 )
-def test_port_of_swarm_overlays_is_in_use(
-    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[str, str]
+@pytest.mark.parametrize("kernel", [{}, {4789: "another program"}], ids=["no overlay in use", "an overlay in use"])
+def test_a_tunnel_cannot_have_the_port_of_a_swarm_that_the_host_manages_or_one_that_the_kernel_has_a_socket_for(
+    engine: Any,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    swarm: dict[str, Any],
+    ports: dict[str, str],
+    kernel: dict[int, str],
 ) -> None:
+    monkeypatch.setattr(surveying.network, "udp_ports", lambda _links: kernel)
     engine.swarm = swarm
-    assert read(engine, store)["udp_ports"] == ports
+    assert read(engine, store)["udp_ports"] == {**{str(port): user for port, user in kernel.items()}, **ports}
 
 
 def test_facts_round_trip_through_plain_data(engine: Any, store: Store) -> None:
