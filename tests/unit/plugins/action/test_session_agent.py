@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_agent import S
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.removed_options import describe_removed_options
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report import test_follow as follow
@@ -67,6 +68,21 @@ def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> Non
     (_phase, options, _seconds) = requests[0]
     assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/s")
     assert options["settings"]["max_containers"] == 8
+
+
+def test_an_agent_with_an_option_that_was_removed_gets_no_new_sessions_and_all_else_works(ask: Any) -> None:
+    left: dict[str, Any] = {"agent_registry_mirrors": [], "session_facts_max_age": 0}
+    told = {
+        "schedulable": False,
+        "obstacles": ["its engine hangs.", *describe_removed_options(["agent_registry_mirrors"])],
+    }
+    agent = {"schedulable": True, "obstacles": ["its engine hangs."]}
+    assert ask({"agent": agent}, left, phase="survey")["agent"] == told
+    assert ask({"agent": agent}, {"agent_labels": []}, phase="survey")["agent"] == agent
+    for reply in ({"agent": None}, {"agent": {}}, {"agent": {"obstacles": 7}}):
+        assert ask(reply, left, phase="survey")["agent"] == reply["agent"]
+    for phase in {*SECONDS} - {"survey"}:
+        assert ask({"answer": 7}, left, phase=phase)["answer"] == 7
 
 
 def test_change_on_the_agent_changes_the_task(ask: Any) -> None:
