@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_agent import S
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.removed_options import describe_removed_options
+from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report import test_follow as follow

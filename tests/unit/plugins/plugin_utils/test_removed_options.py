@@ -10,7 +10,7 @@ import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils import session_options
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.removed_options import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import (
     REMOVED_OPTIONS,
     REMOVED_VALUES,
     describe_removed_options,
@@ -20,15 +20,19 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options 
     check_unknown_variables,
     check_user_options,
     parse_options,
+    specification,
 )
 from tests.unit.builders import REPOSITORY
 
 DRIVER = "session_network_driver"
 
 
+REMOVED = [(option, value) for option, values in REMOVED_VALUES.items() for value in values]
+
+
 def test_every_removed_value_is_refused_with_what_to_use_instead() -> None:
-    for (option, value), instead in REMOVED_VALUES.items():
-        problems = ValidationErrors()
+    for option, value in REMOVED:
+        problems, instead = ValidationErrors(), REMOVED_VALUES[option][value]
         parse_options(problems, {"session_name": "train", "session_image": "lab/python:1", option: value})
         assert str(problems) == f"{option}: {value!r} was removed: {instead}."
 
@@ -52,7 +56,13 @@ def test_what_is_no_option_or_value_any_more_is_in_the_table_and_nothing_else() 
     assert REMOVED_OPTIONS.keys() == former.keys() - today.keys()
     kept = {name: choices for name, choices in former.items() if today.get(name)}
     gone = {(name, value) for name, choices in kept.items() for value in {*choices} - {*today[name]}}
-    assert REMOVED_VALUES.keys() == gone
+    assert {*REMOVED} == gone
+
+
+def test_the_description_of_an_option_says_what_was_removed_for_ansible_names_only_what_is_allowed() -> None:
+    for option, value in REMOVED:
+        sentence = f"V({value}) was removed; {REMOVED_VALUES[option][value]}."
+        assert sentence in specification()[option]["description"]
 
 
 @pytest.mark.parametrize("value", ["vxlan", ["swarm"], None, {"swarm": 1}], ids=repr)
