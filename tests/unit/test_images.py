@@ -80,6 +80,16 @@ def test_an_environment_gets_the_lines_of_its_section(tmp_path: Path) -> None:
     assert [line for line in given.read_text().split("\n") if "==" in line] == read_section("compiled")
 
 
+def test_a_section_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+    script = make_script(tmp_path, "true")
+    (tmp_path / "requirements.txt").write_text("# torch: the first layer\ntorch==2.13.0\n")
+    compile_wheels = [FOLDER / "compile-wheels", "python3", tmp_path / "requirements.txt", tmp_path / "wheels"]
+    for command, section in (([script, "distributed", "torhc"], "torhc"), (compile_wheels, "compiled")):
+        done = subprocess.run(["sh", *command], check=False, capture_output=True, text=True)
+        assert (done.returncode, done.stderr.endswith(f"requirements.txt has no section {section}\n")) == (1, True)
+    assert not (tmp_path / "opt/distributed").exists()
+
+
 def test_a_package_that_two_environments_have_is_there_once(tmp_path: Path) -> None:
     script = make_script(tmp_path, "true")
     sites = [tmp_path / f"opt/{name}/lib/python3.11/site-packages" for name in ("distributed", "nni")]
