@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.lab.distributed_image import LAYERS, RECIPES, read_section
 from tests.unit.builders import REPOSITORY
@@ -34,6 +35,20 @@ def test_every_line_of_the_requirements_is_one_version_of_a_package(recipe: str)
     lines = [line for section in requirements_of(recipe).values() for line in section]
     assert len(lines) > 300
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("recipe", NAMES)
+def test_what_the_versions_were_compiled_from_is_there_and_agrees_with_them(recipe: str) -> None:
+    sections = requirements_of(recipe)
+    text = (FOLDER / recipe / "requirements.txt").read_text()
+    origins = dict(re.findall(r"^# (\w+): .*\n# from (.+)$", text, re.MULTILINE))
+    assert origins.keys() == sections.keys() - {"uv", "torch", "build", "compiled"}
+    # These are of the same resolution.
+    sections["distributed"] += [*sections["torch"], *sections.get("compiled", [])]
+    assert {*sections.get("build", [])} <= {*sections["distributed"]}
+    for section, words in origins.items():
+        versions = dict(line.split("==") for line in sections[section])
+        assert [word for word in map(Requirement, words.split()) if versions[word.name] not in word.specifier] == []
 
 
 def test_cpu_image_has_no_library_for_gpus() -> None:
