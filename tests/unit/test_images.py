@@ -98,9 +98,16 @@ def test_an_environment_gets_the_lines_of_its_section(tmp_path: Path) -> None:
 def test_a_section_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
     script = make_script(tmp_path, "true")
     (tmp_path / "requirements.txt").write_text("# torch: the first layer\ntorch==2.13.0\n")
-    compile_wheels = [FOLDER / "compile-wheels", "python3", tmp_path / "requirements.txt", tmp_path / "wheels"]
-    for command, section in (([script, "distributed", "torhc"], "torhc"), (compile_wheels, "compiled")):
-        done = subprocess.run(["sh", *command], check=False, capture_output=True, text=True)
+    install = ["sh", str(script), "distributed", "torhc"]
+    build = [
+        "sh",
+        str(FOLDER / "compile-wheels"),
+        "python3",
+        str(tmp_path / "requirements.txt"),
+        str(tmp_path / "wheels"),
+    ]
+    for command, section in ((install, "torhc"), (build, "compiled")):
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert (done.returncode, done.stderr.endswith(f"requirements.txt has no section {section}\n")) == (1, True)
     assert not (tmp_path / "opt/distributed").exists()
 

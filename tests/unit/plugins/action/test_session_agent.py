@@ -79,8 +79,9 @@ def test_an_agent_with_an_option_that_was_removed_gets_no_new_sessions_and_all_e
     agent = {"schedulable": True, "obstacles": ["its engine hangs."]}
     assert ask({"agent": agent}, left, phase="survey")["agent"] == told
     assert ask({"agent": agent}, {"agent_labels": []}, phase="survey")["agent"] == agent
-    for reply in ({"agent": None}, {"agent": {}}, {"agent": {"obstacles": 7}}):
-        assert ask(reply, left, phase="survey")["agent"] == reply["agent"]
+    none_or_damaged: list[Any] = [None, {}, {"obstacles": 7}]
+    for other in none_or_damaged:
+        assert ask({"agent": other}, left, phase="survey")["agent"] == other
     for phase in {*SECONDS} - {"survey"}:
         assert ask({"answer": 7}, left, phase=phase)["answer"] == 7
 
