@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.template import trust_as_template
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.removed_options import describe_removed_options
+from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
 from tests.unit.builders import REPOSITORY
 from tests.unit.rendering import templar
 

@@ -20,7 +20,7 @@ from .._docker.image_store import image_folder
 from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.sdk import docker
-from .._firewall.policy import REPORT
+from .._firewall.policy import REPORT, Firewall
 from .._firewall.state import FirewallState
 from .._firewall.storage import closed_storage, storage_warnings
 from .._host import machine
@@ -164,7 +164,7 @@ def collect_facts(
             *unmanaged_warnings(containers.unmanaged, unmanaged),
             *stray_networks(client, held),
             *state.warnings,
-            *_firewall_warnings(FirewallState(store)),
+            *_firewall_warnings(FirewallState(store), info["Swarm"]),
             *storage_warnings(store),
             *accelerators.warnings,
             *due_restarts(),
@@ -208,8 +208,24 @@ REPORTING = (
 )
 
 
-def _firewall_warnings(state: FirewallState) -> list[str]:
-    return list(filter(None, [state.damage, REPORTING if state.mode == REPORT else ""]))
+SWARM_CLOSED = (
+    "this host is a node of a Docker Swarm, whose other nodes its firewall does not admit: name TCP 2377 and 7946, and"
+    " UDP 7946 and the port of its overlays, in firewall_allow, with the nodes as sources."
+)
+
+
+def _firewall_warnings(state: FirewallState, swarm: Mapping[str, Any]) -> list[str]:
+    reporting = REPORTING if state.mode == REPORT else ""
+    return list(filter(None, [state.damage, reporting, SWARM_CLOSED if _closes_swarm(state.active(), swarm) else ""]))
+
+
+def _closes_swarm(firewall: Firewall | None, swarm: Mapping[str, Any]) -> bool:
+    """Return whether a firewall does not admit the other nodes of the Docker Swarm that this host is in."""
+    # Managers count the nodes, workers count none.
+    if firewall is None or swarm["LocalNodeState"] == "inactive" or swarm.get("Nodes") == 1:
+        return False
+    # At this port nodes find each other.
+    return not all(any(rule.opens(protocol, 7946) for rule in firewall.allow) for protocol in ("tcp", "udp"))
 
 
 def _labels(settings: AgentSettings) -> frozenset[str]:
@@ -316,12 +332,13 @@ def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
 
 
 def _swarm_port(info: Mapping[str, Any]) -> dict[int, str]:
-    """Return the UDP port of a Docker Swarm that this host is in, where no tunnel can be; empty if it is in none.
+    """Return the UDP port of the overlays of a Docker Swarm that this host manages; empty if it manages none.
 
-    Only the managers of a swarm know whether it is another one than Docker's default.
+    Other nodes do not know it. There, the kernel has a socket for it as soon as an overlay is used: it is among
+    those of the host, in whatever namespace the link of the overlay is.
     """
     swarm = info["Swarm"]
-    if swarm["LocalNodeState"] == "inactive":
+    if not swarm.get("ControlAvailable"):
         return {}
     return {(swarm.get("Cluster") or {}).get("DataPathPort") or DEFAULT_SWARM_PORT: "Docker Swarm"}
 

@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_agent import S
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
+from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report import test_follow as follow
@@ -83,7 +84,6 @@ def test_reserved_devices_are_names(ask: Any, requests: Asked, given: object, na
     ("variable", "value", "problem"),
     [
         ("agent_reserved_devices", {"id": "GPU-a"}, "agent_*: argument 'reserved_devices' is of type "),
-        ("agent_reserve", "auto", "agent_reserve was removed: keep devices with agent_reserved_devices, and amounts "),
     ],
 )
 def test_an_option_of_another_type_or_that_is_gone_is_the_result_of_the_survey(
@@ -91,6 +91,22 @@ def test_an_option_of_another_type_or_that_is_gone_is_the_result_of_the_survey(
 ) -> None:
     assert ask({}, {variable: value}, phase="survey")["error"].startswith(problem)
     assert requests == []
+
+
+def test_an_agent_with_an_option_that_was_removed_gets_no_new_sessions_and_all_else_works(ask: Any) -> None:
+    left: dict[str, Any] = {"agent_registry_mirrors": [], "session_facts_max_age": 0}
+    told = {
+        "schedulable": False,
+        "obstacles": ["its engine hangs.", *describe_removed_options(["agent_registry_mirrors"])],
+    }
+    agent = {"schedulable": True, "obstacles": ["its engine hangs."]}
+    assert ask({"agent": agent}, left, phase="survey")["agent"] == told
+    assert ask({"agent": agent}, {"agent_labels": []}, phase="survey")["agent"] == agent
+    none_or_damaged: list[Any] = [None, {}, {"obstacles": 7}]
+    for other in none_or_damaged:
+        assert ask({"agent": other}, left, phase="survey")["agent"] == other
+    for phase in {*SECONDS} - {"survey"}:
+        assert ask({"answer": 7}, left, phase=phase)["answer"] == 7
 
 
 def test_change_on_the_agent_changes_the_task(ask: Any) -> None:

@@ -15,7 +15,7 @@ from requests.exceptions import ReadTimeout
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._host import home_folder, home_removal, path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
@@ -39,6 +39,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_n
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     REPORTING,
+    SWARM_CLOSED,
     AgentSettings,
     FactsQuery,
     active_sessions,
@@ -191,20 +192,26 @@ def test_published_ports_are_in_use_on_the_agent_of_main1(engine: Any, store: St
 @pytest.mark.parametrize(
     ("swarm", "ports"),
     [
-        (
-            {**NODE, "Cluster": {"DataPathPort": 7789}},
-            {"53": "another program", "7789": "Docker Swarm"},
-        ),
-        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"53": "another program", "4789": "Docker Swarm"}),
-        ({"LocalNodeState": "pending", "Cluster": None}, {"53": "another program", "4789": "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 7789}}, {"7789": "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"4789": "Docker Swarm"}),
+        ({**NODE, "Cluster": None}, {"4789": "Docker Swarm"}),
+        ({**NODE, "ControlAvailable": False}, {}),
+        ({"LocalNodeState": "pending", "ControlAvailable": False, "Cluster": None}, {}),
     ],
-    ids=["a manager knows its port", "a manager with the usual port", "a worker"],
+    ids=["a manager knows its port", "the usual port", "no quorum", "a worker", "a node that joins"],
 )
-def test_port_of_swarm_overlays_is_in_use(
-    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[str, str]
+@pytest.mark.parametrize("kernel", [{}, {4789: "another program"}], ids=["no overlay in use", "an overlay in use"])
+def test_a_tunnel_cannot_have_the_port_of_a_swarm_that_the_host_manages_or_one_that_the_kernel_has_a_socket_for(
+    engine: Any,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    swarm: dict[str, Any],
+    ports: dict[str, str],
+    kernel: dict[int, str],
 ) -> None:
+    monkeypatch.setattr(surveying.network, "udp_ports", lambda _links: kernel)
     engine.swarm = swarm
-    assert read(engine, store)["udp_ports"] == ports
+    assert read(engine, store)["udp_ports"] == {**{str(port): user for port, user in kernel.items()}, **ports}
 
 
 def test_facts_round_trip_through_plain_data(engine: Any, store: Store) -> None:
@@ -703,6 +710,31 @@ def test_a_host_in_report_mode_is_a_warning(engine: Any, store: Store, mode: str
     FirewallState(store).save(Firewall(("192.0.2.7/32",), mode=mode), None)
     facts = read(engine, store)
     assert (facts["schedulable"], REPORTING in facts["warnings"]) == (True, warned)
+
+
+GOSSIP = (AllowRule("tcp", ("2377", "7000-8000"), ("192.0.2.0/24",)), AllowRule("udp", ("7946",), ("192.0.2.0/24",)))
+
+
+@pytest.mark.parametrize(
+    ("swarm", "allow", "warned"),
+    [
+        ({**NODE, "Nodes": 2}, (), True),
+        ({**NODE, "ControlAvailable": False, "Nodes": 0}, GOSSIP[:1], True),
+        ({**NODE, "Nodes": 2}, GOSSIP, False),
+        ({**NODE, "Nodes": 2}, (AllowRule("any", (), ("192.0.2.0/24",)),), False),
+        ({**NODE, "Nodes": 1}, (), False),
+        ({"LocalNodeState": "inactive"}, (), False),
+    ],
+    ids=["a manager", "a worker, UDP is closed", "opened", "all is open", "a swarm of one node", "none"],
+)
+@pytest.mark.parametrize("mode", ["report", "enforce"])
+def test_a_firewall_that_closes_a_swarm_is_a_warning(
+    engine: Any, store: Store, swarm: dict[str, Any], allow: tuple[AllowRule, ...], warned: bool, mode: str
+) -> None:
+    engine.swarm = swarm
+    assert SWARM_CLOSED not in read(engine, store)["warnings"]
+    FirewallState(store).save(Firewall(("192.0.2.7/32",), allow=allow, mode=mode), None)
+    assert (SWARM_CLOSED in read(engine, store)["warnings"]) is warned
 
 
 def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: Store) -> None:
