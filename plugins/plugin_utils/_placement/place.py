@@ -117,16 +117,27 @@ class _Decision:
     def pack(self, topology: Topology) -> Placement | PartialPlacement:
         """Return the placement in few domains, from the outside in, or in one."""
         domains = Domains(self.agents, self.demand, self.order, topology)
-        found = domains.few(self._hold, as_many=self.dispersed)
-        if found:
-            return found
-        if not topology.within:
-            return self.attempt(self.agents)
-        domain = domains.roomiest()
-        attempt = self.attempt(domain)
-        if isinstance(attempt, Placement):
-            return attempt
-        return dataclasses.replace(attempt, domain="/".join(topology.path(domain[0])))
+        if topology.within:
+            return self._within(domains, topology)
+        return domains.few(self._hold, as_many=self.dispersed) or self.attempt(self.agents)
+
+    def _within(self, domains: Domains, topology: Topology) -> Placement | PartialPlacement:
+        """Return the placement in one domain, or else in the one where most containers were found to fit."""
+        size, ranked = self.demand.size, domains.ranked(topology.levels)
+        placements: list[Placement] = []
+        partial: list[PartialPlacement] = []
+        for bound, domain in ranked:
+            if bound and (placements or any(sum(each.placed) >= size - bound for each in partial)):
+                break
+            attempt = self.attempt(domain)
+            if isinstance(attempt, Placement):
+                placements.append(attempt)
+            else:
+                partial.append(dataclasses.replace(attempt, domain="/".join(topology.path(domain[0]))))
+        if placements:
+            return min(placements, key=functools.partial(domains.cost, as_many=self.dispersed))
+        closest = max(partial, key=lambda each: sum(each.placed))
+        return dataclasses.replace(closest, unplaced=ranked[0][0])
 
     def spread(self, topology: Topology) -> Placement | PartialPlacement:
         """Return the placement in many domains, from the outside in."""
