@@ -15,7 +15,7 @@ from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import UserGroup
 from ...module_utils._model.validation import ValidationError
-from .._placement.place import Group, Placement, Unschedulable, place
+from .._placement.place import Group, Placement, Unschedulable, place_in_first
 from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec
@@ -182,9 +182,6 @@ def _place(
 ) -> Placement | Unschedulable:
     """Return the first placement found: preferred agents come first; architectures are not mixed.
 
-    If there is none, return the refusal that is closest to one: with the fewest unplaced containers, then with sessions
-    that make room when they end.
-
     An image that is present on some agents is assumed to be of their architecture; one that is present on none is
     assumed to fit any.
     """
@@ -197,22 +194,14 @@ def _place(
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools
     groups = [Group(role.name, role.resources, role.replicas) for role in spec.effective_roles]
-    single_node, topology = spec.cluster_mode == "single-node", requested_topology(spec, eligible)
-    refusals: list[Unschedulable] = []
-    for pool in pools:
-        result = place(
-            pool,
-            groups,
-            single_node=single_node,
-            selection=spec.agent_selection,
-            plans=plans,
-            topology=topology,
-        )
-        if isinstance(result, Placement):
-            return result
-        refusals.append(result)
-    # Of equal ones the last: all agents are more than the preferred ones.
-    return min(reversed(refusals), key=lambda each: (sum(each.unplaced.values()), not each.blocking_sessions))
+    return place_in_first(
+        pools,
+        groups,
+        single_node=spec.cluster_mode == "single-node",
+        selection=spec.agent_selection,
+        plans=plans,
+        topology=requested_topology(spec, eligible),
+    )
 
 
 def _committed_keys(session: Session) -> dict[str, dict[str, str]]:

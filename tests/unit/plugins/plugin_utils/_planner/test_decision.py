@@ -743,6 +743,22 @@ def test_a_refusal_is_of_the_architecture_with_the_most_room() -> None:
     assert answer.reason == "no room for 1 of 4 containers on 2 agents: short of cpu 1"
 
 
+def test_what_is_proven_of_one_architecture_is_not_claimed_of_another() -> None:
+    # Of arm64, sums only say that one of the four has no place: three have.
+    mem = {"main": "9g", "b": "10g", "c": "1g", "d": "2g"}
+    roles = {name: {"replicas": 1, "resources": {"cpu": 8, "mem": each}} for name, each in mem.items()}
+    cluster_state = readings(
+        agent1=agent_facts("agent1", 8, 4 * GIB),
+        agent2=agent_facts("agent2", 8, 4 * GIB),
+        agent3=agent_facts("agent3", 15, 64 * GIB, online_cpus=list(range(8)), architecture="arm64"),
+    )
+    answer = decide(spec(cluster_mode="multi-node", roles=roles), cluster_state, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason == (
+        "no room for at least 1 of 4 containers, found for all but 2 (main1, b1) on 2 agents: short of cpu 16, mem 19g"
+    )
+
+
 def test_of_equal_refusals_one_is_given_that_the_end_of_sessions_changes() -> None:
     cluster_state = mixed()
     holder = bare_plan("holder", NOW, {"agent1": [{"cpu": 2}]})
