@@ -87,13 +87,17 @@ class Answers:
 
         A session that waits for an agent to return does not need the room that others would leave it.
         """
-        if entry.id in self._harmless:
+        if not self.may_block(entry):
             return False
         held = entry.id in self.cluster.sessions or wait_for_agents(entry, self.cluster)
         if not held and (entry.spec is None or self.is_feasible(entry)):
             return True
         self._harmless.add(entry.id)
         return False
+
+    def may_block(self, entry: QueueEntry) -> bool:
+        """Return whether others wait behind a due session as far as :meth:`blocks` was asked, which takes longer."""
+        return entry.id not in self._harmless
 
     def is_feasible(self, entry: QueueEntry) -> bool:
         """Return whether the placement would place a session if all others ended."""

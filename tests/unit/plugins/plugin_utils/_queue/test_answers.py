@@ -33,6 +33,7 @@ from tests.unit.builders import (
     agent_facts,
     bare_plan,
     bare_session,
+    occupied,
     plan,
     readings,
     requested,
@@ -235,7 +236,7 @@ def test_a_due_session_that_no_network_allows_delays_no_other() -> None:
     due = waiting(1, 8, cluster_size=2, cluster_mode="multi-node")
 
     def outcome(**changes: Any) -> list[type]:
-        room = readings(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
+        room = occupied(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
         return [type(answer) for _entry, answer in run([due, waiting(2), *passed(4)], room)]
 
     assert outcome() == [Unschedulable, Unschedulable]
@@ -248,12 +249,36 @@ def test_a_due_session_that_an_address_in_the_inventory_rules_out_delays_no_othe
     due = waiting(1, 8)
     facts = agent_facts("agent1", allocated={"cpu": 8})
     address = facts.underlay.host if facts.underlay else ""
-    foreign = dataclasses.replace(readings(agent1=facts), addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
+    foreign = dataclasses.replace(occupied(agent1=facts), addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
     answers = Answers(foreign, pools, NOW)
     assert [answers.blocks(entry) for entry in (due, dataclasses.replace(due, name="other"))] == [False, False]
     assert counted.take() == (0, 1)
     fixed = dataclasses.replace(foreign, addresses={"agent1": [address]})
     assert Answers(fixed, pools, NOW).blocks(due)
+
+
+def test_a_due_session_that_was_not_judged_is_one_that_others_wait_behind(counted: Counted) -> None:
+    answers = Answers(full(), POOLS, NOW)
+    never, some_time = waiting(1, 9), waiting(2, 8)
+    assert [answers.may_block(entry) for entry in (never, some_time)] == [True, True]
+    assert counted.take() == (0, 0)
+    assert [answers.blocks(entry) for entry in (never, some_time)] == [False, True]
+    assert [answers.may_block(entry) for entry in (never, some_time)] == [False, True]
+
+
+def test_a_due_session_that_waits_for_other_software_delays_no_other() -> None:
+    pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_published_port=30000, last_published_port=30001)
+    small, busy = agent_facts("agent2", 4), agent_facts("agent1", tcp_ports=[30000, 30001])
+    stranger = bare_session(bare_plan("session-1", NOW, {"agent1": [{"cpu": 2}]}))
+    cases = {
+        "ports": readings(agent1=busy, agent2=small),
+        "cores": readings(agent1=agent_facts("agent1", allocated={"cpu": 2}), agent2=small),
+        "name": readings(agent1=agent_facts("agent1", sessions=[stranger]), agent2=small),
+    }
+    for what, cluster in cases.items():
+        entries = [waiting(1, 8), waiting(2), *passed(4)]
+        found = schedule(entries, Answers(cluster, pools, NOW), QueuePolicy("fifo", 4))
+        assert [type(answer) for _entry, answer in found] == [Unschedulable, Decision], what
 
 
 def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest.MonkeyPatch) -> None:
