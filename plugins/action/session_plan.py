@@ -72,7 +72,7 @@ class ActionModule(ControlAction):
         cluster = self._cluster(variables, before.values())
         stale_ids = ending_ids(before.values())
         free = self._free(cluster, before.values())
-        seen = digest_of_inputs(before.values(), free, self._inputs())
+        seen = digest_of_inputs(before.values(), free, self._pools(), self._inputs())
         if queue.has_seen(seen):
             return {"starts": [], "agents": [], "specs": {}}
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are left
@@ -93,7 +93,8 @@ class ActionModule(ControlAction):
         started = self._save_starts(queue, chosen, answers, refused, now)
         if not self._task.check_mode:
             self._save_reasons(queue, waiting)
-            if not chosen and not refused:
+            waits = any(entry.state == PENDING for entry in before.values())
+            if waits and not chosen and not refused:
                 queue.save_seen(seen)
         starts = [start_arguments(decision, stale_ids, never_completed=True) for _entry, decision in started]
         # The user's environment may hold secrets.

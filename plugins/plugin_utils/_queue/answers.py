@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Set
 from typing import Any
 
 from ...module_utils._model.errors import as_phrase
@@ -131,7 +131,7 @@ def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable |
     )
 
 
-def digest_of_inputs(entries: Iterable[QueueEntry], cluster: ClusterState, rules: Any) -> str:
+def digest_of_inputs(entries: Collection[QueueEntry], cluster: ClusterState, pools: NetworkPools, rules: Any) -> str:
     """Return a digest of all that the outcome of a pass depends on; ``rules`` are its options, as plain data.
 
     A pass that starts nothing would start nothing again while this is the same.
@@ -139,9 +139,14 @@ def digest_of_inputs(entries: Iterable[QueueEntry], cluster: ClusterState, rules
     inventory = [
         (agent.description, agent.known.resource_group, sorted(agent.known.labels or ())) for agent in cluster.away
     ]
+    ports = {
+        *range(pools.first_host_port, pools.last_host_port + 1),
+        *range(pools.first_published_port, pools.last_published_port + 1),
+        *(port for entry in entries if entry.state == PENDING for port in entry.host_ports),
+    }
     inputs = [
         rules,
-        [_facts(agent) for agent in cluster.agents],
+        [_facts(agent, ports, pools.vxlan_port) for agent in cluster.agents],
         [dict(cluster.unavailable), sorted(cluster.unreachable), inventory],
         [[name, sorted(addresses)] for name, addresses in cluster.addresses.items()],
         [_outline(entry) for entry in entries],
@@ -149,10 +154,11 @@ def digest_of_inputs(entries: Iterable[QueueEntry], cluster: ClusterState, rules
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def _facts(agent: AgentFacts) -> dict[str, Any]:
-    """Return the facts without what changes all the time, and decides nothing."""
+def _facts(agent: AgentFacts, ports: Set[int], vxlan_port: int) -> dict[str, Any]:
+    """Return the facts without what changes all the time, and decides nothing: sockets on other ports are among it."""
     sessions = [[part.id, part.name, part.expired] for part in agent.sessions]
-    lasting = dataclasses.replace(agent, sessions=(), warnings=(), image_disk=None)
+    tcp, udp = agent.tcp_ports & ports, {vxlan_port: agent.udp_ports.get(vxlan_port, "")}
+    lasting = dataclasses.replace(agent, sessions=(), warnings=(), image_disk=None, tcp_ports=tcp, udp_ports=udp)
     return {**to_plain(lasting), "sessions": sessions}
 
 

@@ -294,7 +294,7 @@ def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest
 
 
 def digest(cluster: ClusterState, *entries: QueueEntry, rules: Any = "fifo") -> str:
-    return digest_of_inputs(entries or [waiting(1)], cluster, rules)
+    return digest_of_inputs(entries or [waiting(1)], cluster, POOLS, rules)
 
 
 @pytest.mark.parametrize(
@@ -348,6 +348,38 @@ def test_a_pass_is_made_again_when_the_queue_has_changed(changed: list[QueueEntr
 
 def test_a_pass_is_made_again_with_other_options() -> None:
     assert digest(full(), rules="lifo") != digest(full())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ({"tcp_ports": [22]}, {"tcp_ports": [22, 45001]}, True),
+        ({}, {"tcp_ports": [POOLS.last_published_port]}, False),
+        ({}, {"tcp_ports": [POOLS.last_host_port]}, False),
+        ({}, {"udp_ports": {53211: "another program"}}, True),
+        ({"udp_ports": {4789: "the link a"}}, {"udp_ports": {4789: "the link b"}}, False),
+    ],
+    ids=["TCP", "published", "host", "UDP", "VXLAN"],
+)
+def test_of_sockets_only_those_on_ports_that_sessions_may_get_make_a_pass(
+    before: dict[str, Any], after: dict[str, Any], same: bool
+) -> None:
+    assert (digest(full(**before)) == digest(full(**after))) is same
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "same"),
+    [
+        (ON_HOST, "PENDING", False),
+        (ON_HOST, "RUNNING", True),
+        ({**ON_HOST, "network_driver": "vxlan"}, "PENDING", True),
+    ],
+    ids=["waits", "runs", "of another network"],
+)
+def test_the_port_of_an_app_on_the_agents_network_makes_a_pass(options: Any, state: str, same: bool) -> None:
+    app = {"name": "page", "port": 8000, "command": "serve"}
+    entry = dataclasses.replace(waiting(1, apps=[app], **options), state=state)
+    assert (digest(full(), entry) == digest(full(tcp_ports=[8000]), entry)) is same
 
 
 def test_what_changes_all_the_time_and_decides_nothing_makes_no_pass() -> None:
