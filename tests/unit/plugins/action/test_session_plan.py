@@ -358,7 +358,11 @@ def test_skips_are_counted_once(run: Run, queue: QueueStore) -> None:
 def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0))
     queue.save(*(requested(number, state="TERMINATED", spec=None, has_started=True) for number in (2, 3)))
-    hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}))
+    running = plan({"agent1": 1}, name="runs")
+    asked = spec(name="runs")
+    queue.save(requested(9, asked, id=SESSION_ID, state="RUNNING", plan=running, enqueued_at=0.5))
+    held = held_session(running, "agent1")
+    hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}, sessions=[held]))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "max_skips": 2}, hostvars)
     assert result["pending"] == {
         "reason": "it waits behind session-1, which 2 later sessions have skipped",
