@@ -251,13 +251,3 @@ def test_check_mode_probes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
     assert (run.code, run.record) == (0, None), run.output
     assert address("agent1") in run.output
     assert "TCP ports 22 would be probed." in run.text
-
-
-def test_invalid_options_are_refused_before_any_host_is_contacted(tmp_path: Path) -> None:
-    run = verify(tmp_path, probe_hosts="nobody")
-    assert run.code != 0
-    assert (
-        "firewall_probe_hosts: 'nobody' matches no host of the inventory; set it to untrusted hosts to probe from"
-        in run.text
-    )
-    assert run.hosts == {"localhost"}
