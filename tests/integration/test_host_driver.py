@@ -88,12 +88,15 @@ def test_frameworks_get_the_underlay_interface(four: StartedSession) -> None:
 
 def test_only_agents_of_the_session_and_gateways_reach_its_sshds(four: StartedSession, two: StartedSession) -> None:
     sources = (*AGENTS, "gateway1", "user1")
-    for session, agents in ((four, set(AGENTS)), (two, {"agent1", "agent2"})):
-        for (agent, hostname), port in ports(session).items():
-            banners = in_parallel(*[partial(read_banner, host, address(agent), port) for host in sources])
-            gateways = {"gateway1"} if hostname == "main1" else set()
-            reachable = {host for host, text in zip(sources, banners, strict=True) if text.startswith("SSH-")}
-            assert reachable == agents | gateways
+    expected = {
+        (agent, port): {*agents, *(["gateway1"] if hostname == "main1" else [])}
+        for session, agents in ((four, AGENTS), (two, ("agent1", "agent2")))
+        for (agent, hostname), port in ports(session).items()
+    }
+    asked = [(host, agent, port) for agent, port in expected for host in sources]
+    banners = in_parallel(*[partial(read_banner, host, address(agent), port) for host, agent, port in asked])
+    answered = {each for each, text in zip(asked, banners, strict=True) if text.startswith("SSH-")}
+    assert {at: {host for host, *there in answered if (*there,) == at} for at in expected} == expected
 
 
 def test_sessions_on_one_agent_get_different_ports_and_close_them(four: StartedSession, two: StartedSession) -> None:
