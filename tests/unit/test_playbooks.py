@@ -31,6 +31,15 @@ def test_everything_a_play_references_exists(path: Path) -> None:
     assert [name for name in FILE.findall(text) if not (path.parent / name).is_file()] == []
 
 
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_limit_without_localhost_is_refused_by_the_first_play_of_what_plans(path: Path) -> None:
+    first = yaml.safe_load(path.read_text())[0]
+    if path.stem == "repair_session":
+        assert first["ansible.builtin.import_playbook"] == "create_session.yml"
+    elif not path.stem.startswith(("provision_", "remove_gateways", "remove_managers", "rotate_", "build_")):
+        assert first["hosts"] == "{{ ansible_limit | default('') | backendai.cluster.planner }}"
+
+
 def test_gateways_get_all_parts_of_an_update() -> None:
     names = [name for name in ROUTES_OPTIONS if name != "purge"]
     paths = sorted((REPOSITORY / "playbooks/parts").glob("update_*gateways.yml"))

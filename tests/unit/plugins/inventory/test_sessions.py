@@ -173,8 +173,9 @@ def test_values_of_the_record_are_not_templated(place: Place) -> None:
 def test_only_sessions_that_were_started_from_the_queue_have_hosts(place: Place, warned: list[str]) -> None:
     place.queue.remove(plan().id)
     assert (members(place.read(), "sessions"), warned) == (set(), [])
-    place.record(plan(), state="CREATING")
-    assert members(place.read(), "sessions") == set()
+    for state in ({"state": "CREATING"}, {"state": "TERMINATED", "spec": None}):
+        place.record(plan(), **state)
+        assert members(place.read(), "sessions") == set()
 
 
 def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> None:

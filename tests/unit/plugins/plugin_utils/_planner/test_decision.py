@@ -250,14 +250,6 @@ def test_the_reason_names_what_is_wrong_with_agents_that_could_hold_the_session(
     )
 
 
-def test_no_room_is_an_answer_and_no_error() -> None:
-    assert decide(
-        spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW
-    ) == Unschedulable(
-        "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
-    )
-
-
 @pytest.mark.parametrize(
     ("labels", "agents"), [([], ["agent1"]), (["h100"], ["agent2"]), (["h100", "ssd"], ["agent3"])]
 )
