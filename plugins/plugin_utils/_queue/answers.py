@@ -26,7 +26,7 @@ from .._request.spec import check_stored
 from .entry import PENDING, QueueEntry
 
 # How many decisions of a pass name the sessions that would have to end: their search costs more than all the rest.
-NAMED_BLOCKERS = 100
+NAMED_BLOCKERS = 20
 
 
 class Answers:
