@@ -35,7 +35,7 @@ class Commit:
             self._trees.put(checkout(self.name, str(number)))
         path = place(self.name, "0") / EXECUTED
         if not path.exists():
-            run_in(place(self.name, "0"), "contexts.py", EXECUTED)
+            run_in(place(self.name, "0"), "-P", str(Path(__file__).with_name("contexts.py")), EXECUTED)
         executed = json.loads(path.read_text())
         self._tests, self._failing, self._lines = executed["tests"], executed["failed"], executed["lines"]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / ".cache/oracle"
+# Where programs write what they find, in a copy.
+RESULT = ".cache/oracle/result.json"
 # A mutant may kill any process, remove any folder and load any rule: it has namespaces of its own, and writes to its
 # checkout alone. Everything that it has started ends with it.
 SANDBOX = """
@@ -73,8 +75,7 @@ def sandboxed(tree: Path, command: Sequence[str]) -> list[str]:
     return ["unshare", *NAMESPACES, "--", "bash", "-ec", SANDBOX, "sandbox", str(tree), *command]
 
 
-def run_in(tree: Path, program: str, *arguments: str) -> None:
-    """Run a program of this folder with the tools and the tests of a copy."""
-    python = [".venv/bin/python", "-P", str(Path(__file__).with_name(program))]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    subprocess.run(sandboxed(tree, [*python, *arguments]), env=environment, check=True)
+def run_in(tree: Path, *arguments: str, search: str = "") -> None:
+    """Run Python with the tools and the tests of a copy, and packages of one more folder."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": search}
+    subprocess.run(sandboxed(tree, [".venv/bin/python", *arguments]), env=environment, check=True)
