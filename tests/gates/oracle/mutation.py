@@ -92,8 +92,7 @@ def _text(node: ast.stmt, parts: list[ast.AST]) -> str:
 
 
 def _lines(node: ast.stmt, parts: list[ast.AST]) -> range:
-    end = max((getattr(part, "end_lineno", node.lineno) for part in parts), default=node.lineno)
-    return range(node.lineno, end + 1)
+    return range(node.lineno, 1 + max([node.lineno, *(getattr(part, "end_lineno", 0) for part in parts)]))
 
 
 class _Source:
@@ -147,7 +146,8 @@ def _of_condition(node: ast.AST, source: _Source) -> list[Edit]:
         case ast.Compare(ops=[operation]) if type(operation) in COMPARISONS:
             return source.between(node.left, node.comparators[0], COMPARISONS[type(operation)])
         case ast.BoolOp():
-            return source.between(*node.values[:2], ("and", "or") if isinstance(node.op, ast.And) else ("or", "and"))
+            change = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+            return source.between(node.values[0], node.values[1], change)
         case ast.UnaryOp(op=ast.Not()):
             start = source.span(node)[0]
             return [Edit(start, start + len("not"), "", "without not")]
