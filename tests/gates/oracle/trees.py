@@ -21,6 +21,14 @@ for place in / /sys /run/netns; do mount -o remount,bind,ro "$place" 2>/dev/null
 for place in /tmp /var/tmp /run /root; do mount -t tmpfs none "$place"; done
 mount -o remount,bind,rw "$tree"
 ip link set lo up
+# Some tests look at an address of the host, or at its processes 7 and 42.
+ip link add eth0 type bridge
+ip address add 192.0.2.2/24 dev eth0
+ip link set eth0 up
+for process in 7 42; do
+    echo $((process - 1)) > /proc/sys/kernel/ns_last_pid
+    sleep infinity &
+done
 cd "$tree"
 "$@"
 exit
