@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import Kernel, agent_state, run_in, run_on, run_on_all
+from tests.integration.laboratory import Kernel, run_in, run_on, run_on_all
 from tests.integration.processes import container_processes
 from tests.integration.programs import source
 from tests.integration.session_requests import TWO
@@ -20,16 +20,24 @@ pytestmark = pytest.mark.containers
 MEMORY, SHARED = 256 << 20, 32 << 20
 BOTH = ("agent1", "agent3")
 SPREAD = {**TWO, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": MEMORY, "shmem": SHARED}}
-GPU = "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-NVIDIA_SMI = f"#!/bin/sh\necho '{GPU}, 00000000:3B:00.0, NVIDIA H100 PCIe, 81559 MiB, Disabled'\n"
+USED, GPU = "GPU-0a5c1d2e-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+NVIDIA_SMI = f"""#!/bin/sh
+case $* in
+    *compute-apps*) echo "{USED}, 1" ;;
+    *) for gpu in "{USED}, 00000000:1B" "{GPU}, 00000000:3B"; do
+            echo "$gpu:00.0, NVIDIA H100 PCIe, 81559 MiB, Disabled"
+        done ;;
+esac
+"""
 CDI = {
     "cdiVersion": "0.5.0",
     "kind": "nvidia.com/gpu",
     "devices": [
         {
-            "name": GPU,
+            "name": gpu,
             "containerEdits": {"deviceNodes": [{"path": "/dev/fuse", "fileMode": 0o666}], "env": ["CDI=gave"]},
         }
+        for gpu in (USED, GPU)
     ],
     "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
 }
@@ -56,7 +64,10 @@ def infiniband() -> Iterator[None]:
 
 @pytest.fixture
 def cdi() -> Iterator[None]:
-    """Give agent3 a fake GPU that its engine knows by CDI; another device node stands in for it."""
+    """Give agent3 two fake GPUs that its engine knows by CDI; another device node stands in for them.
+
+    The first process of the agent computes on one of them.
+    """
     files = {
         "/usr/local/bin/nvidia-smi": NVIDIA_SMI,
         "/etc/cdi/nvidia.json": json.dumps(CDI),
@@ -144,21 +155,13 @@ def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions)
         for path in FOR_PROGRAMS:
             assert run_in(kernel, "sh", "-c", f": <> {path}; stat -c %U {path}") == "work\n"
             assert run_on(kernel["agent"], f"stat -c '%U %a' {path}") == "root 600\n"
-    rerun = sessions.create(*ALLOWED, **request)
-    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
-
-
-@pytest.mark.usefixtures("infiniband")
-def test_containers_have_no_management_of_infiniband_and_no_raw_sockets(sessions: Sessions) -> None:
-    run = sessions.create(*ALLOWED, **SPREAD, infiniband=True)
-    assert run.code == 0, run.output
-    for kernel in run.record["kernels"]:
-        engine = host_config(kernel)
+        # Nodes for the management of InfiniBand, and raw sockets, are for nobody.
         assert sorted(device["PathInContainer"] for device in engine["Devices"]) == FOR_PROGRAMS
         assert sorted(run_in(kernel, "find", "/dev/infiniband", "!", "-type", "d").split()) == FOR_PROGRAMS
-        assert_no_capabilities(kernel)
         for kind in RAW_SOCKETS:
             assert "PermissionError: [Errno 1] Operation not permitted" in open_raw_socket(kernel, kind)
+    rerun = sessions.create(*ALLOWED, **request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
 @pytest.mark.usefixtures("infiniband")
@@ -183,23 +186,6 @@ def test_only_a_stopped_container_is_recreated_when_an_infiniband_node_disappear
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
-def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None:
-    run = sessions.create(*ALLOWED, **SPREAD, infiniband=True)
-    assert run.code != 0
-    assert "session_infiniband: none of agent1, agent3 has InfiniBand (/dev/infiniband/uverbs*)." in run.text
-    assert run.record["status"] == "ERROR"
-
-
-@pytest.mark.usefixtures("infiniband")
-def test_infiniband_is_refused_where_agents_do_not_allow_it(sessions: Sessions) -> None:
-    run = sessions.create(**SPREAD, infiniband=True)
-    assert run.code != 0
-    reason = "none of the agents with InfiniBand (agent1, agent3) has it"
-    assert f"session_infiniband: true needs agent_allow_infiniband: true, and {reason}." in run.text
-    assert run.record["status"] == "ERROR"
-    assert agent_state() == sessions.initial_state
-
-
 @pytest.mark.usefixtures("cdi")
 def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions) -> None:
     sessions.limit_to("agent3")
@@ -211,6 +197,7 @@ def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions)
     request |= {"gpu": {"model": "H100", "memory": "80g"}}
     run = sessions.create(**request)
     assert run.code == 0, run.output
+    assert f"agent3: {USED} is used by systemd (pid 1): name it in agent_reserved_devices." in run.text
     (main,) = run.record["kernels"]
     (device_request,) = host_config(main)["DeviceRequests"]
     assert (device_request["Driver"], device_request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])

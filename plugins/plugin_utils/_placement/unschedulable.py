@@ -43,8 +43,9 @@ class PartialPlacement:
     """As many containers as were found to fit: ``placed`` of each shape.
 
     ``among`` are the agents that they were placed on, ``agents`` those that would have to hold more, and ``packings``
-    what each of these holds. ``unplaced`` is a proven lower bound of the containers that remain. ``domain`` is the only
-    one that was looked at, if it is one.
+    what each of these holds. ``unplaced`` is a proven lower bound of the containers that remain, wherever they may
+    be. ``domain`` is the one of these agents, if all have to be in one: of those looked at, one with the fewest that
+    remain.
     """
 
     among: Sequence[AgentFacts]
@@ -91,7 +92,8 @@ def explain(
     if blocking:
         reason += f"; it fits when these end: {join_names(blocking)}"
     if attempt.domain:
-        reason += f"; this is in {attempt.domain}, where most of them fit"
+        proven = len(remaining) == attempt.unplaced < demand.size
+        reason += f"; this is in {attempt.domain}{', where most of them fit' if proven else ''}"
     return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
 
 

@@ -171,6 +171,7 @@ def test_only_folders_in_the_roots_are_mounted_by_their_real_path(engine: Any, s
             f"session_mounts: {shares / refused} may not be mounted on agent1:"
             f" its real path '{shares}/database' is not in agent_mount_roots; {known}"
         )
+    assert f"its real path '{shares}' is not in agent_mount_roots; {known}" in refusal(engine, store, shares, *roots)
     assert "must be an absolute path without //, ., .. or :" in refusal(engine, store, shares / "data/colon", *roots)
     settings = MountSettings(())
     _found, unusable = find_sources(engine, store, settings, [Source(str(shares))])
@@ -609,7 +610,7 @@ def test_session_without_mounts_costs_no_look(engine: Any, store: Store, monkeyp
 def test_damaged_record_of_real_paths_is_told(store: Store) -> None:
     store.save(held(MADE))
     path = store.folder(SESSION_ID) / "mounts.json"
-    path.write_text('{"version": 1, "sources": 3}')
+    path.write_text('{"version": 3, "sources": 3}')
     with pytest.raises(CorruptStateError) as raised:
         store.mount_sources(SESSION_ID)
     assert str(raised.value) == (f"{path} is damaged (the folders: sources must be a mapping): terminate its session.")

@@ -102,7 +102,7 @@ def test_force_removes_from_reachable_agents_and_notes_the_others() -> None:
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["killed", "at work"])
 @pytest.mark.parametrize("state", [{"state": "CREATING"}, {"state": "PENDING"}])
 def test_a_session_on_agents_is_removed_whichever_run_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
-    entry = noted(**{"spec": RUNNING.spec, **state}, plan=MADE, owner=owner, skipped=3)
+    entry = noted(**{"spec": RUNNING.spec, **state}, plan=MADE, owner=owner, has_started=True)
     ends = end(BY_NAME, dataclasses.replace(EVERYWHERE, records={SESSION_ID: MADE}), [entry])
     assert ends.agents == ("agent1", "agent2")
     assert ends.note == dataclasses.replace(
@@ -313,10 +313,3 @@ def test_a_session_that_an_agent_cannot_read_is_ended_there(entries: list[QueueE
     assert ended.agents == ("agent1",)
     assert ended.note is not None
     assert (ended.note.id, ended.note.state, ended.note.agents[0]) == (SESSION_ID, "TERMINATING", "agent1")
-
-
-def test_several_recorded_sessions_of_one_name_are_ended_by_id() -> None:
-    entries = [noted(state="RUNNING", plan=MADE), noted(state="RUNNING", plan=MADE, id=OTHER_ID)]
-    assert refusal(ValidationError, BY_NAME, NO_SESSIONS, entries) == (
-        f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
-    )

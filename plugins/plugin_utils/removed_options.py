@@ -2,25 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options and values that the collection had once, each with what to use instead; they stay here up to 0.2.0.
-
-Ansible ignores variables that nobody reads, so without this table a removed option would be ignored silently.
-"""
+"""The options and values that the collection had once, from the table of the role ``session``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: By the name of the variable.
-REMOVED_OPTIONS: Mapping[str, str] = {
-    "agent_registry_mirrors": "write registry-mirrors into /etc/docker/daemon.json on the agents, and reload docker",
-}
+from ansible.module_utils.common.yaml import yaml_load
 
-#: By the name of the variable and the value.
-REMOVED_VALUES: Mapping[tuple[str, str], str] = {
-    ("session_network_driver", "swarm"): "use vxlan, which needs no Docker Swarm",
-}
+from .host_program import COLLECTION
+
+_TABLE = yaml_load((COLLECTION / "roles" / "session" / "vars" / "removed.yml").read_text())
+
+#: What to use instead, by the name of the variable.
+REMOVED_OPTIONS: Mapping[str, str] = _TABLE["__session_removed_options"]
+
+#: The same by the name of the variable and the value.
+REMOVED_VALUES: Mapping[str, Mapping[str, str]] = _TABLE["__session_removed_values"]
 
 
 def describe_removed_options(names: Iterable[str]) -> list[str]:
@@ -30,5 +29,5 @@ def describe_removed_options(names: Iterable[str]) -> list[str]:
 
 def describe_removed_value(option: str, value: Any) -> str:
     """Return that a value of an option was removed, and what to use instead, as a phrase; empty if it was not."""
-    instead = REMOVED_VALUES.get((option, value)) if isinstance(value, str) else None
+    instead = REMOVED_VALUES.get(option, {}).get(value) if isinstance(value, str) else None
     return f"was removed: {instead}" if instead else ""
