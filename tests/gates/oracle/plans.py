@@ -82,7 +82,7 @@ def decide_elsewhere(commit: str, path: Path, arguments: list[str]) -> None:
     """Let a commit decide, in a worktree with this folder in it."""
     tree = checkout(commit, "plans")
     shutil.copytree(Path(__file__).parent, tree / "tests/gates/oracle", dirs_exist_ok=True)
-    run_in(tree, "-m", "tests.gates.oracle.plans", str(tree / RESULT), *arguments, search=".venv/collections")
+    run_in(tree, "-m", "tests.gates.oracle.plans", str(tree / RESULT), *arguments, PYTHONPATH=".venv/collections")
     shutil.move(tree / RESULT, path)
 
 

@@ -83,7 +83,7 @@ def sandboxed(tree: Path, command: Sequence[str]) -> list[str]:
     return ["unshare", *NAMESPACES, "--", "bash", "-ec", SANDBOX, "sandbox", str(tree), *command]
 
 
-def run_in(tree: Path, *arguments: str, search: str = "") -> None:
-    """Run Python with the tools and the tests of a copy, and packages of one more folder."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": search}
+def run_in(tree: Path, *arguments: str, **variables: str) -> None:
+    """Run Python with the tools and the tests of a copy, and these variables of the environment."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": "", **variables}
     subprocess.run(sandboxed(tree, [".venv/bin/python", *arguments]), env=environment, check=True)
