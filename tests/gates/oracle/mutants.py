@@ -17,7 +17,7 @@ from typing import Any
 from tests.gates.oracle.draw import Mutant, draw
 from tests.gates.oracle.plans import SEED
 from tests.gates.oracle.runs import Commit
-from tests.gates.oracle.trees import FOLDER
+from tests.gates.oracle.trees import FOLDER, full_name
 
 
 class Results:
@@ -28,21 +28,32 @@ class Results:
         lines = path.read_text().splitlines() if path.exists() else []
         self._known = {(each["seed"], each["commit"], each["mutant"]): each for each in map(json.loads, lines)}
 
-    def known(self, commit: Commit, mutant: Mutant) -> dict[str, Any] | None:
+    def known(self, commit: str, mutant: Mutant) -> dict[str, Any] | None:
         """Return the result of a mutant, None if it has not run."""
-        return self._known.get((self._seed, commit.name, str(mutant)))
+        return self._known.get((self._seed, commit, str(mutant)))
 
-    def run(self, commit: Commit, mutant: Mutant, first: str = "") -> dict[str, Any]:
-        """Return the result of a mutant, which runs if it has not."""
-        if result := self.known(commit, mutant):
-            return result
-        result = {"seed": self._seed, **commit.run(mutant, self._seed, first)}
-        self._known[self._seed, commit.name, str(mutant)] = result
-        with self._path.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        return result
+    def run(self, commit: Commit, mutants: list[Mutant], first: dict[Mutant, str], workers: int) -> None:
+        """Run the mutants that have no result yet; ``first`` are the test files that they begin with."""
 
-    def compare(self, drawn: list[Mutant], old: Commit, new: Commit) -> None:
+        def run(mutant: Mutant) -> None:
+            result = {"seed": self._seed, **commit.run(mutant, self._seed, first.get(mutant, ""))}
+            self._known[self._seed, commit.name, str(mutant)] = result
+            with self._path.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(run, (mutant for mutant in mutants if not self.known(commit.name, mutant))))
+
+    def killed(self, commit: str, drawn: list[Mutant]) -> dict[Mutant, str]:
+        """Return the mutants that a commit has killed, with the test file that did."""
+        known = {mutant: self.known(commit, mutant) for mutant in drawn}
+        return {
+            mutant: each["by"].partition("::")[0]
+            for mutant, each in known.items()
+            if each and each["result"] == "killed"
+        }
+
+    def compare(self, drawn: list[Mutant], old: str, new: str) -> None:
         """Print how many mutants were killed in both commits, and name those that were in the old one only."""
         before = {mutant: result for mutant in drawn if (result := self.known(old, mutant))}
         after = {mutant: result for mutant in before if (result := self.known(new, mutant))}
@@ -63,18 +74,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="how many run at once")
     parser.add_argument("--only-compare", action="store_true", help="print what is known so far")
     options = parser.parse_args()
-    old, new = (Commit(name, options.workers) for name in (options.old, options.new))
-    drawn = draw(old.name, new.name, options.seed, options.count)
+    old, new = full_name(options.old), full_name(options.new)
+    drawn = draw(old, new, options.seed, options.count)
     results = Results(FOLDER / "mutants.jsonl", options.seed)
-
-    def run(mutant: Mutant) -> None:
-        result = results.run(old, mutant)
-        if result["result"] == "killed":
-            results.run(new, mutant, first=result["by"].partition("::")[0])
-
     if not options.only_compare:
-        with ThreadPoolExecutor(options.workers) as pool:
-            list(pool.map(run, drawn))
+        results.run(Commit(old, options.workers), drawn, {}, options.workers)
+        killed = results.killed(old, drawn)
+        results.run(Commit(new, options.workers), list(killed), killed, options.workers)
     results.compare(drawn, old, new)
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from tests.gates.oracle.draw import Mutant, locate, source, statements
 from tests.gates.oracle.mutation import Found, choose, mutate
-from tests.gates.oracle.trees import checkout, full_name, place, run_in, sandboxed
+from tests.gates.oracle.trees import checkout, full_name, git, place, run_in, sandboxed
 
 # CPU seconds for the nearest test files and for the others, so that a busy machine changes no result.
 NEAREST, LIMITS = 2, (20, 40)
+MEMORY = 6 << 30
 # All passed, or none was selected.
 PASSED = {0, 5}
 EXECUTED = ".cache/oracle/executed.json"
@@ -64,6 +65,8 @@ class Commit:
                     if chosen and result["result"] != "killed":
                         result["result"], result["by"] = self._test(tree, chosen, limit)
         finally:
+            # A mutant may have changed its own checkout.
+            git("checkout", "--quiet", "--force", self.name, folder=tree)
             self._trees.put(tree)
         return result
 
@@ -71,11 +74,11 @@ class Commit:
         """Return what becomes of a mutant by the tests of some files, and the first that failed."""
         failing = [f"--deselect={test}" for test in self._failing if test.partition("::")[0] in files]
         tests = [".venv/bin/python", "-m", "pytest", "-qx", "--tb=no", "-p", "no:cacheprovider", *failing, *files]
-        command = sandboxed(tree, ["prlimit", f"--cpu={limit}", *tests])
+        command = sandboxed(tree, ["prlimit", f"--cpu={limit}", f"--as={MEMORY}", *tests])
         try:
             # What waits for something that never comes needs no CPU time.
             done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=limit * 20, check=False
+                command, capture_output=True, text=True, errors="replace", timeout=limit * 30, check=False
             )
         except subprocess.TimeoutExpired:
             return "timeout", ""

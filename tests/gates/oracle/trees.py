@@ -18,7 +18,7 @@ SANDBOX = """
 tree=$1; shift
 mount --bind "$tree" "$tree"
 for place in / /sys /run/netns; do mount -o remount,bind,ro "$place" 2>/dev/null || true; done
-for place in /tmp /var/tmp /run /root; do mount -t tmpfs none "$place"; done
+for place in /tmp /var/tmp /run /root; do mount -t tmpfs -o size=2g none "$place"; done
 mount -o remount,bind,rw "$tree"
 ip link set lo up
 # Some tests look at an address of the host, or at its processes 7 and 42.
