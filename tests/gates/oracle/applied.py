@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,12 @@ def hurt(rng: random.Random, engine: FakeDocker, kernel: FakeNetwork) -> str:
     return damage
 
 
+def container_of(call: str) -> str:
+    """Return the container that a call is about, nothing if it is about none."""
+    found = re.search(r"train-llm-(\w+)", call)
+    return found[1] if found else ""
+
+
 @pytest.mark.parametrize("number", range(SCENES))
 def test_a_session_is_applied_repaired_and_removed(
     number: int, engine: Any, store: Store, kernel: FakeNetwork, scene: list[str]
@@ -103,8 +110,9 @@ def test_a_session_is_applied_repaired_and_removed(
     told = [f"{places}, {chosen}"]
 
     def tell(what: str) -> None:
-        told.extend([f"# {what}", *scene, "engine:", *engine.calls])
-        told.extend(json.dumps(asked, default=repr, sort_keys=True) for asked in engine.asked)
+        # Containers are made at the same time: their calls are told one container after the other.
+        told.extend([f"# {what}", *scene, "engine:", *sorted(engine.calls, key=container_of)])
+        told.extend(sorted(json.dumps(asked, default=repr, sort_keys=True) for asked in engine.asked))
         for lines in (scene, engine.calls, engine.asked):
             lines.clear()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gates.oracle import cases
-from tests.gates.oracle.plans import DECISIONS, SEED
+from tests.gates.oracle.plans import DECISIONS
+from tests.gates.oracle.trees import SEED
 
 # Differences that need no name.
 ALIKE = ("equal", "other reason", "other containers on the same agents", "other agents, as many")

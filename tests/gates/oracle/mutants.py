@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gates.oracle.draw import Mutant, draw
-from tests.gates.oracle.plans import SEED
 from tests.gates.oracle.runs import Commit
-from tests.gates.oracle.trees import FOLDER, full_name
+from tests.gates.oracle.trees import FOLDER, SEED, full_name
 
 
 class Results:

@@ -17,10 +17,9 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from tests.gates.oracle import cases
-from tests.gates.oracle.trees import RESULT, checkout, run_in
+from tests.gates.oracle.trees import RESULT, SEED, checkout, run_in
 from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, readings, spec
 
-SEED = "eb7707c518099f1e55d2f63272015e04b82c7aa5"
 REQUESTS, CLUSTERS = 300, 20
 # How many decisions there are of each kind.
 DECISIONS: dict[str, tuple[Callable[[str, int], cases.Case], int]] = {

@@ -13,8 +13,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from tests.gates.oracle.plans import SEED
-from tests.gates.oracle.trees import FOLDER, checkout, full_name, run_in
+from tests.gates.oracle.trees import FOLDER, SEED, checkout, full_name, run_in
 
 # Names, numbers and digests that follow from other lines, so that one difference is told once.
 VARIABLE = re.compile(r"\b[0-9a-f]{12,}\b|\b(?:main|sub)\d+\b|\b\d+(?:\.\d+){3}(?:/\d+)?")
@@ -30,7 +29,18 @@ def scenes(commit: str, seed: str) -> dict[str, str]:
         program = str(Path(__file__).with_name("applied.py"))
         run_in(
             tree,
-            *("-m", "pytest", "-q", "-c", "pyproject.toml", "--rootdir=.", "-p", "no:cacheprovider", program),
+            *(
+                "-m",
+                "pytest",
+                "-q",
+                "-c",
+                "pyproject.toml",
+                "--rootdir=.",
+                "-p",
+                "no:cacheprovider",
+                "--basetemp=/tmp/scenes",
+                program,
+            ),
             ORACLE_SCENES=str(folder),
             ORACLE_SEED=seed,
         )

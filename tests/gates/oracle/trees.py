@@ -10,6 +10,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / ".cache/oracle"
+SEED = "eb7707c518099f1e55d2f63272015e04b82c7aa5"
 # Where programs write what they find, in a copy.
 RESULT = ".cache/oracle/result.json"
 # A mutant may kill any process, remove any folder and load any rule: it has namespaces of its own, and writes to its
