@@ -50,7 +50,7 @@ def draw(old: str, new: str, seed: str, count: int) -> list[Mutant]:
     """Return mutants of kept functions that both commits have; a larger count adds some to those of a smaller one."""
     candidates = []
     for line in Path(__file__).with_name("kept.txt").read_text().splitlines():
-        path, _, names = line.partition(": ")
+        path, names = line.split(": ")
         functions = set(names.split())
         candidates += [Mutant(path, each) for each in statements(old, path) if each.function in functions]
     candidates.sort(key=lambda mutant: hashlib.sha256(f"{seed} {mutant}".encode()).digest())

@@ -58,7 +58,7 @@ def differences(old: str, new: str) -> list[str]:
         if len(line) > 300 and (others := [other for other in lines if other[0] != line[0] and len(other) > 300]):
             pairs = [difflib.SequenceMatcher(None, line[2:], other[2:], autojunk=False) for other in others[:1]]
             text = f"{line[0]} … " + " … ".join(
-                line[2 + start : 2 + end] for word, start, end, _, _ in pairs[0].get_opcodes() if word != "equal"
+                line[2 + code[1] : 2 + code[2]] for code in pairs[0].get_opcodes() if code[0] != "equal"
             )
         found.append(VARIABLE.sub("…", text))
     return sorted(set(found))
