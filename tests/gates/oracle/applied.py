@@ -112,7 +112,7 @@ def test_a_session_is_applied_repaired_and_removed(
     def tell(what: str) -> None:
         # Containers are made at the same time: their calls are told one container after the other.
         told.extend([f"# {what}", *scene, "engine:", *sorted(engine.calls, key=container_of)])
-        told.extend(sorted(json.dumps(asked, default=repr, sort_keys=True) for asked in engine.asked))
+        told.extend(sorted(json.dumps(asked, default=repr, sort_keys=True, indent=1) for asked in engine.asked))
         for lines in (scene, engine.calls, engine.asked):
             lines.clear()
 

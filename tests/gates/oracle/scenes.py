@@ -50,18 +50,9 @@ def scenes(commit: str, seed: str) -> dict[str, str]:
 
 
 def differences(old: str, new: str) -> list[str]:
-    """Return the lines that one of two scenes lacks; of a long one what differs in it."""
-    lines = [line for line in difflib.ndiff(old.splitlines(), new.splitlines()) if line[0] in "+-"]
-    found = []
-    for line in lines:
-        text = line
-        if len(line) > 300 and (others := [other for other in lines if other[0] != line[0] and len(other) > 300]):
-            pairs = [difflib.SequenceMatcher(None, line[2:], other[2:], autojunk=False) for other in others[:1]]
-            text = f"{line[0]} … " + " … ".join(
-                line[2 + code[1] : 2 + code[2]] for code in pairs[0].get_opcodes() if code[0] != "equal"
-            )
-        found.append(VARIABLE.sub("…", text))
-    return sorted(set(found))
+    """Return the lines that one of two scenes lacks."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm="")
+    return sorted({VARIABLE.sub("…", line) for line in lines if line[:2] not in {"--", "++", "@@"}})
 
 
 def main() -> None:

@@ -87,4 +87,5 @@ def sandboxed(tree: Path, command: Sequence[str]) -> list[str]:
 def run_in(tree: Path, *arguments: str, **variables: str) -> None:
     """Run Python with the tools and the tests of a copy, and these variables of the environment."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": "", **variables}
-    subprocess.run(sandboxed(tree, [".venv/bin/python", *arguments]), env=environment, check=True)
+    if subprocess.run(sandboxed(tree, [".venv/bin/python", *arguments]), env=environment, check=False).returncode:
+        sys.exit(f"oracle: this failed in {tree}, see above: {arguments}")
