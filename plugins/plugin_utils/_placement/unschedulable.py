@@ -129,14 +129,11 @@ class _Room:
         """Return what that placement leaves free of the slots of the demand."""
         slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
         used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
-        # By columns, since a refusal looks at all agents.
-        free = [agent.free for agent in attempt.agents]
-        columns = [[amounts.get(slot, 0) for amounts in free] for slot in slots]
-        columns.append([agent.online_cpu_count for agent in attempt.agents])
         found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
-        for agent, packing, row in zip(attempt.agents, attempt.packings, zip(*columns, strict=True), strict=True):
+        # A refusal looks at all agents, of which many are alike.
+        for agent, packing in set(zip([agent.headroom for agent in attempt.agents], attempt.packings, strict=True)):
             taken, limit = used[packing], agent.max_containers
-            left = (*(row[at] - taken[slot] for at, slot in enumerate(slots)), row[-1]) if taken else row
+            left = (*(agent.free.get(slot, 0) - taken[slot] for slot in slots), agent.online_cpu_count)
             found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
         rows = found[False] or found[True]
         most: list[tuple[int, ...]] = []

@@ -265,7 +265,9 @@ def _without_namesakes(name: str, eligible: Sequence[AgentFacts], cluster: Clust
     Others may have it: nobody has a right to a name because an agent says so. Raises :class:`PlanningError` if there
     are none.
     """
-    taken = cluster.agents_of_strangers.get(name, ())
+    taken = cluster.agents_of_strangers.get(name)
+    if not taken:
+        return list(eligible)
     left = [agent for agent in eligible if agent.name not in taken]
     if eligible and not left:
         raise PlanningError(

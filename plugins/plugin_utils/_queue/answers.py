@@ -22,7 +22,6 @@ from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, decide, is_feasible
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
-from .._request.spec import check_stored
 from .entry import PENDING, QueueEntry
 
 # How many decisions of a pass name the sessions that would have to end: their search costs more than all the rest.
@@ -56,7 +55,7 @@ class Answers:
             return self._refused[entry.request_key]
         try:
             # Again: whoever writes to the queue is not the one that starts it.
-            check_stored(entry.request)
+            entry.check_request()
         except ValidationError as error:
             # Others with the same key may be valid.
             return Unschedulable(as_phrase(error), {})
@@ -109,7 +108,7 @@ class Answers:
 
     def _judge(self, entry: QueueEntry) -> bool:
         try:
-            check_stored(entry.request)
+            entry.check_request()
             return is_feasible(entry.request, self._before, self._pools, entry.id)
         except (ValidationError, PlanningError):
             return False

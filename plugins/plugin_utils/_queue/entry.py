@@ -19,6 +19,7 @@ from ...module_utils._model.mounts import Source
 from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.state_format import StateFormat
+from ...module_utils._model.validation import ValidationError
 from .._report.record import check_record
 from .._request.spec import SessionSpec, check_spec, spec_from_dict
 
@@ -133,6 +134,17 @@ class QueueEntry:
         """The request of an entry that has one. Raises :class:`DataError` for one that is damaged."""
         return spec_from_dict(self.spec or {})
 
+    def understand(self) -> SessionSpec:
+        """Return what the options of the request mean now. Raises :class:`ValidationError` if it could not be made."""
+        return _understand(json.dumps(self.spec, sort_keys=True))
+
+    def check_request(self) -> None:
+        """Raise :class:`ValidationError` unless the request is one that could be made, as it would be stored."""
+        if self.understand() != self.request:
+            raise ValidationError(
+                "the stored request is not what its own options mean: cancel the session, and create it again"
+            )
+
     @property
     def wanted_images(self) -> tuple[str, ...]:
         """The images of the request."""
@@ -176,7 +188,7 @@ class QueueEntry:
             if entry.plan is not None:
                 entry.plan.check()
             if entry.spec is not None:
-                check_spec(entry.request)
+                entry.understand()
         except ValueError as error:
             raise CorruptEntryError(
                 f"{path} is corrupt ({as_phrase(error)}): move it to another folder, then create or end its session."
@@ -185,6 +197,12 @@ class QueueEntry:
 
 
 _FORMAT = StateFormat("the entry", QueueEntry)
+
+
+@functools.lru_cache(4096)
+def _understand(request: str) -> SessionSpec:
+    """Return what the options of a request mean, from its JSON text: a pass reads most requests twice."""
+    return check_spec(spec_from_dict(json.loads(request)))
 
 
 def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:

@@ -222,14 +222,6 @@ def check_spec(spec: SessionSpec) -> SessionSpec:
     return again
 
 
-def check_stored(spec: SessionSpec) -> None:
-    """Raise :class:`ValidationError` unless a stored request is one that could be made, as it would be stored."""
-    if check_spec(spec) != spec:
-        raise ValidationError(
-            "the stored request is not what its own options mean: cancel the session, and create it again"
-        )
-
-
 def changed_options(before: SessionSpec, after: SessionSpec) -> list[str]:
     """Return a phrase for each difference of two requests; what may hold secrets is named, and not shown."""
     phrases, (old_values, new_values) = [], map(to_plain, (before, after))

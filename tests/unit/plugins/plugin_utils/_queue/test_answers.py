@@ -282,8 +282,12 @@ def test_a_due_session_that_waits_for_other_software_delays_no_other() -> None:
 
 
 def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[SessionSpec] = []
-    monkeypatch.setattr(module, "check_stored", checked.append)
+    checked: list[QueueEntry] = []
+
+    def note(entry: QueueEntry) -> None:
+        checked.append(entry)
+
+    monkeypatch.setattr(QueueEntry, "check_request", note)
     answers = Answers(full(), POOLS, NOW)
     for number in (1, 2, 3):
         assert answers.is_feasible(waiting(number))

@@ -29,7 +29,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
     usage,
     waits_behind,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import check_stored, spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import check_spec, spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import (
     GIB,
@@ -501,10 +501,9 @@ def test_request_that_was_changed_in_the_queue_is_judged_as_if_it_were_made(
 
 
 def test_roles_are_judged_again_as_they_were_meant() -> None:
-    check_stored(
-        spec(
-            resources={"cpu": 2, "mem": "64m", "cuda.device": 1},
-            env={"A": "1"},
-            roles={"main": {"resources": {"cuda.device": 0}}, "worker": {"replicas": 2, "env": {"A": "2", "B": "3"}}},
-        )
+    request = spec(
+        resources={"cpu": 2, "mem": "64m", "cuda.device": 1},
+        env={"A": "1"},
+        roles={"main": {"resources": {"cuda.device": 0}}, "worker": {"replicas": 2, "env": {"A": "2", "B": "3"}}},
     )
+    assert check_spec(request) == request
