@@ -89,7 +89,7 @@ acceptance: lab ## What README, docs/security.md and the playbooks promise, show
 
 integration: lab ## All other tests on the lab, a file at a time on each of LABS labs
 	@for number in $$(seq 2 $(LABS)); do $(LAB) --number $$number all || exit; done
-	$(BIN)/pytest tests/integration --numprocesses $(LABS) --dist loadfile
+	$(BIN)/pytest tests/integration --numprocesses $(LABS) --dist loadfile --no-loadscope-reorder
 
 soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/unit/test_gateway_limits.py --full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CAMPAIGN] = Campaign.begin(*options)
 
 
+#: Files with few tests that provision hosts or wait for them. They begin first, so that no lab waits for the other.
+FIRST = (
+    "test_removal.py",
+    "test_agent_options.py",
+    "test_firewall.py",
+    "test_removal_of_managers.py",
+    "test_wireguard.py",
+    "test_hostile_images.py",
+    "test_odd_hosts.py",
+    "test_backendai_command.py",
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests to ``make soak``."""
+    """Order files by the time they take: those in ``FIRST``, then by tests. Leave long tests to ``make soak``."""
+    tests = Counter(item.path for item in items)
+    place = {name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: (place.get(item.path.name, len(FIRST)), -tests[item.path], item.path))
     if config.getoption("soak"):
         return
     left_out = [item for item in items if item.get_closest_marker("long")]
