@@ -16,8 +16,8 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.printable import printable
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._report.follow import Since, follow
-from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
+from ..plugin_utils.host_link import forks
 
 # Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
