@@ -117,5 +117,5 @@ else
 endif
 
 clean: lab-down ## Remove everything created by make
-	test ! -d .lab-large || $(BIN)/python -m tests.large
+	test ! -d .lab-large || $(PYTHON) -m tests.large
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

@@ -18,6 +18,7 @@ from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._report.follow import Since, follow
 from ..plugin_utils.host_action import HostAction
 from ..plugin_utils.host_link import forks
+from ..plugin_utils.removed_options import refuse_removed_options
 
 # Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
@@ -48,11 +49,15 @@ class ActionModule(HostAction):
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
             if phase == "follow":
                 return {**result, "changed": False, **self._follow(options, variables)}
-            reply = self.call(phase, options, variables, SECONDS[phase])
+            reply = dict(refuse_removed_options(self.call(phase, options, variables, SECONDS[phase]), variables))
         except AnsibleActionFail as error:
             if phase not in FAILED_RESULTS:
                 raise
             return {**result, "changed": False, **FAILED_RESULTS[phase], "error": str(error)}
+        # What an agent says of itself.
+        told = [f"{variables['inventory_hostname']}: {text}" for text in reply.pop("warnings", ())]
+        if told:
+            result["warnings"] = told
         for session_id, sentence in (reply.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
         ended = {**(reply.get("sessions") or {}), **(reply.get("ends") or {})}

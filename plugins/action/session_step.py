@@ -86,6 +86,8 @@ class ActionModule(HostAction):
             for start in starts
             if start.id in replies and replies[start.id].get("lost_output")
         ]
+        told = (text for start in starts for text in replies.get(start.id, {}).get("warnings") or ())
+        warnings += [f"{agent}: {text}" for text in told]
         return {
             **reply,
             **({"warnings": warnings} if warnings else {}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..plugin_utils._request.removed_options import describe_removed_options
+from ..plugin_utils.removed_options import describe_removed_options
 
 DOCUMENTATION = r"""
 name: removed_options

@@ -38,7 +38,7 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
         },
     },
     "reserved": {"type": "dict", "default": {"cpu": 0, "mem": "512m"}},
-    "reserve": {"type": "str", "choices": ["fixed", "auto"], "default": "fixed"},
+    "reserved_devices": {"type": "list", "elements": "str", "default": []},
     "cpu_overcommit": {"type": "int", "default": 1},
     "max_containers": {"type": "int", "default": 0},
     "underlay_address": {"type": "str", "default": ""},

@@ -80,14 +80,13 @@ options:
     description: The resources that are reserved for the host itself, by slot.
     type: dict
     default: {cpu: 0, mem: 512m}
-  reserve:
+  reserved_devices:
     description:
-      - With V(auto), what others use of the agent is not offered either, and a warning says so. Of each running
-        container that is not of a session, its limits of cores and memory count, or without one what it uses. A GPU is
-        left out while a process that is of no session computes on it.
-    type: str
-    choices: [fixed, auto]
-    default: fixed
+      - Devices that are not offered, by the UUID of an NVIDIA GPU or MIG instance, or the path of a device node. Those
+        that a session has are kept back when it ends.
+    type: list
+    elements: str
+    default: []
   cpu_overcommit:
     description: How many containers may share a core; the capacity in C(cpu) is the number of online cores times this.
     type: int
@@ -167,7 +166,8 @@ agent:
     devices:
       description:
         - The devices of device slots. RV(ignore:numa) is V(null) if the NUMA node is unknown. RV(ignore:model) and
-          RV(ignore:memory), in bytes, are those of NVIDIA GPUs, as far as they are known.
+          RV(ignore:memory), in bytes, are those of NVIDIA GPUs, as far as they are known. RV(ignore:gpu) is the UUID of
+          the GPU that a MIG instance is of.
       type: list
       elements: dict
       sample:
@@ -177,6 +177,7 @@ agent:
           free: true
           model: NVIDIA H100 80GB HBM3
           memory: 85520809984
+          gpu: ""
     warnings: {type: list, elements: str, description: Warnings for the operator.}
     containers: {type: int, description: The number of containers of sessions.}
     max_containers: {type: int, description: The maximum number of containers; V(0) for no limit.}

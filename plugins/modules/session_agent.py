@@ -39,6 +39,9 @@ options:
     description: The ids of the sessions whose public keys are returned, for O(phase=survey).
     type: list
     elements: str
+  others:
+    description: Whether to warn of what runs on the agent beside sessions, for O(phase=survey).
+    type: bool
   end:
     description: The ids of the sessions to end, for O(phase=reap).
     type: list

@@ -33,8 +33,8 @@ class Failure(NamedTuple):
 
 Answer = Mapping[str, Any] | Failure
 
-OptionsOf = Callable[[Mapping[str, Any], Template], Mapping[str, Any]]
-"""Returns the options of a request for an agent, from its variables and what renders templates in them."""
+OptionsOf = Callable[[str, Mapping[str, Any], Template], Mapping[str, Any]]
+"""Returns the options of a request for an agent, from its name, its variables and what renders templates in them."""
 
 
 @dataclasses.dataclass
@@ -92,7 +92,7 @@ class AgentCalls:
         program = self._programs.get(name)
         if program is None:
             program = self._programs[name] = AgentProgram(variables, template, self._passwords)
-        options = options_of(variables, template)
+        options = options_of(name, variables, template)
         request = program.request(phase, options, seconds, check_mode=self._check_mode)
         call = _Call(program, phase, request, seconds + GRACE)
         self._send(name, call)

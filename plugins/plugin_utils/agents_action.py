@@ -20,6 +20,7 @@ from .host_link import InventoryHosts, Template, forks, typed_passwords
 from .host_request import coerce_variables
 from .interruption import interruptible
 from .link_pool import LinkPool
+from .removed_options import refuse_removed_options
 
 SURVEY_SECONDS = 120
 
@@ -72,17 +73,20 @@ def survey(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the facts of agents as :func:`control.read_answers` takes them."""
 
-    def options(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
+    own: dict[str, Sequence[str]] = {}
+
+    def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
+        own[name] = list(variables)
         settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
         return {"images": list(images), "paths": list(paths), "keys_of": [], "settings": settings}
 
     answers = calls.ask("survey", agents, options, SURVEY_SECONDS)
-    return {name: _result(answer) for name, answer in answers.items()}
+    return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}
 
 
-def _result(answer: Answer) -> Mapping[str, Any]:
+def _result(answer: Answer, variables: Iterable[str]) -> Mapping[str, Any]:
     if not isinstance(answer, Failure):
-        return answer
+        return refuse_removed_options(answer, variables)
     return {"unreachable": True, "msg": answer.message} if answer.unreachable else {"error": answer.message}
 
 

@@ -53,6 +53,7 @@ class _SessionReply:
     failed: str | None = None
     grace_exceeded: bool = False
     lost_output: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     starting: bool = False
     printed: tuple[str, ...] = ()
 

@@ -20,7 +20,6 @@ from ..module_utils._model.strict_json import parse_json
 from ..module_utils._program.launcher import MARK
 from ..module_utils._program.reply import MAX_REPLY
 from . import host_program
-from ._request.removed_options import describe_removed_options
 from .host_replies import check_reply
 from .option_text import decode_brackets
 
@@ -53,13 +52,7 @@ def coerce(spec: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "")
 def coerce_variables(
     spec: Mapping[str, Any], prefix: str, variables: Mapping[str, Any], template: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """Return the host's variables of an argument specification, which begin with ``prefix``, coerced.
-
-    Raises :class:`AnsibleActionFail` with a sentence for each problem, also for a variable that was removed.
-    """
-    removed = describe_removed_options(name for name in variables if name.startswith(prefix))
-    if removed:
-        raise AnsibleActionFail(" ".join(removed))
+    """Return the host's variables of an argument specification, which begin with ``prefix``, coerced."""
     values = {name: template(variables[f"{prefix}{name}"]) for name in spec if f"{prefix}{name}" in variables}
     for name, value in values.items():
         if spec[name].get("type") in ("list", "dict"):

@@ -17,9 +17,9 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
 from ..module_utils._model.validation import ValidationErrors
-from ._request.removed_options import REMOVED_OPTIONS, describe_removed_value
 from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
+from .removed_options import REMOVED_OPTIONS, describe_removed_value
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
 USER_OPTIONS = COLLECTION / "roles" / "session" / "vars" / "main.yml"

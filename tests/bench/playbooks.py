@@ -61,7 +61,7 @@ def fill(folder: Path) -> None:
     """Write sessions that wait for more than the lab has."""
     rng = random.Random(planner.SEED)
     for number in range(1, planner.WAITING + 1):
-        entry = planner.waiting(number, rng, 0)
+        entry = planner.waiting(number, rng)
         (folder / f"{entry.id}.json").write_text(entry.to_json())
 
 

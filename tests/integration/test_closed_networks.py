@@ -132,7 +132,7 @@ def test_managers_are_closed_and_of_gateways_the_sshd(kernels: list[Kernel], tmp
 def storage_mounted() -> Iterator[None]:
     """Let both agents know a server of NFS: the storage host, as if something of it were mounted at /mnt/data."""
     service = {"kind": "NFS", "address": address(STORAGE), "mount": "/mnt/data", "tcp": ["111", str(NFS)], "udp": []}
-    known = {"version": 1, "services": [service], "unknown": [], "mounted": [], "asked_at": time.time()}
+    known = {"version": 3, "services": [service], "unknown": [], "mounted": [], "asked_at": time.time()}
     text = shlex.quote(json.dumps(known))
     run_on_all(f"echo {text} > {AGENT_STATE}/storage.json; systemctl start {RECONCILE_AGENT}.service", BOTH)
     try:

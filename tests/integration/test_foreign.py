@@ -1,4 +1,4 @@
-"""What others use on an agent is not offered, with ``agent_reserve: auto``."""
+"""What runs on an agent beside sessions is warned of, and devices that are named are not offered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.integration.laboratory import run_on
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
 
-AUTO = ("-e", "agent_reserve=auto")
 NAMES = ("of-others", "of-others-limited")
 GPU = "GPU-5d8b3bb5-0c7f-4a46-8f6a-1d9e4a2b7c11"
 PROGRAM, HOOK = "/usr/local/bin/nvidia-smi", "/usr/local/bin/nvidia-container-runtime-hook"
@@ -24,6 +23,7 @@ case $* in
     *) echo "{GPU}, 00000000:3B:00.0" ;;
 esac
 """
+WARNED = f"agent1: containers {', '.join(NAMES)}: of no session, and not counted: keep what they need"
 
 
 @pytest.fixture
@@ -60,27 +60,51 @@ def list_agent1(sessions: Sessions, path: Path, *options: str) -> tuple[dict[str
 
 
 @pytest.mark.usefixtures("others")
-def test_containers_of_others_are_taken_out_of_what_is_offered(sessions: Sessions, tmp_path: Path) -> None:
-    fixed, text = list_agent1(sessions, tmp_path / "fixed.json")
-    assert "containers of others" not in text
-    measured, text = list_agent1(sessions, tmp_path / "auto.json", *AUTO)
-    amounts = "1 core and 1.3 GB are not offered"
-    assert f"agent1: agent_reserve: auto: {amounts}, because containers of others use them: {', '.join(NAMES)}." in text
-    # Of each core, eight are offered.
-    assert fixed["cpu"] - measured["cpu"] == 8
-    assert fixed["mem"] - measured["mem"] == (256 << 20) + (1 << 30)
-    request = {"designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": fixed["mem"]}}
-    waiting = sessions.create(*AUTO, **request)
-    assert waiting.record["status"] == "PENDING", waiting.output
+def test_containers_of_others_are_warned_of_and_not_counted(agent1_sessions: Sessions, tmp_path: Path) -> None:
+    sessions = agent1_sessions
+    offered, text = list_agent1(sessions, tmp_path / "agents.json")
+    assert WARNED in text
+    assert offered["cpu"] == 8 * int(run_on("agent1", "getconf _NPROCESSORS_ONLN"))
+    created = sessions.create(**SMALL)
+    assert (created.code, WARNED in created.text) == (0, True), created.output
+    again = sessions.create(**SMALL)
+    assert (again.code, WARNED in again.text) == (0, False), again.output
 
 
 @pytest.mark.usefixtures("others", "gpu")
-def test_a_gpu_on_which_others_compute_is_not_offered(agent1_sessions: Sessions, tmp_path: Path) -> None:
+def test_a_gpu_that_others_use_is_warned_of_until_it_is_reserved(agent1_sessions: Sessions, tmp_path: Path) -> None:
     sessions = agent1_sessions
     process = compute_in(NAMES[0])
-    assert list_agent1(sessions, tmp_path / "fixed.json")[0]["cuda.device"] == 1
-    measured, text = list_agent1(sessions, tmp_path / "auto.json", *AUTO)
-    assert measured.get("cuda.device", 0) == 0
-    assert f"{GPU} is assigned to no container: sleep (process {process}), which is of no session, computes on" in text
+    warning = f"agent1: {GPU} is used by sleep (pid {process}): name it in agent_reserved_devices."
+    offered, text = list_agent1(sessions, tmp_path / "used.json")
+    assert (offered["cuda.device"], warning in text) == (1, True), text
+    named = ("-e", json.dumps({"agent_reserved_devices": [GPU]}))
+    kept, text = list_agent1(sessions, tmp_path / "reserved.json", *named)
+    assert (kept.get("cuda.device", 0), GPU in text) == (0, False), text
     compute_in(sessions.start(**SMALL).kernels[0]["container"])
-    assert list_agent1(sessions, tmp_path / "own.json", *AUTO)[0]["cuda.device"] == 1
+    assert GPU not in list_agent1(sessions, tmp_path / "own.json")[1]
+
+
+def test_device_nodes_that_are_reserved_are_not_offered(agent1_sessions: Sessions, tmp_path: Path) -> None:
+    sessions = agent1_sessions
+    whole, _text = list_agent1(sessions, tmp_path / "all.json")
+    held = sessions.start(resources={**SMALL["resources"], "lab.device": 1}).kernels[0]["container"]
+    shape = "{{(index .HostConfig.Devices 0).PathOnHost}}"
+    node = run_on("agent1", f"docker inspect --format '{shape}' {held}").strip()
+    named = ("-e", json.dumps({"agent_reserved_devices": [node]}))
+    meanwhile, text = list_agent1(sessions, tmp_path / "held.json", *named)
+    assert meanwhile["lab.device"] == whole["lab.device"]
+    stays = f"agent1: agent_reserved_devices: {node} stays with the session {sessions.name} until that ends."
+    assert stays in text
+    assert sessions.terminate().code == 0
+    after, text = list_agent1(sessions, tmp_path / "ended.json", *named)
+    assert (whole["lab.device"] - after["lab.device"], node in text) == (1, False), text
+
+
+@pytest.mark.usefixtures("others")
+def test_provisioning_warns_of_others_and_refuses_what_cannot_name_a_device(agent1_sessions: Sessions) -> None:
+    provisioned = agent1_sessions.run("provision_agents")
+    assert (provisioned.code, WARNED in provisioned.text) == (0, True), provisioned.output
+    wrong = agent1_sessions.run("provision_agents", "-e", json.dumps({"agent_reserved_devices": ["0"]}))
+    assert wrong.code != 0
+    assert "agent_reserved_devices: '0' must be the UUID of an NVIDIA GPU or MIG instance" in wrong.text

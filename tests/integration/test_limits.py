@@ -51,7 +51,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
 @pytest.fixture
 def few_connections() -> Iterator[None]:
     """Let containers of the agents have few connections."""
-    stored = shlex.quote(json.dumps({"version": 1, "connections": CONNECTIONS}))
+    stored = shlex.quote(json.dumps({"version": 3, "connections": CONNECTIONS}))
     apply = f"systemctl start {RECONCILE_AGENT}.service"
     for agent in BOTH:
         # The file does not exist while the default applies.

@@ -20,16 +20,24 @@ pytestmark = pytest.mark.containers
 MEMORY, SHARED = 256 << 20, 32 << 20
 BOTH = ("agent1", "agent3")
 SPREAD = {**TWO, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": MEMORY, "shmem": SHARED}}
-GPU = "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-NVIDIA_SMI = f"#!/bin/sh\necho '{GPU}, 00000000:3B:00.0, NVIDIA H100 PCIe, 81559 MiB, Disabled'\n"
+USED, GPU = "GPU-0a5c1d2e-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+NVIDIA_SMI = f"""#!/bin/sh
+case $* in
+    *compute-apps*) echo "{USED}, 1" ;;
+    *) for gpu in "{USED}, 00000000:1B" "{GPU}, 00000000:3B"; do
+            echo "$gpu:00.0, NVIDIA H100 PCIe, 81559 MiB, Disabled"
+        done ;;
+esac
+"""
 CDI = {
     "cdiVersion": "0.5.0",
     "kind": "nvidia.com/gpu",
     "devices": [
         {
-            "name": GPU,
+            "name": gpu,
             "containerEdits": {"deviceNodes": [{"path": "/dev/fuse", "fileMode": 0o666}], "env": ["CDI=gave"]},
         }
+        for gpu in (USED, GPU)
     ],
     "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
 }
@@ -56,7 +64,10 @@ def infiniband() -> Iterator[None]:
 
 @pytest.fixture
 def cdi() -> Iterator[None]:
-    """Give agent3 a fake GPU that its engine knows by CDI; another device node stands in for it."""
+    """Give agent3 two fake GPUs that its engine knows by CDI; another device node stands in for them.
+
+    The first process of the agent computes on one of them.
+    """
     files = {
         "/usr/local/bin/nvidia-smi": NVIDIA_SMI,
         "/etc/cdi/nvidia.json": json.dumps(CDI),
@@ -211,6 +222,7 @@ def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions)
     request |= {"gpu": {"model": "H100", "memory": "80g"}}
     run = sessions.create(**request)
     assert run.code == 0, run.output
+    assert f"agent3: {USED} is used by systemd (pid 1): name it in agent_reserved_devices." in run.text
     (main,) = run.record["kernels"]
     (device_request,) = host_config(main)["DeviceRequests"]
     assert (device_request["Driver"], device_request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import DEFAULT_BRIDGE
+from tests.integration.internals import DEFAULT_BRIDGE
 from tests.lab.command import LabError, output
 from tests.lab.engine import socket_answers
 from tests.lab.identity import Lab

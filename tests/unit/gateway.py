@@ -26,7 +26,7 @@ OTHER: dict[str, Any] = {"id": TWO, "name": "other-user", "apps": [], "ssh": {"a
 def provisioned(folder: Path) -> Path:
     """Create the files of the role in a folder, and return it."""
     (folder / "routes").mkdir(parents=True)
-    (folder / "gateway.json").write_text(json.dumps({"version": 1, **dataclasses.asdict(GATEWAY)}))
+    (folder / "gateway.json").write_text(json.dumps({"version": 3, **dataclasses.asdict(GATEWAY)}))
     return folder
 
 

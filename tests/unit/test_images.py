@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.lab.distributed_image import LAYERS, RECIPES, read_section
 from tests.unit.builders import REPOSITORY
@@ -34,6 +35,20 @@ def test_every_line_of_the_requirements_is_one_version_of_a_package(recipe: str)
     lines = [line for section in requirements_of(recipe).values() for line in section]
     assert len(lines) > 300
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("recipe", NAMES)
+def test_what_the_versions_were_compiled_from_is_there_and_agrees_with_them(recipe: str) -> None:
+    sections = requirements_of(recipe)
+    text = (FOLDER / recipe / "requirements.txt").read_text()
+    origins = dict(re.findall(r"^# (\w+): .*\n# from (.+)$", text, re.MULTILINE))
+    assert origins.keys() == sections.keys() - {"uv", "torch", "build", "compiled"}
+    # These are of the same resolution.
+    sections["distributed"] += [*sections["torch"], *sections.get("compiled", [])]
+    assert {*sections.get("build", [])} <= {*sections["distributed"]}
+    for section, words in origins.items():
+        versions = dict(line.split("==") for line in sections[section])
+        assert [word for word in map(Requirement, words.split()) if versions[word.name] not in word.specifier] == []
 
 
 def test_cpu_image_has_no_library_for_gpus() -> None:
@@ -78,6 +93,23 @@ def test_an_environment_gets_the_lines_of_its_section(tmp_path: Path) -> None:
     script = make_script(tmp_path, f'while [ "$1" != --requirement ]; do shift; done; cat "$2" > {given}')
     subprocess.run(["sh", script, "distributed", "compiled", "--no-index"], check=True)
     assert [line for line in given.read_text().split("\n") if "==" in line] == read_section("compiled")
+
+
+def test_a_section_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+    script = make_script(tmp_path, "true")
+    (tmp_path / "requirements.txt").write_text("# torch: the first layer\ntorch==2.13.0\n")
+    install = ["sh", str(script), "distributed", "torhc"]
+    build = [
+        "sh",
+        str(FOLDER / "compile-wheels"),
+        "python3",
+        str(tmp_path / "requirements.txt"),
+        str(tmp_path / "wheels"),
+    ]
+    for command, section in ((install, "torhc"), (build, "compiled")):
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert (done.returncode, done.stderr.endswith(f"requirements.txt has no section {section}\n")) == (1, True)
+    assert not (tmp_path / "opt/distributed").exists()
 
 
 def test_a_package_that_two_environments_have_is_there_once(tmp_path: Path) -> None:

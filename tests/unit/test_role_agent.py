@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.template import trust_as_template
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.removed_options import describe_removed_options
+from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
 from tests.unit.builders import REPOSITORY
 from tests.unit.rendering import templar
 
@@ -32,7 +32,7 @@ def written_at_boot(sysctls: object) -> dict[str, str]:
     return {name: str(templar(known).template(trust_as_template(text))) for name, text in texts.items()}
 
 
-@pytest.mark.parametrize(("option", "code"), [("agent_registry_mirrors", 2), ("agent_labels", 0)])
+@pytest.mark.parametrize(("option", "code"), [("agent_registry_mirrors", 2), ("agent_reserve", 2), ("agent_labels", 0)])
 def test_a_removed_option_is_refused_before_anything_is_done(tmp_path: Path, option: str, code: int) -> None:
     first = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[0]
     play = {"hosts": "localhost", "gather_facts": False, "vars": {option: []}, "tasks": [first]}

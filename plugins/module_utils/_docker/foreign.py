@@ -13,7 +13,6 @@ from typing import Any
 from .._host.machine import parse_cpu_list
 from .._host.nvidia import gpu_nodes
 from .._model.devices import Device, device_nodes
-from .._model.foreign import ForeignContainer
 from .._model.mounts import is_within
 from .containers import listed_name
 from .image_files import NAME_PREFIX
@@ -42,21 +41,6 @@ def list_foreign(client: docker.APIClient) -> list[str]:
 def _only_showed_an_image(container: Mapping[str, Any]) -> bool:
     """Return whether a container was made to look at an image, and has never run."""
     return container["State"] == "created" and listed_name(container).startswith(NAME_PREFIX)
-
-
-def running_foreign(client: docker.APIClient, ours: Collection[str]) -> Iterator[tuple[str, int, ForeignContainer]]:
-    """Return the running containers but ``ours``, by their ids: id, first process, and limits of each."""
-    for listed in client.containers():
-        if listed["Id"] in ours:
-            continue
-        try:
-            entry = client.inspect_container(listed["Id"])
-        except docker.errors.NotFound:
-            # It has ended since.
-            continue
-        settings = entry["HostConfig"]
-        limits = (cores_of(settings), settings.get("Memory") or None)
-        yield listed["Id"], entry["State"]["Pid"], ForeignContainer(listed_name(listed), *limits)
 
 
 def devices_of(inspected: Mapping[str, Any], devices: Collection[Device]) -> list[Device]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 OWNER = "ai.backend.owner"
 OWNER_VALUE = "backendai.cluster"
@@ -44,6 +45,11 @@ def network_labels(session_id: str, properties: tuple[object, ...]) -> dict[str,
 def content_digest(properties: object) -> str:
     """Return the digest of the plain data that an object was created from."""
     return hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def has_session(labels: Mapping[str, str] | None) -> bool:
+    """Return whether an object has the labels of a session: those that the filter for any session selects."""
+    return (labels or {}).get(OWNER) == OWNER_VALUE and SESSION_ID in (labels or {})
 
 
 def label_filter(session_id: str | None = None) -> dict[str, list[str]]:

@@ -33,6 +33,11 @@ class AllowRule:
     ports: tuple[str, ...]
     sources: tuple[str, ...]
 
+    def opens(self, protocol: str, port: int) -> bool:
+        """Return whether somebody may connect to a port."""
+        ranges = parse_ranges(",".join(self.ports)) if self.protocol == protocol else ()
+        return self.protocol == "any" or any(first <= port <= last for first, last in ranges)
+
 
 @dataclasses.dataclass(frozen=True)
 class Firewall:

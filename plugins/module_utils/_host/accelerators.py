@@ -228,22 +228,8 @@ def _find_instances(listed: str, gpus: Mapping[str, Device]) -> dict[str, list[D
             whole = gpus[gpu]
             memory = _bytes_or_zero(size[0]) if size else 0
             instances.setdefault(gpu, []).append(
-                Device(slot, entry["uuid"], whole.numa, model=whole.model, memory=memory)
+                Device(slot, entry["uuid"], whole.numa, model=whole.model, memory=memory, gpu=gpu)
             )
-    return instances
-
-
-def gpu_instances() -> dict[str, list[str]]:
-    """Return the UUIDs of the MIG instances of GPUs, by those of the GPUs.
-
-    Raises :class:`OSError` or :class:`subprocess.SubprocessError` if the driver fails.
-    """
-    instances: dict[str, list[str]] = {}
-    gpu = ""
-    for entry in _LISTED.finditer(_ask_driver(LIST)):
-        gpu = entry["gpu"] or gpu
-        if entry["uuid"]:
-            instances.setdefault(gpu, []).append(entry["uuid"])
     return instances
 
 

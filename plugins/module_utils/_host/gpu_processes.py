@@ -2,43 +2,93 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads which processes compute on NVIDIA GPUs, and whether they are in containers of this collection."""
+"""Reads which processes compute on NVIDIA GPUs, and whether they are in certain containers."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
-from .accelerators import gpu_instances
+from .._model.errors import one_line
 from .processes import PROC
 
 QUERY = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
-SECONDS = 10
+SECONDS, KILL_SECONDS = 1.9, 0.1
+"""How long the driver may take, and how long its program may take to end when it is killed: together two seconds."""
 
-_PROCESS = re.compile(r"^((?:GPU|MIG)-[^\s,]+), *([^\s,]+) *$", re.MULTILINE)
+_PROCESS = re.compile(r"((?:GPU|MIG)-[^\s,]+), *([^\s,]+)")
+_WARNING = "WARNING:"
+"""How the lines begin in which nvidia-smi says something about a GPU whatever it is asked."""
 
 
-def find_busy_gpus(gpus: Collection[str], containers: Collection[str]) -> dict[str, str]:
-    """Return those of the GPUs on which a process outside of the containers computes, and the process in words.
+class GpuProcesses(NamedTuple):
+    """The GPUs on which processes compute: by the UUID that the driver names, a number of a process, or other words.
 
-    ``gpus`` are UUIDs, also of MIG instances: the driver names processes by the GPU, so all of its instances are busy.
-    ``containers`` are full ids. Raises :class:`OSError` or :class:`subprocess.SubprocessError` if the driver fails.
+    ``unknown`` is why the driver does not say all of it, as a phrase; empty if it does.
     """
-    completed = subprocess.run(QUERY, check=True, capture_output=True, text=True, timeout=SECONDS)
+
+    users: list[tuple[str, str]]
+    unknown: str = ""
+
+
+def read_gpu_processes() -> GpuProcesses:
+    """Return what the driver says within two seconds."""
+    try:
+        code, printed, errors = _ask_driver()
+    except OSError as error:
+        return GpuProcesses([], f"nvidia-smi cannot be run: {error.strerror}")
+    except subprocess.TimeoutExpired:
+        return GpuProcesses([], f"nvidia-smi took more than {SECONDS:g} seconds")
+    if code:
+        return GpuProcesses([], f"nvidia-smi failed: {one_line(f'{printed} {errors}')}")
+    lines = [line.strip() for line in printed.splitlines() if line.strip() and not line.startswith(_WARNING)]
+    matches = [(line, _PROCESS.fullmatch(line)) for line in lines]
+    strange = next((f"nvidia-smi printed {line!a}" for line, match in matches if not match), "")
+    return GpuProcesses([(match[1], match[2]) for _line, match in matches if match], strange)
+
+
+def _ask_driver() -> tuple[int, str, str]:
+    """Return the exit code, the output and the errors of nvidia-smi. Raises :class:`OSError` or `TimeoutExpired`."""
+    process = subprocess.Popen(
+        QUERY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        printed, errors = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # One that hangs in the kernel does not end: nobody waits for it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_SECONDS)
+        raise
+    return process.returncode, printed, errors
+
+
+def describe_users(users: Iterable[tuple[str, str]], containers: Collection[str]) -> Mapping[str, str]:
+    """Return the first process on each GPU that is in none of the containers, in words, by the UUID of the GPU.
+
+    ``containers`` are full ids.
+    """
     busy: dict[str, str] = {}
-    for gpu, pid in _PROCESS.findall(completed.stdout):
-        process = _describe_foreign(pid, containers)
+    for gpu, pid in users:
+        process = _describe(pid, containers)
         if process:
             busy.setdefault(gpu, process)
-    if not busy.keys() <= {*gpus}:
-        for gpu, instances in gpu_instances().items():
-            if gpu in busy:
-                busy.update(dict.fromkeys(instances, busy[gpu]))
-    return {gpu: busy[gpu] for gpu in gpus if gpu in busy}
+    return busy
 
 
-def _describe_foreign(pid: str, containers: Iterable[str]) -> str:
+def _describe(pid: str, containers: Collection[str]) -> str:
     """Return a process in words; empty if it is in one of the containers, or has ended.
 
     What the driver does not name could be anybody's.
@@ -53,4 +103,4 @@ def _describe_foreign(pid: str, containers: Iterable[str]) -> str:
         name = ascii((PROC / pid / "comm").read_text(errors="replace").strip())[1:-1]
     except OSError:
         return ""
-    return f"{name} (process {pid})"
+    return f"{name} (pid {pid})"

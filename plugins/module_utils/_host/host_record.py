@@ -135,8 +135,9 @@ def read_record(path: Path = RECORD) -> HostRecord | None:
         return None
     except (OSError, ValueError) as error:
         raise DamagedRecordError(
-            f"{path} is damaged ({as_phrase(error)}), so it is not known what was on this host before it was"
-            " provisioned: repair it, or remove it; then packages and kernel settings stay when the host is given back."
+            f"{path} cannot be read ({as_phrase(error)}), so it is not known what was on this host before it was"
+            " provisioned: give the host back with the version that wrote it, or repair it. Without it, packages and"
+            " kernel settings stay when the host is given back."
         ) from error
 
 

@@ -15,8 +15,9 @@ from .quantity import BYTE_SLOTS, format_slot
 # Slots that every host has; all others count devices.
 HOST_SLOTS = frozenset({"cpu", *BYTE_SLOTS})
 
-# How the names of the slots of NVIDIA GPUs begin.
+# How the names of the slots of NVIDIA GPUs begin, and how the UUIDs of GPUs and of their MIG instances do.
 CUDA_PREFIX = "cuda."
+GPU_IDS = ("GPU-", "MIG-")
 
 _WORDS = re.compile(r"[a-z0-9]+")
 
@@ -27,7 +28,8 @@ class Device:
 
     ``id`` is the comma-separated list of its device nodes, or the UUID of an NVIDIA GPU or of a MIG instance of one. A
     device is ``free`` unless it is assigned to a container. Of an NVIDIA GPU, ``model`` is the name of the product, and
-    ``memory`` is in bytes, 0 if it is unknown; an instance has the model of its GPU, and memory of its own.
+    ``memory`` is in bytes, 0 if it is unknown; an instance has the model of its GPU, memory of its own, and the UUID of
+    its ``gpu``.
     """
 
     slot: str
@@ -36,6 +38,7 @@ class Device:
     free: bool = True
     model: str = ""
     memory: int = 0
+    gpu: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,8 @@ from .strict_json import parse_json
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 3
+"""The version of every file. Before 0.2.0, kinds of files had the versions 1 and 2, or none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +42,11 @@ class StateFormat(Generic[T]):
         data = parse_json(text)
         if not isinstance(data, dict):
             raise ValueError("the content is not a mapping")
-        version = data.pop("version", None)
+        version = data.pop("version", 1)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ValueError("its version is not a number from 1")
+        if version < VERSION:
+            raise ValueError("written before 0.2.0: see the changelog")
         if version > VERSION:
             newer = f"written by a newer release, with state version {version}"
             raise ValueError(f"{newer}: update backendai.cluster on the control node")

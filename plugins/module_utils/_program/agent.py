@@ -16,16 +16,19 @@ from .._host.image_records import ImageRecords
 from .._host.store import Store
 from .._model.change import as_diff
 from .._model.cordon import Cordon
+from .._model.devices import CUDA_PREFIX
 from .._model.errors import EXPECTED, reason
-from .._session.facts import AgentSettings, FactsQuery, collect_facts
+from .._session.facts import AgentSettings, FactsQuery, collect_facts, unreserved
 from .._session.look import announce
+from .._session.others import find_others
 
 
 def survey(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the facts of this ``agent``, or an ``error``. The images that sessions may need stay for now.
 
     ``settings`` are those of :class:`AgentSettings`; ``images`` and ``paths`` are those that sessions may need, and
-    ``keys_of`` the ids of those whose public keys are wanted.
+    ``keys_of`` the ids of those whose public keys are wanted. With ``others`` there are ``warnings`` about what runs
+    beside sessions.
     """
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
@@ -34,7 +37,12 @@ def survey(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         facts = collect_facts(client, store, settings, query)
         if not check_mode:
             ImageRecords(store.images_folder).touch(image.id for image in facts.images.values() if image)
-        return {"agent": facts.to_dict(), "error": None}
+        told: dict[str, Any] = {}
+        if options.get("others"):
+            devices = unreserved(settings, facts.devices)
+            others = find_others(client, ask_driver=any(device.slot.startswith(CUDA_PREFIX) for device in devices))
+            told = {"warnings": others.warnings(devices)}
+        return {"agent": facts.to_dict(), "error": None, **told}
     except EXPECTED as error:
         return {"agent": None, "error": reason(error)}
 

@@ -57,11 +57,11 @@ class Part:
 def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Run the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
-    A result has the ``steps`` that succeeded and their results, ``public_keys``, ``containers`` and, if there is any,
-    ``lost_output`` of replaced containers, sentences; ``refused`` if another run was faster; ``failed`` with
-    a sentence, and the lines that a container ``printed`` before; or ``starting`` if containers take longer than the
-    ``patience`` of the request. After these, no more steps run. With ``may_commit_later``, because other agents may
-    still work on the session, a failed check is not a failure.
+    A result has the ``steps`` that succeeded and their results, ``public_keys``, ``containers`` and, if there are any,
+    ``lost_output`` of replaced containers and ``warnings``, sentences; ``refused`` if another run was faster;
+    ``failed`` with a sentence, and the lines that a container ``printed`` before; or ``starting`` if containers take
+    longer than the ``patience`` of the request. After these, no more steps run. With ``may_commit_later``, because
+    other agents may still work on the session, a failed check is not a failure.
 
     Sessions claim in their order. Then they start side by side: no bootstrap script delays the commit of another.
     """
@@ -112,6 +112,8 @@ class Agent:
             return
         part.changes += result.changes
         part.result["public_keys"] = {name: dataclasses.asdict(keys) for name, keys in result.keys.items()}
+        if result.warnings:
+            part.result["warnings"] = list(result.warnings)
 
     def apply(self, part: Part) -> None:
         """Apply files, network and containers of the plan."""

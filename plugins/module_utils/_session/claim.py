@@ -25,7 +25,7 @@ from .._host.store import Store
 from .._host.threads import in_threads
 from .._model.capacity import fits
 from .._model.change import Change
-from .._model.devices import PinnedResources
+from .._model.devices import CUDA_PREFIX, PinnedResources
 from .._model.errors import ClusterError
 from .._model.facts import AgentFacts
 from .._model.held_session import PublicKeys
@@ -35,8 +35,9 @@ from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
 from .agent_needs import mend_lacks
 from .end import SessionEnd, stop_sessions
-from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
+from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load, sum_slots, unreserved
 from .mount_sources import InnerFolderMissingError, MountRefusedError, judge_mounts
+from .others import Others, find_others
 from .ownership import record_own, require_names
 from .pinning import pin_containers
 from .remove import is_expired, remove_claimed, remove_if
@@ -71,10 +72,11 @@ class ClaimRequest(NamedTuple):
 
 
 class ClaimResult(NamedTuple):
-    """The changes, and the public keys of the containers here by hostname."""
+    """The changes, the public keys of the containers here by hostname, and warnings about what runs beside sessions."""
 
     changes: list[Change]
     keys: dict[str, PublicKeys]
+    warnings: tuple[str, ...] = ()
 
 
 def claim(
@@ -82,10 +84,10 @@ def claim(
 ) -> ClaimResult:
     """Check that the plan still fits, store the claim and create the containers' keys.
 
-    Stale and expired sessions are removed first, and the folders of mounts are looked at, without the lock: both may
-    take long. A committed session is not changed. The unfinished claim of another run is taken over: it keeps its keys,
-    cores and devices and gets this run's nonce. If it has expired or has another plan, it is removed and claimed again.
-    Raises :class:`ClaimRefusedError`, :class:`NameTakenError`, :class:`GroupRefusedError` or
+    Stale and expired sessions are removed first, and the folders of mounts and what others use are looked at, without
+    the lock: all of it may take long. A committed session is not changed. The unfinished claim of another run is taken
+    over: it keeps its keys, cores and devices and gets this run's nonce. If it has expired or has another plan, it is
+    removed and claimed again. Raises :class:`ClaimRefusedError`, :class:`NameTakenError`, :class:`GroupRefusedError` or
     :class:`InnerFolderMissingError`; with ``check_mode`` nothing is written.
     """
     judge_groups(request.plan, request.agent, settings.docker_host)
@@ -96,7 +98,8 @@ def claim(
         _mend(client, store)
         _remove_leftovers(client, store, request.plan)
     session = store.session(request.plan.id)
-    folders = _judge_mounts(client, store, settings, request) if not (session and session.committed) else None
+    found = _look(client, store, settings, request) if not (session and session.committed) else None
+    warnings: tuple[str, ...] = ()
     with store.lock():
         session = store.session(request.plan.id)
         if session and session.committed:
@@ -105,20 +108,19 @@ def claim(
                 store.save(dataclasses.replace(session, nonce=request.nonce))
             return ClaimResult(changes, session.keys)
         taken_over = session is not None and _is_valid(session, request.plan)
-        if folders is None or (session and not taken_over and not check_mode):
+        if found is None or (session and not taken_over and not check_mode):
             # It changed between the two looks at it.
             raise ClaimRefusedError(_describe_taken(request))
         if session and taken_over:
             pinned = session.pinned
         else:
-            pinned = _allocate(client, store, settings, request, check_mode=check_mode)
+            pinned, warnings = _allocate(client, store, settings, request, found.others, check_mode=check_mode)
             changes.append(
                 Change(f"claim {request.plan.name} on {request.agent}", None, f"{len(hostnames)} containers")
             )
         if check_mode:
-            return ClaimResult(
-                changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
-            )
+            planned = PublicKeys("(created by the agent)", "(created by the agent)")
+            return ClaimResult(changes, dict.fromkeys(hostnames, planned), warnings)
         if session and taken_over:
             record_own(client, store, session)
         until = deadline_in(request.seconds)
@@ -127,15 +129,15 @@ def claim(
         store.ports.reserve(request.plan.id, [port.host_port for port in published])
         # Stored before anything is created, so that everything belongs to a claim; then again with its keys.
         store.save(session)
-        if folders:
-            store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in folders.items()})
+        if found.folders:
+            store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in found.folders.items()})
         keys = _ensure_keys(store, request.plan, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
         if not request.applied_next:
             # Rules and peers are derived from all claims; until they are applied, they would be found to be missing.
             sync_ruleset(store, check_mode=False)
             sync_wireguard_peers(store, check_mode=False)
-    return ClaimResult(changes, keys)
+    return ClaimResult(changes, keys, warnings)
 
 
 def _mend(client: docker.APIClient, store: Store) -> None:
@@ -194,6 +196,22 @@ def _is_valid(session: LocalSession, plan: SessionPlan) -> bool:
     return session.plan == plan and not session.expired
 
 
+class _Found(NamedTuple):
+    """The folders of mounts, and what runs beside sessions."""
+
+    folders: dict[str, Folder]
+    others: Others
+
+
+def _look(client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest) -> _Found:
+    """Look at the folders of mounts, and at what others use: GPUs only for a session that has some."""
+    slots = {slot for kernel in request.kernels for slot, count in kernel.resources.items() if count}
+    return _Found(
+        _judge_mounts(client, store, settings, request),
+        find_others(client, ask_driver=any(slot.startswith(CUDA_PREFIX) for slot in slots)),
+    )
+
+
 def _judge_mounts(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest
 ) -> dict[str, Folder]:
@@ -213,9 +231,18 @@ def _describe_taken(request: ClaimRequest) -> str:
 
 
 def _allocate(
-    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, check_mode: bool
-) -> dict[str, PinnedResources]:
-    """Return cores and devices for the containers that the plan puts here, after all other checks."""
+    client: docker.APIClient,
+    store: Store,
+    settings: AgentSettings,
+    request: ClaimRequest,
+    others: Others,
+    *,
+    check_mode: bool,
+) -> tuple[dict[str, PinnedResources], tuple[str, ...]]:
+    """Return cores and devices for the containers that the plan puts here, after all other checks, and warnings.
+
+    GPUs that others use are taken last.
+    """
     # What is there although it has been removed, could not be, and uses resources.
     excluded = [*request.stale_sessions, request.plan.id] if check_mode else [request.plan.id]
     query = FactsQuery(excluded=excluded, counts_expired=not check_mode)
@@ -233,8 +260,14 @@ def _allocate(
     free = [device for device in facts.devices if device.free and gpu.accepts(device)]
     nodes = machine.numa_nodes(facts.online_cpus)
     requests = [kernel.resources for kernel in request.kernels]
-    pinned = pin_containers(nodes, cpu_load(active), settings.cpu_overcommit, free, requests)
-    return {kernel.hostname: resources for kernel, resources in zip(request.kernels, pinned)}
+    spare = others.spare(free, sum_slots(requests))
+    pinned = pin_containers(nodes, cpu_load(active), settings.cpu_overcommit, spare, requests)
+    shared = [device.id for device in spare if others.use(device)]
+    warnings = (
+        *others.warnings(unreserved(settings, facts.devices)),
+        *(f"{request.plan.name} has {device} all the same: no other is free." for device in shared),
+    )
+    return {kernel.hostname: resources for kernel, resources in zip(request.kernels, pinned)}, warnings
 
 
 def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[LocalSession]) -> str | None:

@@ -179,7 +179,6 @@ def _files(
     optional = {
         "folder": "" if image.folder == "/" else f"{image.folder}\n",
         "grace": "" if plan.stop_grace == STOP_GRACE else f"{plan.stop_grace}\n",
-        "interfaces": "".join(f"{name}\n" for name in interface_variables(plan)),
         "ports": ssh_ports_file(plan.kernels),
         "programs": "".join(f"{app.program} {app.name}\n" for app in plan.apps if main and app.program),
     }

@@ -20,7 +20,7 @@ from .._docker.image_store import image_folder
 from .._docker.images import Image, ImageUnreadableError, disk_usage, find_image, free_bytes
 from .._docker.networks import subnets
 from .._docker.sdk import docker
-from .._firewall.policy import REPORT
+from .._firewall.policy import REPORT, Firewall
 from .._firewall.state import FirewallState
 from .._firewall.storage import closed_storage, storage_warnings
 from .._host import machine
@@ -28,6 +28,7 @@ from .._host.accelerators import find_accelerators, infiniband_nodes
 from .._host.container_use import working_gpus
 from .._host.due_restarts import due_restarts
 from .._host.local_session import LocalSession
+from .._host.reserved_devices import find_reserved
 from .._host.store import Store
 from .._host.threads import in_threads
 from .._model.agent_labels import LABEL_RULE, is_label, topology_problem
@@ -42,7 +43,6 @@ from .._model.quantity import parse_bytes, parse_slot
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
 from .container_states import container_states
-from .foreign_use import ForeignUse, busy_warning, read_foreign_use
 from .image_look import ImageRefusedError, require_not_refused
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
@@ -73,7 +73,7 @@ class AgentSettings(NamedTuple):
     topology_levels: Sequence[str] = ()
     disk_reserve: str = "1g"
     docker_host: str = MountSettings.docker_host
-    reserve: str = "fixed"
+    reserved_devices: Sequence[str] = ()
 
     @property
     def mounts(self) -> MountSettings:
@@ -130,14 +130,14 @@ def collect_facts(
     reserve = _reserve(settings)
     state = read_service_state(store, damaged, reserve, info)
     assigned = _allocated_devices(active)
-    others = [device for device in accelerators.devices if device.id not in assigned]
-    unreadable, unmanaged = _read_taken(client, settings, others, containers, sessions)
+    reserved = find_reserved(settings.reserved_devices, accelerators.devices)
+    others = [device for device in accelerators.devices if device.id not in {*assigned, *reserved.ids}]
+    unreadable, unmanaged = _read_taken(client, others, containers, sessions)
     allocated = {*assigned, *unreadable.devices, *unmanaged.devices}
     # What a container has stays there, and is counted.
     sick = {device: reason for device, reason in state.sick_devices.items() if device not in allocated}
-    foreign = _read_foreign(client, settings, accelerators.devices, containers.own)
-    busy = {device: process for device, process in foreign.gpus.items() if device not in allocated}
-    devices = [device for device in accelerators.devices if device.id not in {*sick, *busy}]
+    withheld = {*sick, *reserved.ids.difference(assigned)}
+    devices = [device for device in accelerators.devices if device.id not in withheld]
     has_infiniband = bool(infiniband_nodes())
     return AgentFacts(
         name=name,
@@ -154,17 +154,17 @@ def collect_facts(
         kit=os.path.basename(store.kit()),
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
-        capacity=_capacity(settings, devices, foreign.share),
-        allocated=_sum_slots([*(session.slots for session in active), unreadable.slots, unmanaged.slots]),
+        capacity=_capacity(settings, devices),
+        allocated=sum_slots([*(session.slots for session in active), unreadable.slots, unmanaged.slots]),
         devices=_devices(devices, allocated),
         warnings=(
             *(f"{device} is assigned to no container: a health check failed: {sick[device]}." for device in sick),
-            *(busy_warning(device, process) for device, process in busy.items() if device not in sick),
-            *foreign.warnings,
+            *reserved.warnings,
+            *_held_warnings(reserved.ids, active),
             *unmanaged_warnings(containers.unmanaged, unmanaged),
             *stray_networks(client, held),
             *state.warnings,
-            *_firewall_warnings(FirewallState(store)),
+            *_firewall_warnings(FirewallState(store), info["Swarm"]),
             *storage_warnings(store),
             *accelerators.warnings,
             *due_restarts(),
@@ -208,8 +208,24 @@ REPORTING = (
 )
 
 
-def _firewall_warnings(state: FirewallState) -> list[str]:
-    return list(filter(None, [state.damage, REPORTING if state.mode == REPORT else ""]))
+SWARM_CLOSED = (
+    "this host is a node of a Docker Swarm, whose other nodes its firewall does not admit: name TCP 2377 and 7946, and"
+    " UDP 7946 and the port of its overlays, in firewall_allow, with the nodes as sources."
+)
+
+
+def _firewall_warnings(state: FirewallState, swarm: Mapping[str, Any]) -> list[str]:
+    reporting = REPORTING if state.mode == REPORT else ""
+    return list(filter(None, [state.damage, reporting, SWARM_CLOSED if _closes_swarm(state.active(), swarm) else ""]))
+
+
+def _closes_swarm(firewall: Firewall | None, swarm: Mapping[str, Any]) -> bool:
+    """Return whether a firewall does not admit the other nodes of the Docker Swarm that this host is in."""
+    # Managers count the nodes, workers count none.
+    if firewall is None or swarm["LocalNodeState"] == "inactive" or swarm.get("Nodes") == 1:
+        return False
+    # At this port nodes find each other.
+    return not all(any(rule.opens(protocol, 7946) for rule in firewall.allow) for protocol in ("tcp", "udp"))
 
 
 def _labels(settings: AgentSettings) -> frozenset[str]:
@@ -242,44 +258,35 @@ def cpu_load(sessions: Iterable[LocalSession]) -> dict[int, int]:
     return Counter(cpu for session in sessions for pinned in session.pinned.values() for cpu in pinned.cpus)
 
 
-def _read_foreign(
-    client: docker.APIClient,
-    settings: AgentSettings,
-    devices: Iterable[Device],
-    own: Mapping[str, OwnContainers],
-) -> ForeignUse:
-    if settings.reserve != "auto":
-        return ForeignUse()
-    gpus = [device.id for device in devices if device.id.startswith(("GPU-", "MIG-"))]
-    return read_foreign_use(client, gpus, [entry["Id"] for each in own.values() for entry in each.values()])
+def _held_warnings(reserved: Collection[str], active: Iterable[LocalSession]) -> list[str]:
+    """Return a sentence for each session that has reserved devices."""
+    held = {session.plan.name: sorted(_allocated_devices([session]).intersection(reserved)) for session in active}
+    return [
+        f"agent_reserved_devices: {', '.join(ids)} {'stay' if len(ids) > 1 else 'stays'} with the session {name} until"
+        " that ends."
+        for name, ids in held.items()
+        if ids
+    ]
 
 
 def _read_taken(
     client: docker.APIClient,
-    settings: AgentSettings,
     devices: Sequence[Device],
     containers: EngineContainers,
     sessions: Iterable[LocalSession],
 ) -> tuple[Taken, Taken]:
     """Return what containers take of sessions that cannot be read, and those that run of no session.
 
-    ``devices`` are those that no other session has.
-
-    The first may be started again, so they count whether they run or not. With ``agent_reserve: auto`` the cores and
-    the memory of the others are measured, as those of all containers of no session.
+    ``devices`` are those that no other session has. The first containers may be started again, so they count whether
+    they run or not.
     """
     readable = {session.plan.id for session in sessions}
     unread = [entry for of, own in containers.own.items() if of not in readable for entry in own.values()]
-    return (
-        taken_by(client, unread, devices, limits=True),
-        taken_by(client, running(containers.unmanaged), devices, limits=settings.reserve != "auto"),
-    )
+    return taken_by(client, unread, devices), taken_by(client, running(containers.unmanaged), devices)
 
 
-def _capacity(settings: AgentSettings, devices: Iterable[Device], foreign: Mapping[str, int]) -> dict[str, int]:
-    cores = max(0, len(machine.online_cpus()) - foreign.get("cpu", 0))
-    memory = machine.memory_total() - foreign.get("mem", 0)
-    host_slots = {"cpu": cores * settings.cpu_overcommit, "mem": memory}
+def _capacity(settings: AgentSettings, devices: Iterable[Device]) -> dict[str, int]:
+    host_slots = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
     total = {**host_slots, **Counter(device.slot for device in devices)}
     reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
     return {slot: max(0, amount - reserved.get(slot, 0)) for slot, amount in total.items()}
@@ -301,7 +308,15 @@ def _devices(devices: Iterable[Device], allocated: Collection[str]) -> tuple[Dev
     return tuple(dataclasses.replace(device, free=device.id not in allocated) for device in devices)
 
 
-def _sum_slots(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def unreserved(settings: AgentSettings, devices: Iterable[Device]) -> list[Device]:
+    """Return those of the agent's devices that are not reserved: what sessions have is offered until they end."""
+    listed = list(devices)
+    reserved = find_reserved(settings.reserved_devices, listed).ids
+    return [device for device in listed if device.id not in reserved]
+
+
+def sum_slots(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sum of amounts by slot."""
     total: Counter[str] = Counter()
     for slots in amounts:
         total.update(slots)
@@ -317,12 +332,13 @@ def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
 
 
 def _swarm_port(info: Mapping[str, Any]) -> dict[int, str]:
-    """Return the UDP port of a Docker Swarm that this host is in, where no tunnel can be; empty if it is in none.
+    """Return the UDP port of the overlays of a Docker Swarm that this host manages; empty if it manages none.
 
-    Only the managers of a swarm know whether it is another one than Docker's default.
+    Other nodes do not know it. There, the kernel has a socket for it as soon as an overlay is used: it is among
+    those of the host, in whatever namespace the link of the overlay is.
     """
     swarm = info["Swarm"]
-    if swarm["LocalNodeState"] == "inactive":
+    if not swarm.get("ControlAvailable"):
         return {}
     return {(swarm.get("Cluster") or {}).get("DataPathPort") or DEFAULT_SWARM_PORT: "Docker Swarm"}
 

@@ -37,16 +37,13 @@ class Taken:
     devices: frozenset[str] = frozenset()
 
 
-def taken_by(
-    client: docker.APIClient, containers: Iterable[Mapping[str, Any]], devices: Sequence[Device], *, limits: bool
-) -> Taken:
-    """Return what containers take, as the engine says; with ``limits`` their cores and memory count, too."""
+def taken_by(client: docker.APIClient, containers: Iterable[Mapping[str, Any]], devices: Sequence[Device]) -> Taken:
+    """Return what containers take, as the engine says: their limits of cores and memory, and devices."""
     count, slots, ids = 0, Counter[str](), set[str]()
     for inspected in _inspect_all(client, containers):
         count += 1
         settings = inspected["HostConfig"]
-        if limits:
-            slots.update({"cpu": ceil(cores_of(settings) or 0), "mem": settings.get("Memory") or 0})
+        slots.update({"cpu": ceil(cores_of(settings) or 0), "mem": settings.get("Memory") or 0})
         held = devices_of(inspected, devices)
         ids |= {device.id for device in held}
     slots.update(device.slot for device in devices if device.id in ids)

@@ -116,15 +116,15 @@ AGENT_ROWS = {
     "agent_reserved": Row(
         "mem 2g", "the list of agents offers less", f"{PLACEMENT}what_is_reserved_for_the_host_is_not_offered", "groups"
     ),
-    "agent_reserve": Row(
-        "auto",
-        "a session waits that would fit",
-        "integration/test_foreign.py::test_containers_of_others_are_taken_out_of_what_is_offered",
+    "agent_reserved_devices": Row(
+        "a node",
+        "the list of agents offers less",
+        "integration/test_foreign.py::test_device_nodes_that_are_reserved_are_not_offered",
     ),
     "agent_cpu_overcommit": Row(
         "8",
         "of each core eight are offered",
-        "integration/test_foreign.py::test_containers_of_others_are_taken_out_of_what_is_offered",
+        "integration/test_foreign.py::test_containers_of_others_are_warned_of_and_not_counted",
         set_in=LAB,
     ),
     "agent_max_containers": Row("1", "docker: a second container is not there", GROUPS, "groups"),

@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import (
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Bind, Container, LogConfig
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import run_as_work
+from ansible_collections.backendai.cluster.plugins.module_utils._session.others import find_others
 from tests.unit.engine_api.engine import INDEX, NAME
 
 MAC = "02:ba:0a:80:03:02"
@@ -88,7 +89,7 @@ def make_all_calls(client: Any) -> None:
     containers.kill(client, main)
     containers.remove_containers(client, [{"Id": main, "Names": ["/main1"], "State": "exited"}])
     foreign.list_foreign(client)
-    list(foreign.running_foreign(client, ()))
+    find_others(client, ask_driver=False)
 
 
 def _call_for_networks(client: Any) -> None:

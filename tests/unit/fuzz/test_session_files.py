@@ -104,7 +104,7 @@ def test_any_other_file_of_an_agent_is_used_or_reported(store: Store, monkeypatc
     save_egress(store, EgressPolicy(("10.0.0.0/8",), (Service("tcp", ("22",), ("10.0.0.0/8",)),)))
     save_connection_limit(store, ConnectionLimit(100))
     services = '[{"kind": "NFS", "address": "192.0.2.7", "mount": "/mnt/a", "tcp": ["111", "635-640"], "udp": []}]'
-    store.storage_file.write_text(f'{{"version": 1, "services": {services}, "unknown": [], "asked_at": 5.0}}')
+    store.storage_file.write_text(f'{{"version": 3, "services": {services}, "unknown": [], "asked_at": 5.0}}')
     paths = [store.firewall_file, store.firewall_copy, store.egress_file, store.limits_file, store.storage_file]
     contents = [path.read_text() for path in paths]
 

@@ -20,11 +20,9 @@ from tests.unit.builders import REPOSITORY, plan
 
 SCRIPT = (REPOSITORY / "roles/agent/files/kit/environment").read_text()
 WRITTEN = "/var/lib/backendai/environment"
-NAMES = "/run/backendai/interfaces"
 PERSONAL = ("HOME", "LOGNAME", "PWD", "SHELL", "TERM", "USER")
 INTERFACES = interface_variables(plan({"agent1": 2, "agent2": 2}))
 BASE = {"PATH": os.environ["PATH"], **dict.fromkeys(INTERFACES, "ib0")}
-"""Interfaces are set; otherwise the script searches them in a container."""
 
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 SETTINGS = st.fixed_dictionaries(
@@ -43,8 +41,7 @@ SETTINGS = st.fixed_dictionaries(
 
 def run(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run the script like user processes do; it writes to a file of the test."""
-    (tmp_path / "interfaces").write_text("".join(f"{name}\n" for name in INTERFACES))
-    script = SCRIPT.replace(WRITTEN, str(tmp_path / "environment")).replace(NAMES, str(tmp_path / "interfaces"))
+    script = SCRIPT.replace(WRITTEN, str(tmp_path / "environment"))
     return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -70,24 +67,12 @@ def test_script_derives_the_same_variables_as_the_planner(
     assert {**seen, "IFS": ""} == {**expected, "IFS": ""}
 
 
-@pytest.mark.parametrize("chosen", [(), ("UCX_NET_DEVICES", "NCCL_SOCKET_IFNAME"), INTERFACES])
-def test_interface_that_is_known_in_the_container_only_is_set_unless_chosen(
-    tmp_path: Path, chosen: tuple[str, ...]
-) -> None:
+def test_variables_that_name_the_interface_are_those_of_the_container_and_of_the_users_script(tmp_path: Path) -> None:
     made = plan({"agent1": 2})
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    # As in a container, where the address of its name is that of the interface.
-    (tools / "hostname").write_text("#!/bin/sh\necho localhost\n")
-    (tools / "ip").write_text("#!/bin/sh\necho '7: eth7    inet 127.0.0.1/8 scope host eth7'\n")
-    for tool in tools.iterdir():
-        tool.chmod(0o755)
-    session = {"PATH": f"{tools}:{os.environ['PATH']}", **session_environment(made, made.kernels[0])}
-    seen = written(tmp_path, {**session, **dict.fromkeys(chosen, "ib0")})
-    assert {name: seen[name] for name in INTERFACES} == {
-        name: "ib0" if name in chosen else "eth7" for name in INTERFACES
-    }
-    assert "interface" not in seen
+    session = {**session_environment(made, made.kernels[0]), "PATH": os.environ["PATH"]}
+    chosen = {"NCCL_SOCKET_IFNAME": "cluster0", "UCX_NET_DEVICES": "", "FI_TCP_IFACE": "ib0"}
+    seen = written(tmp_path, {**session, **chosen})
+    assert {name: seen[name] for name in INTERFACES if name in seen} == chosen
 
 
 def test_session_of_one_container_has_no_derived_variables(tmp_path: Path) -> None:

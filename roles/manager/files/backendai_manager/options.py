@@ -34,26 +34,43 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The specification of each option by its full name; those of a session, and of a run, that users may give."""
+    """The specification of each option by its full name; those of a session, and of a run, that users may give.
+
+    ``removed`` and ``removed_values`` say what to use instead of options and values that there are no more.
+    """
 
     specification: Mapping[str, Mapping[str, Any]]
     of_sessions: tuple[str, ...]
     of_runs: tuple[str, ...]
+    removed: Mapping[str, str]
+    removed_values: Mapping[str, Mapping[str, str]]
 
     def hint(self, word: str, allowed: Iterable[str]) -> str:
-        """Return which of the allowed options may have been meant, else all of them, without their prefix."""
+        """Return which of the allowed options may have been meant, else all of them, without their prefix.
+
+        Of an option that was removed, return what to use instead.
+        """
+        instead = self.removed.get(f"{PREFIX}{word.removeprefix(PREFIX)}")
+        if instead:
+            return f"it was removed: {instead}."
         names = [name.removeprefix(PREFIX) for name in allowed]
         near = difflib.get_close_matches(word.removeprefix(PREFIX)[:MAX_NAME], names, 1)
         return f"did you mean {near[0]}?" if near else f"allowed are {', '.join(names)}."
+
+    def removal(self, option: str, value: Any) -> str:
+        """Return that a value of an option was removed, and what to use instead, as a phrase; empty if it was not."""
+        instead = self.removed_values.get(option, {}).get(value) if isinstance(value, str) else None
+        return f"was removed: {instead}" if instead else ""
 
 
 def load_options(path: Path) -> Options:
     """Read the specification in the collection. Raises :class:`CommandError`."""
     try:
         main = _load(path)["argument_specs"]["main"]
-        lists = _load(path.parents[1] / "vars" / "main.yml")
+        lists, removed = (_load(path.parents[1] / "vars" / f"{name}.yml") for name in ("main", "removed"))
         of_sessions, of_runs = (tuple(map(str, lists[f"__session_user_{name}"])) for name in ("options", "run_options"))
-        return Options(main["options"], of_sessions, of_runs)
+        gone = (removed[f"__session_removed_{name}"] for name in ("options", "values"))
+        return Options(main["options"], of_sessions, of_runs, *gone)
     except (OSError, yaml.YAMLError, LookupError, TypeError) as error:
         raise CommandError(f"{path} cannot be read ({type(error).__name__}): install the manager again.") from None
 

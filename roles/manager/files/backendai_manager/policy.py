@@ -30,6 +30,9 @@ from .options import PREFIX, Options, load_options
 from .paths import Paths
 
 MAX_POLICY = 1 << 20
+DRIVER = f"{PREFIX}network_driver"
+"""The option whose values ``drivers`` lists."""
+
 FOLDERS = "--folders"
 OWN = "own"
 """The word for the user's own uid and gid."""
@@ -116,8 +119,11 @@ class Policy:
         return any(matches(image, pattern) for pattern in self.images)
 
 
-def parse_policy(text: bytes, options: Options) -> Policy:
-    """Return a policy from its YAML. Raises :class:`PolicyError` with all problems at once."""
+def parse_policy(text: bytes, options: Options, *, once_valid: bool = False) -> Policy:
+    """Return a policy from its YAML. Raises :class:`PolicyError` with all problems at once.
+
+    From one that was valid once, what was removed since is left out: it allows what there is no more.
+    """
     data = _read_mapping(text)
     known = [field.name for field in dataclasses.fields(Policy)]
     problems = [
@@ -129,6 +135,10 @@ def parse_policy(text: bytes, options: Options) -> Policy:
         problems.append(
             "images is required: patterns of the images that users may run, such as registry.example.com/*."
         )
+    if isinstance(data.get("drivers"), list):
+        removals = {driver: options.removal(DRIVER, driver) for driver in map(str, data["drivers"])}
+        data["drivers"] = [driver for driver in data["drivers"] if not removals[str(driver)]]
+        problems += [f"drivers: {name!r} {phrase}." for name, phrase in removals.items() if phrase and not once_valid]
     values = {}
     for name, parse in _PARSERS.items():
         if name in data:
@@ -293,7 +303,7 @@ def load_policy(path: Path, last_good: Path, options: Options) -> tuple[Policy, 
         reason = error.strerror if isinstance(error, OSError) else str(error)
         cause = f"{path}: {reason}"
         try:
-            kept = parse_policy(read_regular_file(last_good, MAX_POLICY), options)
+            kept = parse_policy(read_regular_file(last_good, MAX_POLICY), options, once_valid=True)
         except (OSError, ValueError, PolicyError):
             raise PolicyError(f"{cause}\nNothing can be started before an operator corrects it.") from None
         return kept, f"{cause}\nThe last valid policy counts until an operator corrects it."

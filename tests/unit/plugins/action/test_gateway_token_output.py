@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     """Return the folder of a gateway with the route of one session."""
     created = provisioned(tmp_path / "state")
     make_token_key(created / "token.key")
-    route: dict[str, Any] = {"version": 1, "id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
+    route: dict[str, Any] = {"version": 3, "id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
     (created / "routes" / f"{ONE}.json").write_text(json.dumps(route))
     return created
 

@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.action.session_agent import S
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
+from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.plugin_utils._report import test_follow as follow
@@ -69,8 +70,54 @@ def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> Non
     assert options["settings"]["max_containers"] == 8
 
 
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [(["GPU-a"], ["GPU-a"]), ("GPU-a,/dev/null", ["GPU-a", "/dev/null"]), ('["GPU-a"]', ["GPU-a"]), ([0], ["0"])],
+    ids=["a list", "a text", "a text of an INI inventory", "a number, which the agent refuses"],
+)
+def test_reserved_devices_are_names(ask: Any, requests: Asked, given: object, names: list[str]) -> None:
+    ask({}, {"agent_reserved_devices": given}, phase="survey")
+    assert requests[0][1]["settings"]["reserved_devices"] == names
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("agent_reserved_devices", {"id": "GPU-a"}, "agent_*: argument 'reserved_devices' is of type "),
+    ],
+)
+def test_an_option_of_another_type_or_that_is_gone_is_the_result_of_the_survey(
+    ask: Any, requests: Asked, variable: str, value: object, problem: str
+) -> None:
+    assert ask({}, {variable: value}, phase="survey")["error"].startswith(problem)
+    assert requests == []
+
+
+def test_an_agent_with_an_option_that_was_removed_gets_no_new_sessions_and_all_else_works(ask: Any) -> None:
+    left: dict[str, Any] = {"agent_registry_mirrors": [], "session_facts_max_age": 0}
+    told = {
+        "schedulable": False,
+        "obstacles": ["its engine hangs.", *describe_removed_options(["agent_registry_mirrors"])],
+    }
+    agent = {"schedulable": True, "obstacles": ["its engine hangs."]}
+    assert ask({"agent": agent}, left, phase="survey")["agent"] == told
+    assert ask({"agent": agent}, {"agent_labels": []}, phase="survey")["agent"] == agent
+    none_or_damaged: list[Any] = [None, {}, {"obstacles": 7}]
+    for other in none_or_damaged:
+        assert ask({"agent": other}, left, phase="survey")["agent"] == other
+    for phase in {*SECONDS} - {"survey"}:
+        assert ask({"answer": 7}, left, phase=phase)["answer"] == 7
+
+
 def test_change_on_the_agent_changes_the_task(ask: Any) -> None:
     assert ask({"changed": True, "failures": {}}, phase="reap")["changed"] is True
+
+
+def test_warnings_of_a_survey_name_the_agent(ask: Any) -> None:
+    reply: dict[str, Any] = {"agent": {}, "error": None, "warnings": ["container web: of no session."]}
+    result = ask(reply, {"inventory_hostname": "agent1"}, phase="survey", others=True)
+    assert result["warnings"] == ["agent1: container web: of no session."]
+    assert "warnings" not in ask({**reply, "warnings": []}, {"inventory_hostname": "agent1"}, phase="survey")
 
 
 # ---- what goes wrong

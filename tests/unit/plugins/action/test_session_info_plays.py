@@ -138,6 +138,14 @@ def test_keywords_of_the_control_nodes_task_are_not_those_of_agents(site: Site) 
     assert list(found(site)["unavailable"]) == ["agent3"]
 
 
+def test_an_agent_with_an_option_that_was_removed_says_so_and_its_sessions_are_listed(site: Site) -> None:
+    asked = task(args={"agents": ["agent1", "agent2"]})
+    code, output = site.play([{**PLAY, "tasks": [asked, SAVE]}], "-e", "agent_registry_mirrors=x")
+    assert code == 0, output
+    assert "agent1: agent_registry_mirrors was removed: " in output
+    assert [session["status"] for session in found(site)["sessions"]] == ["RUNNING"]
+
+
 def test_a_limit_hides_agents(site: Site) -> None:
     code, output = site.play([{**PLAY, "tasks": [task(), SAVE]}], "--limit", "localhost,agent1")
     assert code == 0, output

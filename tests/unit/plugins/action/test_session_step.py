@@ -268,13 +268,19 @@ def test_lost_output_is_a_warning(host: Host) -> None:
     assert host.take("claim", start(ALONE))["warnings"] == expected
 
 
+def test_warnings_of_a_claim_name_the_agent(host: Host) -> None:
+    host.answer = lambda entry: {"steps": entry["steps"], "warnings": ["container web: of no session."]}
+    assert host.take("claim", start(ALONE))["warnings"] == ["agent1: container web: of no session."]
+
+
 def test_replies_about_other_sessions_are_ignored(host: Host, run: Run) -> None:
     class Lying(ActionModule):
         def call(self, *_asked: Any) -> dict[str, Any]:
-            return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
+            return {"sessions": {OTHER_ID: {"steps": ["claim"], "warnings": ["no"]}}}
 
     args = {"step": "claim", "starts": [start()]}
-    assert run(Lying, args, {"inventory_hostname": "agent1", "hostvars": host.variables})["sessions"] == {}
+    result = run(Lying, args, {"inventory_hostname": "agent1", "hostvars": host.variables})
+    assert (result["sessions"], result.get("warnings")) == ({}, None)
 
 
 # ---- the agent

@@ -40,7 +40,7 @@ def calls() -> Iterator[Calls]:
         yield make
 
 
-def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
+def options_of(_name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
     return {"own": template(variables.get("own", ""))}
 
 
@@ -76,10 +76,10 @@ def test_each_agent_answers_and_gets_the_program_that_it_lacks(calls: Calls, hom
 
 @pytest.mark.usefixtures("home")
 def test_what_is_wrong_with_an_agent_is_its_own_answer(calls: Calls, tmp_path: Path) -> None:
-    def options(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
-        if variables.get("own") == "refused":
+    def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
+        if name == "refused":
             raise AnsibleActionFail("agent_slots: it must be a list.")
-        return options_of(variables, template)
+        return options_of(name, variables, template)
 
     agents = {
         "away": script(tmp_path, "away", "echo 'no route to host\x1b[2J' >&2; exit 255"),

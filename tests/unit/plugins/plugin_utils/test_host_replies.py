@@ -22,7 +22,9 @@ LISTED = {**LOGGED, "logs": {"main1": {"log": ["a"], "apps": {}, "error": None}}
     [
         ("survey", {"agent": None}, "error is missing"),
         ("survey", {"agent": [], "error": None}, "agent must be a mapping"),
+        ("survey", {"agent": None, "error": None, "warnings": [1]}, "warnings[0] must be text"),
         ("start", {}, "sessions is missing"),
+        ("start", {"sessions": {"x": {"warnings": "a"}}}, "sessions.x.warnings must be a list"),
         ("start", {"sessions": {"x": {"failed": 7}}}, "sessions.x.failed must be text"),
         ("start", {"sessions": {"x": {"containers": {"main1": {}}}}}, "sessions.x.containers.main1.status is missing"),
         ("pull", {"images": {"a": {"id": "b"}}, "under_way": []}, "images.a.digest is missing"),

@@ -32,6 +32,7 @@ links_by_path: true
 """
 
 
+SWARM, REMOVED_OPTION = OPTIONS.removed_values["session_network_driver"], OPTIONS.removed["session_facts_max_age"]
 KEPT = "The last valid policy counts until an operator corrects it."
 
 
@@ -64,6 +65,8 @@ def test_only_images_have_to_be_named() -> None:
         ("images: [1]", "images must be a list of patterns"),
         ("images: []\nresource_groups: default", "resource_groups must be a list of names."),
         ("images: []\ndrivers: [macvlan]", "drivers must be a list of vxlan, host."),
+        (f"images: []\ndrivers: {[*SWARM]}", f"drivers: 'swarm' was removed: {SWARM['swarm']}."),
+        ("images: []\noptions: [facts_max_age]", f"cannot be a user's; it was removed: {REMOVED_OPTION}."),
         ("images: []\nuid: 0", "uid must be a whole number from 1 to 2147483647, or own for the user's own."),
         ("images: []\ngid: root", "gid must be a whole number"),
         ("images: []\nuid: true", "uid must be a whole number"),
@@ -154,6 +157,16 @@ def test_the_last_good_policy_counts_when_it_is_bad(tmp_path: Path) -> None:
     )
     path.unlink()
     assert load_policy(path, kept, OPTIONS)[1].startswith(f"{path}: No such file")
+
+
+def test_what_was_removed_since_the_policy_was_valid_locks_no_user_out(tmp_path: Path) -> None:
+    path, kept = tmp_path / "policy.yml", tmp_path / "last-good.yml"
+    for drivers, counted in (("[vxlan, swarm]", ("vxlan",)), ("[swarm]", ())):
+        for file in (path, kept):
+            file.write_text(f"images: [lab/*]\ndrivers: {drivers}\n")
+        policy, warning = load_policy(path, kept, OPTIONS)
+        assert policy == Policy(("lab/*",), drivers=counted)
+        assert warning == f"{path}: drivers: 'swarm' was removed: {SWARM['swarm']}.\n{KEPT}"
 
 
 @pytest.mark.parametrize("damage", ["missing", "fifo", "binary", "huge"])

@@ -14,6 +14,7 @@ from backendai_manager.manager.request import build_request, check_waiting
 from backendai_manager.policy import NamedFolder, Policy
 from tests.unit.roles.manager.manager_host import OPTIONS
 
+SWARM, REMOVED_OPTION = OPTIONS.removed_values["session_network_driver"], OPTIONS.removed["session_facts_max_age"]
 ALICE = Caller("alice", 1001, 100)
 FOLDERS = {
     "home": NamedFolder("/srv/home/{user}", "/home/work/home"),
@@ -91,6 +92,8 @@ def test_named_folders_become_mounts_of_the_user() -> None:
         ({"mounts": {"source": "/etc"}}, "mounts must be a list of names."),
         ({"network_driver": "host"}, "network_driver: host is not allowed by the policy; allowed are vxlan."),
         ({"network_driver": " host "}, "network_driver: host is not allowed by the policy; allowed are vxlan."),
+        ({"network_driver": "swarm"}, f"network_driver: swarm was removed: {SWARM['swarm']}."),
+        ({"facts_max_age": 5}, f"facts_max_age is not a word of a session; it was removed: {REMOVED_OPTION}."),
         ({"resource_group": "gpu"}, "resource_group: gpu is not allowed by the policy; allowed are default."),
         ({"resource_group": ["gpu"]}, "resource_group must be a text."),
         ({"priority": 21}, "priority: 21 is not allowed; it may be 0 to 20."),

@@ -35,7 +35,7 @@ def build_request(given: Mapping[str, Any], policy: Policy, options: Options, ca
     problems += find_excess(request)
     _check_shapes(problems, request)
     if not problems:
-        _bound(problems, request, policy)
+        _bound(problems, request, policy, options)
         _mount(problems, request, policy, caller)
         _open_apps(problems, request, policy)
     if problems:
@@ -84,7 +84,7 @@ def _check_shapes(problems: list[str], request: dict[str, Any]) -> None:
             problems.append(f"roles: {str(role)[:40]!r} must be a mapping, and its image a text.")
 
 
-def _bound(problems: list[str], request: dict[str, Any], policy: Policy) -> None:
+def _bound(problems: list[str], request: dict[str, Any], policy: Policy, options: Options) -> None:
     """Refuse what is beyond the policy, and set what has a default beyond it."""
     # The playbook takes texts without the space around them.
     images = [request["session_image"]] if "session_image" in request else []
@@ -98,7 +98,10 @@ def _bound(problems: list[str], request: dict[str, Any], policy: Policy) -> None
     ):
         fallback = default if default in allowed or not allowed else allowed[0]
         value = request[f"{PREFIX}{name}"] = str(request.get(f"{PREFIX}{name}", fallback)).strip()
-        if value not in allowed:
+        removal = options.removal(f"{PREFIX}{name}", value)
+        if removal:
+            problems.append(f"{name}: {value} {removal}.")
+        elif value not in allowed:
             problems.append(_outside(name, value, allowed))
     priority = str(request.get("session_priority", min(DEFAULT_PRIORITY, policy.max_priority))).strip()
     if not _NUMBER.fullmatch(priority) or int(priority) > policy.max_priority:

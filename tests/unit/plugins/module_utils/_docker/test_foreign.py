@@ -10,7 +10,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import f
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.foreign import (
     devices_of,
     list_foreign,
-    running_foreign,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 
@@ -37,9 +36,6 @@ class Engine:
     def volumes(self) -> dict[str, Any]:
         return {"Volumes": [{"Name": "data"}]}
 
-    def inspect_container(self, _name: str) -> dict[str, Any]:
-        return {"HostConfig": {}, "State": {"Pid": 1}}
-
 
 ENGINE: Any = Engine()
 TPU0, TPU1 = Device("tpu", "/dev/accel0,/dev/accel-ctl"), Device("tpu", "/dev/accel1,/dev/accel-ctl")
@@ -51,15 +47,6 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 def test_containers_and_volumes_are_named_whatever_their_labels_even_one_that_has_no_name_any_more() -> None:
     containers = ["container 3", "container main1", "container saved", "container web"]
     assert list_foreign(ENGINE) == [*containers, "volume data"]
-
-
-def test_what_runs_and_is_not_ours_is_foreign_whatever_its_labels() -> None:
-    assert [each.name for _id, _process, each in running_foreign(ENGINE, ["1"])] == [
-        "web",
-        "3",
-        "saved",
-        "backendai-look-1",
-    ]
 
 
 def node(on_host: str, inside: str = "/dev/x") -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_gateway_expects_its_ports_to_be_open(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
     with_ssh = Route(ONE, "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
     for route in (with_ssh, Route(TWO, "serve")):
-        (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps({"version": 1, **to_plain(route)}))
+        (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps({"version": 3, **to_plain(route)}))
     result = targets.collect_gateway_targets(str(tmp_path), 8443)
     assert result["expected"] == {"32007": "SSH of the session train", "8443": "HTTPS of sessions' apps"}
     assert (result["addresses"]["192.0.2.1"], result["addresses"]["172.17.0.1"]) == ("gateway", "bridge")

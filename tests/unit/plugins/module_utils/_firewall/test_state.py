@@ -203,7 +203,7 @@ def test_the_ports_of_logins_are_those_that_sshd_listens_on(monkeypatch: pytest.
 def test_saved_state_is_plain_data(store: Store) -> None:
     FirewallState(store).save(OLD, Trial(None, "n", UNTIL, "boot", "a 1 b 22"))
     assert json.loads(store.firewall_file.read_text()) == {
-        "version": 1,
+        "version": 3,
         "confirmed": {
             "ssh_sources": ["192.0.2.7/32"],
             "gateways": [],

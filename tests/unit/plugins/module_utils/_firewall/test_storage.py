@@ -165,7 +165,7 @@ def test_a_server_that_is_not_known_is_said(host: Host, store: Store, monkeypatc
 @pytest.mark.usefixtures("host")
 def test_a_damaged_file_closes_what_the_table_of_mounts_names(store: Store) -> None:
     refresh_storage(store)
-    for damage in ("{", '{"version": 1, "services": [{"kind": "NFS", "address": "1.2.3.4; flush ruleset"}]}'):
+    for damage in ("{", '{"version": 3, "services": [{"kind": "NFS", "address": "1.2.3.4; flush ruleset"}]}'):
         store.storage_file.write_text(damage)
         assert closed_storage(store) == (dataclasses.replace(DATA, tcp=("111", "2049")),)
     refresh_storage(store)

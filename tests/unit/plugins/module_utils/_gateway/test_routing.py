@@ -172,12 +172,12 @@ UNREADABLE = {
     "text": "x",
     "nothing": "{}",
     "no version": json.dumps({"id": ONE, "name": "train-llm"}),
-    "parts": json.dumps({"version": 1, "id": ONE}),
+    "parts": json.dumps({"version": 3, "id": ONE}),
     "a list": "[]",
-    "newer": json.dumps({"version": 2, "id": ONE, "name": "train-llm"}),
-    "another session": json.dumps({"version": 1, "id": TWO, "name": "train-llm"}),
-    "two lines": json.dumps({"version": 1, "id": ONE, "name": "a\nb"}),
-    "no address": json.dumps({"version": 1, "id": ONE, "name": "train-llm", "ssh": {"address": "x y", "port": 1}}),
+    "newer": json.dumps({"version": 4, "id": ONE, "name": "train-llm"}),
+    "another session": json.dumps({"version": 3, "id": TWO, "name": "train-llm"}),
+    "two lines": json.dumps({"version": 3, "id": ONE, "name": "a\nb"}),
+    "no address": json.dumps({"version": 3, "id": ONE, "name": "train-llm", "ssh": {"address": "x y", "port": 1}}),
     "no port": json.dumps({"id": ONE, "name": "train-llm", "ssh_port": 0}),
 }
 
@@ -215,9 +215,9 @@ def test_a_damaged_route_of_a_session_that_has_ended_is_removed(folder: Path, op
     "content",
     [
         *("x", "{}", '{"id": 1}', "[]"),
-        json.dumps({"version": 1, **dataclasses.asdict(GATEWAY), "first_ssh_port": 0}),
-        json.dumps({"version": 1, **dataclasses.asdict(GATEWAY), "last_ssh_port": 1 << 40}),
-        json.dumps({"version": 1, **dataclasses.asdict(GATEWAY), "hostname": "a b"}),
+        json.dumps({"version": 3, **dataclasses.asdict(GATEWAY), "first_ssh_port": 0}),
+        json.dumps({"version": 3, **dataclasses.asdict(GATEWAY), "last_ssh_port": 1 << 40}),
+        json.dumps({"version": 3, **dataclasses.asdict(GATEWAY), "hostname": "a b"}),
     ],
 )
 def test_damaged_settings_are_named(folder: Path, content: str) -> None:

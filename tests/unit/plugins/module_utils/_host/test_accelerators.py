@@ -180,9 +180,9 @@ def test_instances_of_a_gpu_in_mig_mode_are_offered_instead_of_it(root: Path, nv
     assert find_accelerators((), root) == Accelerators(
         [
             Device("cuda.device", "GPU-bbbb", model=model, memory=81559 << 20),
-            Device("cuda.mig-1g.10gb", "MIG-1111", 1, model=model, memory=10 << 30),
-            Device("cuda.mig-1g.10gb.me", "MIG-2222", 1, model=model, memory=10 << 30),
-            Device("cuda.mig-3g.40gb", "MIG-GPU-cccc/1/0", model=model, memory=40 << 30),
+            Device("cuda.mig-1g.10gb", "MIG-1111", 1, model=model, memory=10 << 30, gpu="GPU-aaaa"),
+            Device("cuda.mig-1g.10gb.me", "MIG-2222", 1, model=model, memory=10 << 30, gpu="GPU-aaaa"),
+            Device("cuda.mig-3g.40gb", "MIG-GPU-cccc/1/0", model=model, memory=40 << 30, gpu="GPU-cccc"),
         ],
         [],
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host import container_use
 from ansible_collections.backendai.cluster.plugins.module_utils._host.container_use import (
     accepted_connections,
-    age,
     cpu_seconds,
-    memory_bytes,
     working_gpus,
 )
 
@@ -47,52 +43,6 @@ def test_the_cpu_time_is_that_of_the_control_group(proc: Path, cgroup: str, file
     (proc.parents[1] / "cgroup" / "cgroup.controllers").touch()
     path.write_text(content)
     assert cpu_seconds(7) == 2.5
-
-
-@pytest.mark.parametrize(
-    ("cgroup", "folder", "files"),
-    [
-        (
-            "4:memory:/docker/1a/init\n0::/\n",
-            "memory/docker/1a",
-            {"memory.usage_in_bytes": "5000", "memory.stat": "cache 2000\ntotal_inactive_file 1500\n"},
-        ),
-        (
-            "0::/system.slice/docker-1a.scope/init\n",
-            "system.slice/docker-1a.scope",
-            {"memory.current": "5000\n", "memory.stat": "file 2000\ninactive_file 1500\n"},
-        ),
-    ],
-    ids=["version 1", "version 2"],
-)
-def test_the_memory_of_a_container_is_that_of_all_its_groups_without_cached_files(
-    proc: Path, cgroup: str, folder: str, files: dict[str, str]
-) -> None:
-    (proc / "cgroup").write_text(cgroup)
-    group = proc.parents[1] / "cgroup" / folder
-    group.mkdir(parents=True)
-    (proc.parents[1] / "cgroup" / "cgroup.controllers").touch()
-    for name, content in files.items():
-        (group / name).write_text(content)
-    assert memory_bytes(7, "1a") == 3500
-
-
-def test_the_cpu_time_of_a_container_is_that_of_all_its_groups(proc: Path) -> None:
-    (proc / "cgroup").write_text("0::/docker/1a/init.scope\n")
-    for folder, used in (("docker/1a", 9_000_000), ("docker/1a/init.scope", 1_000_000)):
-        group = proc.parents[1] / "cgroup" / folder
-        group.mkdir(parents=True)
-        (group / "cpu.stat").write_text(f"usage_usec {used}\n")
-    (proc.parents[1] / "cgroup" / "cgroup.controllers").touch()
-    assert (cpu_seconds(7, "1a"), cpu_seconds(7)) == (9.0, 1.0)
-
-
-def test_the_age_of_a_process_is_the_time_since_its_start() -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
-        young = age(process.pid)
-        process.kill()
-    assert 0 <= young < 30 < 60 + age(1)
-    assert age(os.getpid()) > young
 
 
 def test_a_process_without_such_a_group_is_an_error(proc: Path) -> None:

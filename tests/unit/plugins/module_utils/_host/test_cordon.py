@@ -77,7 +77,7 @@ def test_the_end_of_sessions_is_only_brought_forward_or_called_off(
     assert (found.reason, found.sessions_end_at) == (wanted.reason, end)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 1, "reason": 1}', '{"version": 9}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 3, "reason": 1}', '{"version": 9}'])
 def test_a_damaged_cordon_is_an_error_and_can_be_replaced(store: Store, text: str) -> None:
     store.cordon_file.write_text(text)
     with pytest.raises(DamagedCordonError, match=r"cordon\.json is damaged .*: run backendai\.cluster\."):

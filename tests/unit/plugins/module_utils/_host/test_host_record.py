@@ -108,8 +108,15 @@ def test_a_record_is_read_as_it_was_written_and_only_root_can_read_it(tmp_path: 
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def test_a_damaged_record_is_refused_with_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", '{"version": 1, "engine": null}'])
+def test_a_record_that_is_damaged_or_of_an_earlier_version_is_refused_and_never_to_be_removed(
+    tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "before.json"
-    path.write_text("{")
-    with pytest.raises(DamagedRecordError, match=r"before\.json is damaged .*: repair it, or remove it; then packages"):
+    path.write_text(text)
+    with pytest.raises(
+        DamagedRecordError, match=r"before\.json cannot be read \(.*: give the host back with"
+    ) as refused:
         read_record(path)
+    assert ("(written before 0.2.0: see the changelog)" in str(refused.value)) is ("version" in text)
+    assert "remove it" not in str(refused.value)

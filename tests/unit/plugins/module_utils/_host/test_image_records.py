@@ -52,7 +52,7 @@ def test_need_that_cannot_be_written_stops_nothing(records: ImageRecords, monkey
 
 
 @pytest.mark.parametrize(
-    "content", ["{", '{"version": 1, "id": "sha256:1"}', '{"version": 9, "id": "sha256:1", "pulled_as": []}']
+    "content", ["{", '{"version": 3, "id": "sha256:1"}', '{"version": 9, "id": "sha256:1", "pulled_as": []}']
 )
 def test_damaged_record_says_nothing(records: ImageRecords, tmp_path: Path, content: str) -> None:
     records.add(ID, NAME)

@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import gpu_processes
-from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
-    NVIDIA_HOOK,
-    find_accelerators,
-    gpu_instances,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import NVIDIA_HOOK, find_accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.nvidia import gpu_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import GpuRequest
 
@@ -62,7 +58,6 @@ def test_the_gpus_of_a_real_host_are_found_with_model_memory_and_nodes(host: Pat
     devices = find_accelerators([], root).devices
     assert [dataclasses.asdict(device) for device in devices] == found["driver"]
     assert {gpu: list(nodes) for gpu, nodes in gpu_nodes(root).items()} == found["nodes"]
-    assert gpu_instances() == found["instances"]
 
 
 def test_a_gpu_is_chosen_by_the_words_and_the_memory_that_its_maker_advertises(root: Path) -> None:
@@ -80,7 +75,9 @@ def test_a_process_that_computes_makes_its_gpu_busy(host: Path, root: Path, monk
     (root / "proc" / pid / "comm").write_text("python3\n")
     monkeypatch.setattr(gpu_processes, "PROC", root / "proc")
     assert command.startswith("$ nvidia-smi ")
-    assert gpu_processes.find_busy_gpus([gpu], []) == {gpu: f"python3 (process {pid})"}
+    found = gpu_processes.read_gpu_processes()
+    assert gpu_processes.describe_users(found.users, []) == {gpu: f"python3 (pid {pid})"}
+    assert found.unknown == ""
 
 
 @pytest.mark.parametrize("check", ["gpu", "nvlink"])

@@ -116,7 +116,7 @@ def test_permission_ends_with_a_reboot(
     assert not records.is_allowed(REPOSITORY, READER)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 1, "boot": 1}', '{"version": 99}', "\x00"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 3, "boot": 1}', '{"version": 99}', "\x00"])
 def test_damaged_permission_is_none(records: RegistryRecords, tmp_path: Path, content: str) -> None:
     records.allow(REPOSITORY, READER)
     (path,) = (tmp_path / "registries" / "allowed").iterdir()

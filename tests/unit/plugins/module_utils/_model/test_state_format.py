@@ -23,18 +23,19 @@ FORMAT = StateFormat("the content", Content)
 
 def test_a_file_has_a_version_and_comes_back_as_it_was_written() -> None:
     text = FORMAT.dump(Content(7))
-    assert json.loads(text) == {"version": 1, "seconds": 7}
+    assert json.loads(text) == {"version": 3, "seconds": 7}
     assert FORMAT.load(text) == FORMAT.load(text.encode()) == Content(7)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"version": 2, "seconds": 7}', "written by a newer release, with state version 2: update backendai.cluster"),
-        ('{"seconds": 7}', "its version is not a number from 1"),
+        ('{"version": 4, "seconds": 7}', "written by a newer release, with state version 4: update backendai.cluster"),
+        ('{"version": 2, "seconds": 7}', "written before 0.2.0: see the changelog"),
+        ('{"seconds": 7}', "written before 0.2.0: see the changelog"),
         ('{"version": true, "seconds": 7}', "its version is not a number from 1"),
         ('{"version": -1}', "its version is not a number from 1"),
-        ('{"version": 1}', "the content: seconds is missing"),
+        ('{"version": 3}', "the content: seconds is missing"),
         ("[]", "the content is not a mapping"),
         ("[" * 100_000, "it has too many levels"),
         ("\ufeff{}", "Unexpected UTF-8 BOM"),

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.agent import engine
 from tests.unit.program import Host
+
+__all__ = ("engine", "host")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._module import C
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from tests.unit.builders import IMAGE, agent_facts, held, image_data, plan
+from tests.unit.nvidia_smi import NvidiaSmi
 from tests.unit.phases import NOWHERE, result_of
 
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
@@ -51,6 +52,39 @@ def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeyp
         FactsQuery([IMAGE], ["/mnt"], keys_of=["5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"]),
     )
     assert calls == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
+
+
+@pytest.mark.parametrize(
+    ("devices", "reserved", "asked"),
+    [
+        ([{"slot": "cuda.device", "id": "GPU-a"}], [], True),
+        ([{"slot": "cuda.device", "id": "GPU-a"}], ["GPU-a"], False),
+        ([{"slot": "tpu", "id": "/dev/accel0"}], [], False),
+    ],
+    ids=["a GPU", "a GPU that is reserved", "no GPU"],
+)
+def test_a_survey_warns_of_others_if_it_is_told_to(
+    engine: Any,
+    driver: NvidiaSmi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    devices: list[dict[str, Any]],
+    reserved: list[str],
+    asked: bool,
+) -> None:
+    engine.made = [{"Id": "a", "Names": ["/web"], "Labels": {}, "State": "running"}]
+    driver.says("echo 'GPU-a, [N/A]'")
+    monkeypatch.setattr(agent, "connect", lambda _address: engine)
+    monkeypatch.setattr(agent, "collect_facts", lambda *_asked: agent_facts("agent1", devices=devices))
+    quiet = options(tmp_path)
+    assert "warnings" not in result_of("survey", quiet)
+    settings = {**quiet["settings"], "reserved_devices": reserved}
+    warnings = result_of("survey", {**quiet, "settings": settings, "others": True})["warnings"]
+    *of_gpus, of_containers = warnings
+    assert of_containers.startswith("container web: of no session")
+    said = "GPU-a is used by an unknown process: name it in agent_reserved_devices."
+    assert of_gpus == ([said] if asked else [])
+    assert len(driver.calls) == int(asked)
 
 
 @pytest.mark.usefixtures("connected")

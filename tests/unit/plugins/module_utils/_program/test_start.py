@@ -97,6 +97,7 @@ class Agent:
         patch.setattr(start, "connect", lambda address: f"client of {address}")
         self.is_ready = True
         self.lost: dict[str, str] = {}
+        self.warnings: tuple[str, ...] = ()
         for module, name in STEPS:
             patch.setattr(module, name, getattr(self, name))
 
@@ -106,7 +107,7 @@ class Agent:
         assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS, docker_host=NOWHERE))
         self._take("claim", request.plan.id, request, check_mode)
         changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
-        return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
+        return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")}, self.warnings)
 
     def apply_claimed(
         self, _client: str, _store: Store, request: ApplyRequest, *, check_mode: bool
@@ -153,6 +154,12 @@ def test_claim_returns_keys_and_changes(agent: Agent) -> None:
     }
     expected = ClaimRequest(MADE, "agent1", "n", 60, [OTHER_ID], True)
     assert agent.calls == [("claim", expected, False)]
+
+
+def test_a_claim_returns_what_it_warns_of(agent: Agent) -> None:
+    agent.warnings = ("container web: of no session.",)
+    result = result_of("start", options_for(session_request(["claim"])))["sessions"][SESSION_ID]
+    assert result["warnings"] == ["container web: of no session."]
 
 
 def test_a_claim_knows_whether_the_same_request_applies_it(agent: Agent) -> None:

@@ -32,6 +32,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.ownersh
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, own_labels, plan
 from tests.unit.fake_network import FakeNetwork
+from tests.unit.nvidia_smi import NvidiaSmi
 from tests.unit.plugins.module_utils._session.test_logs import TIME, add
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -322,6 +323,81 @@ def test_without_a_gpu_of_that_model_the_claim_is_refused(engine: Any, store: St
     facts(capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}, devices=gpus("Tesla T4"))
     wanted = dataclasses.replace(plan_with_slots(**{"cuda.device": 1}), gpu=GpuRequest("H100"))
     assert refusal(engine, store, wanted).startswith("agent1 no longer has room for ")
+
+
+TWO_GPUS = {"capacity": {"cpu": 8, "mem": 16 * GIB, "cuda.device": 2}, "devices": gpus("", "")}
+USED = "GPU-0 is used by an unknown process: name it in agent_reserved_devices."
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_a_gpu_that_others_use_is_not_taken_while_there_is_another(
+    engine: Any, store: Store, facts: Facts, driver: NvidiaSmi, check_mode: bool
+) -> None:
+    facts(**TWO_GPUS)
+    driver.says("echo 'GPU-0, [N/A]'")
+    wanted = plan_with_slots(**{"cuda.device": 1})
+    assert claimed(engine, store, wanted, check_mode=check_mode).warnings == (USED,)
+    assert check_mode or pinned(store)["sub1"].devices == {"cuda.device": ["GPU-1"]}
+    assert len(driver.calls) == 1
+
+
+def test_a_gpu_that_others_use_is_taken_without_another_and_that_is_said(
+    engine: Any, store: Store, facts: Facts, driver: NvidiaSmi
+) -> None:
+    facts(**TWO_GPUS)
+    driver.says("echo 'GPU-0, [N/A]'")
+    result = claimed(engine, store, plan_with_slots(**{"cuda.device": 2}))
+    assert result.warnings == (USED, "train-llm has GPU-0 all the same: no other is free.")
+    assert {*pinned(store)["sub1"].devices["cuda.device"]} == {"GPU-0", "GPU-1"}
+
+
+@pytest.mark.usefixtures("facts")
+def test_a_claim_without_gpus_does_not_ask_the_driver_and_warns_of_containers(
+    engine: Any, store: Store, driver: NvidiaSmi
+) -> None:
+    engine.made = [{"Id": "a", "Names": ["/web"], "Labels": {}, "State": "running"}]
+    (warning,) = claimed(engine, store, plan_with_slots(**{"cuda.device": 0})).warnings
+    assert warning.startswith("container web: of no session, and not counted: ")
+    assert driver.calls == []
+
+
+def test_a_driver_that_fails_keeps_no_session_from_its_gpu(
+    engine: Any, store: Store, facts: Facts, driver: NvidiaSmi
+) -> None:
+    facts(**TWO_GPUS)
+    driver.says("exit 9")
+    (warning,) = claimed(engine, store, plan_with_slots(**{"cuda.device": 1})).warnings
+    assert warning.startswith("it is not known who uses its GPUs (nvidia-smi failed: ")
+    assert pinned(store)["sub1"].devices == {"cuda.device": ["GPU-0"]}
+
+
+def test_the_agent_is_not_locked_while_the_driver_is_asked(
+    engine: Any, store: Store, facts: Facts, driver: NvidiaSmi
+) -> None:
+    facts(**TWO_GPUS)
+    driver.says(f"flock --nonblock {store.root}/lock true || exit 9")
+    assert claimed(engine, store, plan_with_slots(**{"cuda.device": 1})).warnings == ()
+
+
+def test_a_reserved_gpu_that_a_session_still_has_is_not_warned_of(
+    engine: Any, store: Store, facts: Facts, driver: NvidiaSmi
+) -> None:
+    facts(**TWO_GPUS)
+    driver.says("echo 'GPU-0, [N/A]'")
+    request = ClaimRequest(plan_with_slots(**{"cuda.device": 1}), "agent1", "nonce-1", 600)
+    settings = SETTINGS._replace(reserved_devices=["GPU-0"])
+    assert claim(engine, store, settings, request, check_mode=False).warnings == ()
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("state", [{}, {"expires_at": 9e12}], ids=["committed", "claimed"])
+def test_a_session_that_has_its_gpus_is_not_warned_of_others(
+    engine: Any, store: Store, driver: NvidiaSmi, state: dict[str, Any]
+) -> None:
+    wanted = plan_with_slots(**{"cuda.device": 1})
+    store.save(held(wanted, **state))
+    driver.says("echo 'GPU-0, [N/A]'")
+    assert claimed(engine, store, wanted).warnings == ()
 
 
 @pytest.mark.usefixtures("facts")

@@ -237,7 +237,7 @@ def test_an_early_end_leaves_the_others_their_share(engine: Any, store: Store, m
     assert min(sizes.values()) > 2 << 10
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"version": 1, "container": 7, "state": []}', "link", "folder"])
+@pytest.mark.parametrize("content", ["", "{", '{"version": 3, "container": 7, "state": []}', "link", "folder"])
 def test_a_damaged_note_of_what_was_kept_is_none(engine: Any, store: Store, content: str) -> None:
     begin(store, engine)
     note = store.kernel_folder(SESSION_ID, "main1") / "kept"

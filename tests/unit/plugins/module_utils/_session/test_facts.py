@@ -15,7 +15,7 @@ from requests.exceptions import ReadTimeout
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._host import home_folder, home_removal, path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
@@ -34,15 +34,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_APPS, PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
-from ansible_collections.backendai.cluster.plugins.module_utils._session import (
-    foreign_use,
-    mount_sources,
-    service_state,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, service_state
 from ansible_collections.backendai.cluster.plugins.module_utils._session.agent_needs import NEEDS, Lack, Lacking
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     REPORTING,
+    SWARM_CLOSED,
     AgentSettings,
     FactsQuery,
     active_sessions,
@@ -195,20 +192,26 @@ def test_published_ports_are_in_use_on_the_agent_of_main1(engine: Any, store: St
 @pytest.mark.parametrize(
     ("swarm", "ports"),
     [
-        (
-            {**NODE, "Cluster": {"DataPathPort": 7789}},
-            {"53": "another program", "7789": "Docker Swarm"},
-        ),
-        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"53": "another program", "4789": "Docker Swarm"}),
-        ({"LocalNodeState": "pending", "Cluster": None}, {"53": "another program", "4789": "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 7789}}, {"7789": "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"4789": "Docker Swarm"}),
+        ({**NODE, "Cluster": None}, {"4789": "Docker Swarm"}),
+        ({**NODE, "ControlAvailable": False}, {}),
+        ({"LocalNodeState": "pending", "ControlAvailable": False, "Cluster": None}, {}),
     ],
-    ids=["a manager knows its port", "a manager with the usual port", "a worker"],
+    ids=["a manager knows its port", "the usual port", "no quorum", "a worker", "a node that joins"],
 )
-def test_port_of_swarm_overlays_is_in_use(
-    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[str, str]
+@pytest.mark.parametrize("kernel", [{}, {4789: "another program"}], ids=["no overlay in use", "an overlay in use"])
+def test_a_tunnel_cannot_have_the_port_of_a_swarm_that_the_host_manages_or_one_that_the_kernel_has_a_socket_for(
+    engine: Any,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    swarm: dict[str, Any],
+    ports: dict[str, str],
+    kernel: dict[int, str],
 ) -> None:
+    monkeypatch.setattr(surveying.network, "udp_ports", lambda _links: kernel)
     engine.swarm = swarm
-    assert read(engine, store)["udp_ports"] == ports
+    assert read(engine, store)["udp_ports"] == {**{str(port): user for port, user in kernel.items()}, **ports}
 
 
 def test_facts_round_trip_through_plain_data(engine: Any, store: Store) -> None:
@@ -277,7 +280,7 @@ def test_device_capacity_excludes_reserved_devices(engine: Any, store: Store, mo
     has(monkeypatch, Device("cuda.device", "GPU-a"), Device("cuda.device", "GPU-b", 1), Device("tpu", "/dev/accel0"))
     facts = read(engine, store, reserved={"cuda.device": 1})
     assert facts["capacity"] == {"cpu": 4, "mem": 16 * GIB, "cuda.device": 1, "tpu": 1}
-    unknown = {"model": "", "memory": 0}
+    unknown = {"model": "", "memory": 0, "gpu": ""}
     assert facts["devices"] == [
         {"slot": "cuda.device", "id": "GPU-a", "numa": None, "free": True, **unknown},
         {"slot": "cuda.device", "id": "GPU-b", "numa": 1, "free": True, **unknown},
@@ -285,117 +288,47 @@ def test_device_capacity_excludes_reserved_devices(engine: Any, store: Store, mo
     ]
 
 
-def foreign(name: str, **limits: Any) -> dict[str, Any]:
-    return {"Id": name, "Names": [f"/{name}"], "Labels": {}, "State": "running", "HostConfig": limits}
+def test_named_devices_are_not_offered(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    instances = [Device("cuda.mig-1g.10gb", f"MIG-{number}", gpu="GPU-c") for number in (1, 2)]
+    has(monkeypatch, *(Device("cuda.device", f"GPU-{name}") for name in "ab"), *instances, Device("tpu", "/dev/accel0"))
+    facts = read(engine, store, reserved={"cuda.device": 1}, reserved_devices=["GPU-c", "/dev/accel0"])
+    assert [device["id"] for device in facts["devices"]] == ["GPU-a", "GPU-b"]
+    assert facts["capacity"] == {"cpu": 4, "mem": 16 * GIB, "cuda.device": 1}
+    assert facts["warnings"] == []
 
 
-def uses(monkeypatch: pytest.MonkeyPatch, cores: float, memory: int) -> None:
-    """Fake what each container of others uses, in 100 seconds."""
-    monkeypatch.setattr(foreign_use, "age", lambda _pid: 100.0)
-    monkeypatch.setattr(foreign_use, "cpu_seconds", lambda _pid, _container: 100 * cores)
-    monkeypatch.setattr(foreign_use, "memory_bytes", lambda _pid, _container: memory)
-
-
-@pytest.mark.parametrize(
-    ("limits", "settings", "capacity"),
-    [
-        ({}, {}, {"cpu": 2, "mem": 14 * GIB}),
-        ({}, {"reserve": "fixed"}, {"cpu": 4, "mem": 16 * GIB}),
-        ({}, {"reserved": {"cpu": 1, "mem": "1g"}}, {"cpu": 1, "mem": 13 * GIB}),
-        ({}, {"cpu_overcommit": 8}, {"cpu": 16, "mem": 14 * GIB}),
-        ({"NanoCpus": 500_000_000, "Memory": 4 * GIB}, {}, {"cpu": 3, "mem": 12 * GIB}),
-        ({"CpuQuota": 300_000}, {}, {"cpu": 1, "mem": 14 * GIB}),
-        ({"CpuQuota": 50_000, "CpuPeriod": 50_000, "CpusetCpus": "0-2,5"}, {}, {"cpu": 3, "mem": 14 * GIB}),
-        ({"CpuQuota": -1, "CpusetCpus": "0-2"}, {}, {"cpu": 1, "mem": 14 * GIB}),
-        ({"NanoCpus": 64_000_000_000, "Memory": 99 * GIB}, {}, {"cpu": 0, "mem": 0}),
-    ],
-    ids=["use", "fixed", "reserved, too", "overcommit", "limits", "quota", "cores", "cores, no quota", "all"],
-)
-def test_capacity_excludes_what_containers_of_others_use(
-    engine: Any,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    limits: dict[str, Any],
-    settings: dict[str, Any],
-    capacity: dict[str, int],
-) -> None:
-    uses(monkeypatch, 1.2, GIB + 1)
-    stopped = {**foreign("stopped", Memory=GIB), "State": "exited"}
-    store.save(held(MADE))
-    engine.made = [foreign("web", **limits), container("main1"), stopped]
-    facts = read(engine, store, **{"reserved": {}, "reserve": "auto", **settings})
-    assert facts["capacity"] == capacity
-
-
-def test_containers_of_others_are_warned_of(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    uses(monkeypatch, 0.1, 1)
-    assert read(engine, store, reserve="auto")["warnings"] == []
-    engine.made = [foreign(name) for name in "gfedcba"]
-    assert read(engine, store)["warnings"] == []
-    assert read(engine, store, reserve="auto")["warnings"] == [
-        (
-            "agent_reserve: auto: 1 core and 1.1 GB are not offered, because containers of others use them:"
-            " a, b, c, d, e, 2 more."
-        )
-    ]
-
-
-def test_containers_that_end_meanwhile_use_nothing(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(_pid: int, _container: str) -> float:
-        raise FileNotFoundError("/proc/42/cgroup")
-
-    monkeypatch.setattr(foreign_use, "cpu_seconds", ended)
-    engine.made = [foreign("process")]
-    assert read(engine, store, reserve="auto")["warnings"] == []
-    listed = foreign("container")
-    engine.made = []
-    engine.containers = lambda **options: [] if options else [listed]
-    assert read(engine, store, reserve="auto")["warnings"] == []
-
-
-def test_gpus_on_which_others_compute_are_assigned_to_no_container(
+def test_a_named_device_stays_with_the_session_that_has_it(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-
-    def find(gpus: list[str], ours: list[str]) -> dict[str, str]:
-        asked.append((gpus, ours))
-        return dict.fromkeys(["GPU-a", "GPU-b"], "python3 (process 8)")
-
-    has(monkeypatch, *(Device("cuda.device", f"GPU-{name}") for name in "abc"), Device("tpu", "/dev/accel0"))
-    monkeypatch.setattr(foreign_use, "find_busy_gpus", find)
-    store.save(held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-b"]})}))
-    engine.made = [container("main1")]
-    facts = read(engine, store, reserve="auto")
-    free = {device["id"]: device["free"] for device in facts["devices"]}
-    assert free == {"GPU-b": False, "GPU-c": True, "/dev/accel0": True}
-    assert (facts["capacity"]["cuda.device"], asked) == (2, [(["GPU-a", "GPU-b", "GPU-c"], ["main1"])])
+    has(monkeypatch, *(Device("cuda.device", f"GPU-{name}") for name in "abcd"))
+    pinned = {"main1": PinnedResources([0], {"cuda.device": ["GPU-a", "GPU-b"]})}
+    store.save(held(MADE, pinned={**pinned, "sub1": PinnedResources([0], {"cuda.device": ["GPU-d"]})}))
+    facts = read(engine, store, reserved_devices=["GPU-a", "GPU-b", "GPU-c"])
+    assert {device["id"]: device["free"] for device in facts["devices"]} == dict.fromkeys(
+        ["GPU-a", "GPU-b", "GPU-d"], False
+    )
+    assert facts["capacity"]["cuda.device"] == 3
     assert facts["warnings"] == [
-        (
-            "GPU-a is assigned to no container: python3 (process 8), which is of no session, computes on it"
-            " (agent_reserve: auto)."
-        )
+        "agent_reserved_devices: GPU-a, GPU-b stay with the session train-llm until that ends."
     ]
-    assert [device["id"] for device in read(engine, store)["devices"]][:2] == ["GPU-a", "GPU-b"]
-    assert len(asked) == 1
 
 
-def test_a_driver_that_does_not_say_who_computes_is_warned_of(
+def test_a_named_device_is_not_counted_for_the_container_of_no_session_that_has_it(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_gpus: list[str], _ours: list[str]) -> dict[str, str]:
-        raise FileNotFoundError("no nvidia-smi")
+    has(monkeypatch, Device("tpu", "/dev/accel0"), Device("tpu", "/dev/accel1"))
+    nodes = [{"PathOnHost": f"/dev/accel{number}", "PathInContainer": "/dev/x"} for number in (0, 1)]
+    engine.made = [{**container("saved"), "HostConfig": {"NanoCpus": 1_500_000_000, "Devices": nodes}}]
+    facts = read(engine, store, reserved_devices=["/dev/accel0"])
+    assert (facts["capacity"]["tpu"], facts["allocated"]) == (1, {"cpu": 2, "tpu": 1})
+    assert read(engine, store)["allocated"] == {"cpu": 2, "tpu": 2}
 
-    has(monkeypatch, Device("cuda.device", "GPU-a"))
-    monkeypatch.setattr(foreign_use, "find_busy_gpus", fail)
-    facts = read(engine, store, reserve="auto")
-    assert facts["capacity"]["cuda.device"] == 1
-    assert facts["warnings"] == [
-        (
-            "agent_reserve: auto: nvidia-smi does not say who computes on GPUs (no nvidia-smi), so GPUs that others use"
-            " may be assigned."
-        )
-    ]
+
+def test_a_named_device_that_is_not_there_is_warned_of_and_another_word_refused(engine: Any, store: Store) -> None:
+    (warning,) = read(engine, store, reserved_devices=["GPU-a"])["warnings"]
+    assert warning.startswith("agent_reserved_devices: this agent offers no device GPU-a: ")
+    with pytest.raises(ValueError, match=r"^agent_reserved_devices: '0' must be the UUID of "):
+        read(engine, store, reserved_devices=["0"])
 
 
 def test_declared_devices_come_from_the_settings(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -777,6 +710,31 @@ def test_a_host_in_report_mode_is_a_warning(engine: Any, store: Store, mode: str
     FirewallState(store).save(Firewall(("192.0.2.7/32",), mode=mode), None)
     facts = read(engine, store)
     assert (facts["schedulable"], REPORTING in facts["warnings"]) == (True, warned)
+
+
+GOSSIP = (AllowRule("tcp", ("2377", "7000-8000"), ("192.0.2.0/24",)), AllowRule("udp", ("7946",), ("192.0.2.0/24",)))
+
+
+@pytest.mark.parametrize(
+    ("swarm", "allow", "warned"),
+    [
+        ({**NODE, "Nodes": 2}, (), True),
+        ({**NODE, "ControlAvailable": False, "Nodes": 0}, GOSSIP[:1], True),
+        ({**NODE, "Nodes": 2}, GOSSIP, False),
+        ({**NODE, "Nodes": 2}, (AllowRule("any", (), ("192.0.2.0/24",)),), False),
+        ({**NODE, "Nodes": 1}, (), False),
+        ({"LocalNodeState": "inactive"}, (), False),
+    ],
+    ids=["a manager", "a worker, UDP is closed", "opened", "all is open", "a swarm of one node", "none"],
+)
+@pytest.mark.parametrize("mode", ["report", "enforce"])
+def test_a_firewall_that_closes_a_swarm_is_a_warning(
+    engine: Any, store: Store, swarm: dict[str, Any], allow: tuple[AllowRule, ...], warned: bool, mode: str
+) -> None:
+    engine.swarm = swarm
+    assert SWARM_CLOSED not in read(engine, store)["warnings"]
+    FirewallState(store).save(Firewall(("192.0.2.7/32",), allow=allow, mode=mode), None)
+    assert (SWARM_CLOSED in read(engine, store)["warnings"]) is warned
 
 
 def test_an_agent_with_a_damaged_cordon_is_not_schedulable(engine: Any, store: Store) -> None:

@@ -59,7 +59,7 @@ def test_slice_has_files_rules_and_containers_but_no_links(
     store.save(held(MADE, expires_at=9e12))
     files = [subject.rpartition("/")[2] for subject in apply(engine, store)]
     of_each = ["hosts", "passwd", "group", "derived", "hostfile", "sshd_config"]
-    of_each += ["config", "known_hosts", "authorized_keys", "interfaces", "ports", "environment"]
+    of_each += ["config", "known_hosts", "authorized_keys", "ports", "environment"]
     assert files == [
         *of_each * 2,
         "firewall table inet backendai",

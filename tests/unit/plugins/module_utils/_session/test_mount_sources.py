@@ -609,7 +609,7 @@ def test_session_without_mounts_costs_no_look(engine: Any, store: Store, monkeyp
 def test_damaged_record_of_real_paths_is_told(store: Store) -> None:
     store.save(held(MADE))
     path = store.folder(SESSION_ID) / "mounts.json"
-    path.write_text('{"version": 1, "sources": 3}')
+    path.write_text('{"version": 3, "sources": 3}')
     with pytest.raises(CorruptStateError) as raised:
         store.mount_sources(SESSION_ID)
     assert str(raised.value) == (f"{path} is damaged (the folders: sources must be a mapping): terminate its session.")

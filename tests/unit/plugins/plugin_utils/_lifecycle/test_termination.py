@@ -102,7 +102,7 @@ def test_force_removes_from_reachable_agents_and_notes_the_others() -> None:
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["killed", "at work"])
 @pytest.mark.parametrize("state", [{"state": "CREATING"}, {"state": "PENDING"}])
 def test_a_session_on_agents_is_removed_whichever_run_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
-    entry = noted(**{"spec": RUNNING.spec, **state}, plan=MADE, owner=owner, skipped=3)
+    entry = noted(**{"spec": RUNNING.spec, **state}, plan=MADE, owner=owner, has_started=True)
     ends = end(BY_NAME, dataclasses.replace(EVERYWHERE, records={SESSION_ID: MADE}), [entry])
     assert ends.agents == ("agent1", "agent2")
     assert ends.note == dataclasses.replace(
