@@ -50,7 +50,7 @@ options:
       - By default the variable C(session_queue_path), or else the folder C(.queue) beside the inventory.
     type: path
   queue_policy:
-    description: The order of the queue, for RV(sessions.queue_position). By default the variable
+    description: The order of the queue, for RV(sessions[].queue_position). By default the variable
       C(session_queue_policy), or else V(fifo).
     type: str
     choices: [fifo, lifo, drf]

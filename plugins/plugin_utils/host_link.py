@@ -12,6 +12,7 @@ one other thread may use it, which only moves bytes: templates and the loader of
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import secrets
 import shlex
@@ -85,12 +86,15 @@ def connection_settings(variables: Mapping[str, Any], template: Template) -> dic
     return {name: template(variables[name]) for name in sorted(names)}
 
 
-def connection_variables(transport: str, become_method: str) -> set[str]:
+@functools.cache
+def connection_variables(transport: str, become_method: str) -> frozenset[str]:
     """Return the names of all variables that configure a connection through these plugins."""
     plugins = {"connection": _plugin_class("connection", transport), "become": _plugin_class("become", become_method)}
     names = {"ansible_connection", "ansible_become", "ansible_become_method", "ansible_timeout"}
     names |= {"ansible_shell_executable", "ansible_remote_tmp"}
-    return names.union(*(constants.config.get_plugin_vars(kind, plugin._load_name) for kind, plugin in plugins.items()))
+    for kind, plugin in plugins.items():
+        names.update(constants.config.get_plugin_vars(kind, plugin._load_name))
+    return frozenset(names)
 
 
 def interpreter_of(variables: Mapping[str, Any], template: Template) -> Interpreter:
@@ -164,14 +168,14 @@ class HostLink:
         self._plugin.close()
 
     def _execute(self, command: str, data: bytes | None = None, *, become: bool = True) -> Output:
-        become = become and self._become is not None
-        if become:
-            command = self._become.build_become_command(command, self._shell)
+        plugin = self._become if become else None
+        if plugin is not None:
+            command = plugin.build_become_command(command, self._shell)
         if self._plugin.allow_executable:
             # The user may have a login shell of another syntax.
             command = f"{self._shell.executable} -c {shlex.quote(command)}"
         try:
-            code, output, errors = self._plugin.exec_command(command, in_data=data, sudoable=become)
+            code, output, errors = self._plugin.exec_command(command, in_data=data, sudoable=plugin is not None)
         except AnsibleConnectionFailure as error:
             if "censored" not in str(error):
                 raise
@@ -328,6 +332,7 @@ def _keywords(made: PlayContext) -> dict[str, Any]:
     return {"timeout": made.timeout, **known}
 
 
+@functools.cache
 def _plugin_class(kind: str, name: str) -> Any:
     loader = connection_loader if kind == "connection" else become_loader
     plugin = loader.get(name, class_only=True)

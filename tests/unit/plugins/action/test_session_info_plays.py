@@ -175,6 +175,13 @@ def test_a_task_may_loop_and_be_delegated(site: Site) -> None:
     assert [len(result["sessions"]) for result in found(site)["results"]] == [1, 0]
 
 
+def test_a_task_in_the_background_is_refused(site: Site) -> None:
+    code, output = site.play([{**PLAY, "tasks": [task(**{"async": 10, "poll": 0})]}])
+    assert code == 2
+    assert "async" in output.partition("TASK [")[2]
+    assert site.asked == []
+
+
 def await_lines(path: Path, count: int) -> list[str]:
     deadline = time.monotonic() + 90
     while not path.exists() or len(path.read_text().split()) < count:
